@@ -1,0 +1,170 @@
+"""Runs steps against the store: look for the output, else run the stage aside and commit what it wrote.
+
+    engine = Engine(store, monitor=monitor, child=child)
+    output = engine.call(step)                # blocks
+    outputs = engine.call_many(steps)         # steps of one stage, run as one where the stage can
+
+Nothing here knows Prefect; a Prefect task calls the same engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.child import Child
+from flows.steps import Output, Step
+from headway.fingerprint import first_difference
+from headway.manifest import Counts, Manifest
+from headway.monitor import Monitor
+from headway.store import Store
+
+OnOutput = Callable[[Output], None]
+
+
+class Engine:
+    """Executes steps.
+
+    Args:
+        store: where outputs are looked for and committed.
+        child: the TensorFlow process; started by the first step that needs it, if not before.
+        monitor_for: the monitor of a step, by its title.
+        on_output: called after each step, hit or not.
+        force: titles' stages to run although their output exists.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        child: Child,
+        monitor_for: Callable[[str], Monitor],
+        on_output: OnOutput = lambda output: None,
+    ):
+        self.store, self.child = store, child
+        self._monitor_for, self._on_output = monitor_for, on_output
+
+    def call(self, step: Step) -> Output:
+        return self.call_many([step])[0]
+
+    def call_many(self, steps: Sequence[Step]) -> list[Output]:
+        """The outputs of `steps`, all of one stage, in their order."""
+        outputs: dict[int, Output] = {}
+        missing: list[int] = []
+        for i, step in enumerate(steps):
+            if (manifest := self.store.find(step.stage.name, step.fingerprint)) is not None:
+                outputs[i] = self._output(step, manifest, hit=True)
+                self._on_output(outputs[i])
+            else:
+                missing.append(i)
+        if missing:
+            todo = [steps[i] for i in missing]
+            ran = self._together(todo) if todo[0].stage.many else [self._one(step) for step in todo]
+            outputs.update(zip(missing, ran, strict=True))
+        return [outputs[i] for i in range(len(steps))]
+
+    def _one(self, step: Step) -> Output:
+        monitor = self._monitor_for(step.title)
+        monitor.check()
+        why = explain(self.store, step)
+        started = time.perf_counter()
+        with self.store.open(step.stage.name, step.fingerprint, step.key) as staging:
+            if step.stage.tensorflow:
+                result = self.child.call(step.stage.function, step.request(), staging.path, monitor, **step.runtime)
+            else:
+                result = load_function(step.stage.function)(step.request(), staging.path, monitor, **step.runtime)
+            manifest = _commit(staging, result, time.perf_counter() - started)
+        return self._done(step, manifest, why)
+
+    def _together(self, steps: list[Step]) -> list[Output]:
+        """Several steps in one call of the stage; each has its own staging folder and its own commit."""
+        stage = steps[0].stage
+        assert stage.many is not None
+        title = steps[0].title if len(steps) == 1 else f"{stage.name} ({len(steps)})"
+        monitor = self._monitor_for(title)
+        monitor.check()
+        whys = [explain(self.store, step) for step in steps]
+        started = time.perf_counter()
+        with contextlib.ExitStack() as stack:
+            stagings = [stack.enter_context(self.store.open(stage.name, s.fingerprint, s.key)) for s in steps]
+            outs: list[Path] = [staging.path for staging in stagings]
+            results = load_function(stage.many)([s.request() for s in steps], outs, monitor, **steps[0].runtime)
+            seconds = time.perf_counter() - started
+            rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
+            manifests = [
+                _commit(staging, result, seconds * n / sum(rows))
+                for staging, result, n in zip(stagings, results, rows, strict=True)
+            ]
+        return [self._done(s, m, w) for s, m, w in zip(steps, manifests, whys, strict=True)]
+
+    def _done(self, step: Step, manifest: Manifest, why: str | None) -> Output:
+        output = self._output(step, manifest, hit=False, why=why)
+        self._on_output(output)
+        return output
+
+    def _output(self, step: Step, manifest: Manifest, *, hit: bool, why: str | None = None) -> Output:
+        path = self.store.output(step.stage.name, step.fingerprint)
+        return Output(
+            title=step.title,
+            stage=step.stage.name,
+            fingerprint=step.fingerprint,
+            path=path,
+            result=manifest.result,
+            hit=hit,
+            seconds=0.0 if hit else manifest.seconds,
+            why=why,
+        )
+
+
+class Planner:
+    """Walks the same road without running anything: each step is a hit, or a miss with its reason."""
+
+    def __init__(self, store: Store):
+        self.store = store
+        self.outputs: list[Output] = []
+        self.tensorflow = False
+        """Whether a step that misses needs the TensorFlow child."""
+
+    def call(self, step: Step) -> Output:
+        manifest = self.store.find(step.stage.name, step.fingerprint)
+        output = Output(
+            title=step.title,
+            stage=step.stage.name,
+            fingerprint=step.fingerprint,
+            path=self.store.output(step.stage.name, step.fingerprint),
+            result=manifest.result if manifest else None,
+            hit=manifest is not None,
+            seconds=manifest.seconds if manifest else 0.0,
+            why=None if manifest else explain(self.store, step),
+        )
+        self.tensorflow |= step.stage.tensorflow and not output.hit
+        self.outputs.append(output)
+        return output
+
+    def call_many(self, steps: Sequence[Step]) -> list[Output]:
+        return [self.call(step) for step in steps]
+
+
+def explain(store: Store, step: Step) -> str:
+    """Why `step` has no output: it is damaged, or the first thing that differs from the nearest one there is."""
+    if reason := store.check(step.stage.name, step.fingerprint):
+        return reason
+    nearest = store.nearest(step.stage.name, step.key)
+    if nearest is None:
+        return "never run"
+    return first_difference(nearest.key, step.key) or "never run"
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """The object that "module:attribute" names."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _commit(staging: Any, result: dict[str, Any], seconds: float) -> Manifest:
+    counts = Counts(**result["counts"]) if result.get("counts") else None
+    return staging.commit(result=result, counts=counts, seconds=seconds)

@@ -1,0 +1,180 @@
+"""The root of the config: one `pipeline.yaml`, read, checked and made absolute.
+
+    pipeline = read_pipeline(Path("examples/flights/pipeline.yaml"))
+    pipeline.training.learning_rate
+
+Each part is a frozen model that lives beside the component it configures; this module only composes them. A stage gets
+its own part and nothing else, so that what it fingerprints is what it can read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from beam_jobs.runner import RunnerConfig
+from headway import schema
+from headway.config import Frozen, expand, load, read_yaml
+from headway.errors import ConfigError
+from headway.gate_config import GateConfig
+from headway.label import LabelConfig
+from headway.records.spec import RecordsConfig
+from headway.sources.base import SourceConfig
+from headway.splits import SplitConfig
+from headway.validate import ValidateConfig
+from tfcore.models_config import ModelConfig
+from tfcore.train.config import TrainingConfig
+from tfcore.transform.config import ImputeConfig, TransformConfig
+
+Task = Literal["auto", "binary", "multiclass", "regression"]
+
+
+class ColumnConfig(schema.ColumnConfig):
+    """One column: what it is (type, role, nullable) and what the model gets of it (transform, impute)."""
+
+    transform: TransformConfig = "auto"
+    impute: ImputeConfig = Field(default_factory=ImputeConfig)
+
+
+class EvaluationConfig(Frozen):
+    """What is measured, and on which slices of the eval split."""
+
+    slices: tuple[str, ...] = ()
+    slice_min_rows: int = Field(default=100, ge=1, description="smaller slices are left out of the report")
+    batch_size: int = Field(default=4096, ge=1)
+
+
+class ExportConfig(Frozen):
+    """How the SavedModel is checked before it may be promoted."""
+
+    replay_rows: int = Field(default=1000, ge=1, description="raw eval rows replayed in a fresh process")
+
+
+class Pipeline(Frozen):
+    """A whole pipeline.yaml."""
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$", description="also the model's name in the registry")
+    source: SourceConfig
+    label: LabelConfig
+    columns: Literal["auto"] | dict[str, ColumnConfig] = "auto"
+    schema_path: str = Field(default="schema.pbtxt", alias="schema", description="frozen schema, beside the pipeline")
+    task: Task = "auto"
+    split: SplitConfig = Field(default_factory=SplitConfig)
+    records: RecordsConfig = Field(default_factory=RecordsConfig)
+    runner: RunnerConfig = Field(default_factory=RunnerConfig)
+    validation: ValidateConfig = Field(default_factory=ValidateConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
+    gate: GateConfig = Field(default_factory=GateConfig)
+    export: ExportConfig = Field(default_factory=ExportConfig)
+    store: str = Field(default="store", description="a folder; relative to the pipeline's own")
+    seed: int = Field(default=0, ge=0, lt=2**31)
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _shorthand(cls, value: Any) -> Any:
+        """`carrier: vocabulary` and `dep_delay: [clip, standardize]` mean {transform: ...}; a bare name means auto."""
+        if isinstance(value, list):
+            value = {name: None for name in value}
+        if not isinstance(value, dict):
+            return value
+        return {name: _column(entry) for name, entry in value.items()}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Pipeline:
+        if isinstance(self.columns, dict) and not self.columns:
+            raise ValueError("columns: names none; list some, or say 'columns: auto'")
+        if self.split.mode == "time" and "{span}" not in self.source.path:
+            raise ValueError("split.mode: time needs several spans, so source.path needs {span} in it")
+        return self
+
+    def column_configs(self) -> dict[str, ColumnConfig]:
+        """What the file says of single columns; empty with `columns: auto`."""
+        return self.columns if isinstance(self.columns, dict) else {}
+
+
+def _column(entry: Any) -> Any:
+    fields = set(ColumnConfig.model_fields)
+    if entry is None:
+        return {}
+    if isinstance(entry, str) and entry in ("key", "time", "group", "weight", "passthrough", "ignore"):
+        return {"role": entry}
+    if isinstance(entry, dict) and (not entry or set(entry) & fields):
+        return entry
+    return {"transform": entry} if isinstance(entry, str | list | dict) else entry
+
+
+class Located(Frozen):
+    """A pipeline and where it was read: `file` and `folder` are absolute."""
+
+    pipeline: Pipeline
+    file: Path
+    folder: Path
+
+    @property
+    def schema_file(self) -> Path:
+        return self.folder / self.pipeline.schema_path
+
+    @property
+    def store_path(self) -> Path:
+        return self.folder / self.pipeline.store
+
+    @property
+    def module_file(self) -> Path | None:
+        """The user's Python file that `model.name: module:function` points at, beside the pipeline."""
+        module, _, function = self.pipeline.model.name.partition(":")
+        return self.folder / f"{module}.py" if function else None
+
+    def module_digest(self) -> str | None:
+        """Digest of the user's module: the stages that call it depend on it."""
+        file = self.module_file
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file else None
+
+
+def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Located:
+    """The pipeline in `path` (a file, or a folder that holds a pipeline.yaml).
+
+    Args:
+        overrides: dotted keys to YAML values, as `--set training.learning_rate=0.01` gives them.
+
+    Raises:
+        ConfigError: naming the file, the key, the value and what would be right.
+    """
+    file = (path / "pipeline.yaml" if path.is_dir() else path).resolve()
+    raw = read_yaml(file)
+    for key, value in (overrides or {}).items():
+        _override(raw, key, value, file)
+    folder = file.parent
+    source = raw.get("source")
+    if isinstance(source, dict) and isinstance(source.get("path"), str):
+        raw["source"] = source | {"path": str(folder / expand(source["path"], where=f"{file}: source.path"))}
+    if isinstance(raw.get("store"), str):
+        raw["store"] = expand(raw["store"], where=f"{file}: store")
+    located = Located(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
+    if (module := located.module_file) and not module.is_file():
+        raise ConfigError(
+            f"model.name: {located.pipeline.model.name!r} needs {module}, which does not exist",
+            where=str(file),
+            fix="put the module beside the pipeline, or name a built-in model: mlp, wide_deep",
+        )
+    return located
+
+
+def _override(raw: dict[str, Any], key: str, value: Any, file: Path) -> None:
+    *parents, last = key.split(".")
+    at = raw
+    for parent in parents:
+        inner = at.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {key}: {parent} is {inner!r}, which has no keys", where=str(file))
+        at = inner
+    at[last] = value
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of pipeline.yaml, for editors; spells out the shorthands that validation accepts."""
+    return Pipeline.model_json_schema(by_alias=True) | {"title": "Headway pipeline"}

@@ -1,0 +1,69 @@
+"""A step: one stage about to run on certain inputs, under the name its output will have.
+
+    step = Step(stage="train", key={...}, request=lambda: TrainRequest(...), title="train")
+    step.fingerprint                      # equal fingerprint = same output = nothing to do
+
+The key is small JSON: the stage's VERSION, its own config, the fingerprints of the steps it reads. The request is made
+only when the step has to run, since until then the outputs it points at need not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from headway.config import Frozen
+from headway.fingerprint import fingerprint
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage function by name, so that a plan, a `--help` or a Prefect flow imports none of them."""
+
+    name: str
+    function: str
+    """"module:function", called as function(request, out, monitor) -> JSON result."""
+    version: str
+    """"module:CONSTANT": raised by whoever changes what the stage writes for the same input."""
+    tensorflow: bool = False
+    """Runs in the TensorFlow child."""
+    many: str | None = None
+    """"module:function" that runs several steps of the stage as one: function(requests, outs, monitor) -> results."""
+
+
+@dataclass(frozen=True)
+class Step:
+    stage: Stage
+    title: str
+    key: dict[str, Any]
+    request: Callable[[], Frozen]
+    runtime: dict[str, Any] = field(default_factory=dict)
+    """Arguments that change how the stage runs, not what it writes: worker counts, checkpoint folders."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.key)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a step left in the store; `result` is None while a plan only looks ahead."""
+
+    title: str
+    stage: str
+    fingerprint: str
+    path: Path
+    result: dict[str, Any] | None
+    hit: bool
+    seconds: float = 0.0
+    why: str | None = None
+    """For a miss: the first thing that differs from the nearest output there is."""
+
+    def get(self) -> dict[str, Any]:
+        """The result; only for code that runs after the step did."""
+        if self.result is None:
+            raise RuntimeError(f"{self.title} has not run")
+        return self.result

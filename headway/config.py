@@ -1,0 +1,126 @@
+"""The base of every config model, and how a model is read from a file.
+
+    class SplitConfig(Frozen):
+        eval: float = 0.2
+
+    load(SplitConfig, {"eval": "x"}, where="pipeline.yaml")   # ConfigError: split.eval: 'x' is not a number
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from headway.errors import ConfigError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Frozen(BaseModel):
+    """An immutable config model that refuses keys it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; ConfigError when it is missing, not YAML, or not a mapping."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError("no such file", where=str(path), fix="name a pipeline.yaml, or run in its folder") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", where=str(path)) from None
+    try:
+        value = yaml.load(text, Loader=_UniqueKeyLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        raise ConfigError(f"not valid YAML: {getattr(error, 'problem', None) or error}", where=where) from None
+    if not isinstance(value, dict):
+        raise ConfigError("holds no mapping of keys to values", where=str(path), fix="start with 'name: ...'")
+    return value
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML keeps the last of two equal keys without a word; a config file should not."""
+
+    def construct_mapping(self, node, deep=False):  # type: ignore[no-untyped-def]
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(model: type[Model], value: Any, *, where: str) -> Model:
+    """`value` as `model`; a ConfigError that names the file, the key, the value and what would be right."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_sentences(model, error)), where=where, fix=None) from None
+
+
+def _sentences(model: type[BaseModel], error: ValidationError) -> list[str]:
+    lines = []
+    for item in error.errors():
+        key = ".".join(str(part) for part in item["loc"]) or "(top level)"
+        if item["type"] == "extra_forbidden":
+            known = _fields_at(model, item["loc"][:-1])
+            close = difflib.get_close_matches(str(item["loc"][-1]), known, 1)
+            hint = f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(known)}" if known else ""
+            lines.append(f"{key}: unknown key{hint}")
+        elif item["type"] == "missing":
+            lines.append(f"{key}: is required")
+        else:
+            message = item["msg"].removeprefix("Value error, ")
+            lines.append(f"{key}: {message} (got {_short(item['input'])})")
+    return lines
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _fields_at(model: Any, loc: tuple[Any, ...]) -> list[str]:
+    """Field names of the model that `loc` leads to, as far as the annotations tell."""
+    for part in loc:
+        field = getattr(model, "model_fields", {}).get(part)
+        if field is None:
+            # a union's tag, a list index, or a mapping's key: the model stays the same
+            continue
+        models = [a for a in _flatten(field.annotation) if isinstance(a, type) and issubclass(a, BaseModel)]
+        if not models:
+            return []
+        model = models[0]
+    return sorted(field.alias or name for name, field in getattr(model, "model_fields", {}).items())
+
+
+def _flatten(annotation: Any) -> list[Any]:
+    inner = [a for a in get_args(annotation) if a is not type(None)]
+    return [found for a in inner for found in _flatten(a)] if inner else [annotation]
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def expand(text: str, *, where: str) -> str:
+    """`text` with each ${NAME} replaced from the environment; ConfigError when NAME is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        try:
+            return os.environ[match[1]]
+        except KeyError:
+            raise ConfigError(
+                f"the environment variable {match[1]} is not set (in {text!r})", where=where, fix=f"export {match[1]}=..."
+            ) from None
+
+    return _VARIABLE.sub(value, text)

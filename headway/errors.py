@@ -1,0 +1,78 @@
+"""Errors a user can act on: where it is, what is wrong, what would be right.
+
+    raise ConfigError("unknown key 'soruce'", where="pipeline.yaml", fix="did you mean 'source'?")
+
+The command line prints `str(error)` and exits with `error.exit_code`; a traceback means a bug in Headway.
+"""
+
+from __future__ import annotations
+
+
+class HeadwayError(Exception):
+    """A user's mistake or a broken input, not a bug.
+
+    Args:
+        problem: one sentence that names the bad value.
+        where: the file, key, column or position it was found at.
+        fix: what to do about it.
+    """
+
+    exit_code = 1
+
+    def __init__(self, problem: str, *, where: str | None = None, fix: str | None = None):
+        super().__init__(problem)
+        self.problem, self.where, self.fix = problem, where, fix
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.problem}" if self.where else self.problem
+        return f"{text}\n  fix: {self.fix}" if self.fix else text
+
+    def __reduce__(self):
+        # Beam and Prefect pickle exceptions; keyword-only arguments need this.
+        return _rebuild, (type(self), self.problem, self.where, self.fix)
+
+
+def _rebuild(kind: type[HeadwayError], problem: str, where: str | None, fix: str | None) -> HeadwayError:
+    return kind(problem, where=where, fix=fix)
+
+
+class ConfigError(HeadwayError):
+    """A pipeline file, an option or an expression is wrong."""
+
+    exit_code = 2
+
+
+class DataError(HeadwayError):
+    """Data is missing, corrupt, or breaks the schema."""
+
+    exit_code = 3
+
+
+class Rejected(HeadwayError):
+    """The gate turned the candidate down."""
+
+    exit_code = 4
+
+
+class StoreError(HeadwayError):
+    """The store is damaged, full, unreachable or not writable."""
+
+    exit_code = 5
+
+
+class Locked(StoreError):
+    """Another process holds the lock."""
+
+    exit_code = 6
+
+
+class Cancelled(HeadwayError):
+    """The user or the scheduler asked to stop; what was done is kept."""
+
+    exit_code = 130
+
+
+KINDS: dict[str, type[HeadwayError]] = {
+    kind.__name__: kind for kind in (HeadwayError, ConfigError, DataError, Rejected, StoreError, Locked, Cancelled)
+}
+"""By name, so that an error crosses a process boundary as JSON and is raised as the same kind."""

@@ -1,0 +1,242 @@
+"""Expressions over columns, parsed safely and evaluated on whole Arrow batches.
+
+    expression = parse("tips > 0.2 * fare and payment in ['card', 'app']")
+    expression.columns                       # {"tips", "fare", "payment"}
+    expression.evaluate(batch)               # a boolean array; null where it cannot be known
+
+The grammar is a small part of Python's own: names, numbers, strings, True, False, None; + - * / // % and unary -;
+comparisons (chained too), `in` and `not in` over a list, `is None` and `is not None`; and, or, not; the functions of
+`FUNCTIONS`; and col("any name") for columns whose names are no identifiers. Nulls follow SQL: a comparison with null is
+null, `and` and `or` are Kleene's. Nothing is ever handed to Python's eval.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.errors import ConfigError, DataError
+
+Value = Any
+"""An Arrow array or scalar."""
+
+
+def _divide(left: Value, right: Value) -> Value:
+    """True division: integers become doubles, x / 0 is infinite or NaN as in IEEE 754."""
+    return pc.divide(pc.cast(left, pa.float64()), pc.cast(right, pa.float64()))
+
+
+def _floor_divide(left: Value, right: Value) -> Value:
+    return pc.floor(_divide(left, right))
+
+
+def _modulo(left: Value, right: Value) -> Value:
+    """Python's sign rule: the result has the divisor's sign."""
+    left, right = pc.cast(left, pa.float64()), pc.cast(right, pa.float64())
+    return pc.subtract(left, pc.multiply(pc.floor(pc.divide(left, right)), right))
+
+
+def _text(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    return lambda value: function(pc.cast(value, pa.string()))
+
+
+FUNCTIONS: dict[str, Callable[[Value], Value]] = {
+    "abs": pc.abs,
+    "log": lambda x: pc.ln(pc.cast(x, pa.float64())),
+    "sqrt": lambda x: pc.sqrt(pc.cast(x, pa.float64())),
+    "floor": pc.floor,
+    "ceil": pc.ceil,
+    "round": pc.round,
+    "is_nan": lambda x: pc.is_nan(pc.cast(x, pa.float64())),
+    "lower": _text(pc.utf8_lower),
+    "upper": _text(pc.utf8_upper),
+    "strip": _text(pc.utf8_trim_whitespace),
+    "length": _text(pc.utf8_length),
+}
+_BINARY: dict[type, Callable[[Value, Value], Value]] = {
+    ast.Add: pc.add,
+    ast.Sub: pc.subtract,
+    ast.Mult: pc.multiply,
+    ast.Div: _divide,
+    ast.FloorDiv: _floor_divide,
+    ast.Mod: _modulo,
+}
+_COMPARE: dict[type, Callable[[Value, Value], Value]] = {
+    ast.Eq: pc.equal,
+    ast.NotEq: pc.not_equal,
+    ast.Lt: pc.less,
+    ast.LtE: pc.less_equal,
+    ast.Gt: pc.greater,
+    ast.GtE: pc.greater_equal,
+}
+_EXAMPLE = "write something like arr_delay > 15, or tips > 0.2 * fare and payment in ['card', 'app']"
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed expression. `columns` are the names it reads."""
+
+    text: str
+    columns: frozenset[str]
+    _tree: ast.expr
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """One value for each row of `batch`.
+
+        Raises:
+            ConfigError: a column that the batch does not have.
+            DataError: types that do not go together, such as a number compared with text.
+        """
+        from headway.schema import suggest
+
+        for name in sorted(self.columns):
+            if name not in batch.schema.names:
+                raise ConfigError(
+                    f"there is no column {name!r}", where=f"expression {self.text!r}", fix=suggest(name, batch.schema.names)
+                )
+        try:
+            value = _evaluate(self._tree, batch)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            types = ", ".join(f"{name}: {batch.schema.field(name).type}" for name in sorted(self.columns))
+            reason = str(error).splitlines()[0]
+            raise DataError(f"cannot be evaluated on columns {types}: {reason}", where=f"expression {self.text!r}") from None
+        if isinstance(value, pa.Scalar):
+            value = pa.repeat(value, batch.num_rows)
+        return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+
+    def keep(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """A mask of the rows for which the expression is true; null counts as false.
+
+        Raises:
+            ConfigError: the expression yields no truth value.
+        """
+        value = self.evaluate(batch)
+        if not pa.types.is_boolean(value.type):
+            raise ConfigError(
+                f"is {value.type}, not a condition", where=f"expression {self.text!r}", fix="compare it with something"
+            )
+        return pc.fill_null(value, False)
+
+
+@functools.lru_cache(maxsize=256)
+def parse(text: str) -> Expression:
+    """The expression in `text`; ConfigError with the position of what is not allowed."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError) as error:
+        column = getattr(error, "offset", None)
+        raise ConfigError(
+            f"not an expression{f' (at character {column})' if column else ''}", where=f"expression {text!r}", fix=_EXAMPLE
+        ) from None
+    names: set[str] = set()
+    _check(tree, text, names)
+    return Expression(text, frozenset(names), tree)
+
+
+def _refuse(node: ast.AST, text: str, what: str) -> ConfigError:
+    at = getattr(node, "col_offset", 0) + 1
+    return ConfigError(f"{what} (at character {at})", where=f"expression {text!r}", fix=_EXAMPLE)
+
+
+def _check(node: ast.expr, text: str, names: set[str]) -> None:
+    match node:
+        case ast.Name(id=name):
+            names.add(name)
+        case ast.Constant(value=None | bool() | int() | float() | str()):
+            pass
+        case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd(), operand=operand):
+            _check(operand, text, names)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            _check(left, text, names)
+            _check(right, text, names)
+        case ast.BoolOp(values=values):
+            for value in values:
+                _check(value, text, names)
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            _check(left, text, names)
+            for op, right in zip(ops, comparators, strict=True):
+                _check_comparison(op, right, text, names)
+        case ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)], keywords=[]):
+            names.add(name)
+        case ast.Call(func=ast.Name(id=function), args=[argument], keywords=[]) if function in FUNCTIONS:
+            _check(argument, text, names)
+        case ast.Call(func=ast.Name(id=function)):
+            raise _refuse(node, text, f"{function}() is not known with these arguments; there is {', '.join(FUNCTIONS)}")
+        case _:
+            raise _refuse(node, text, f"{type(node).__name__} is not allowed here")
+
+
+def _check_comparison(op: ast.cmpop, right: ast.expr, text: str, names: set[str]) -> None:
+    if isinstance(op, ast.In | ast.NotIn):
+        if not isinstance(right, ast.List | ast.Tuple) or not all(isinstance(e, ast.Constant) for e in right.elts):
+            raise _refuse(right, text, "'in' needs a list of constants, such as ['a', 'b']")
+    elif isinstance(op, ast.Is | ast.IsNot):
+        if not (isinstance(right, ast.Constant) and right.value is None):
+            raise _refuse(right, text, "'is' only goes with None; use == for values")
+    else:
+        if isinstance(right, ast.Constant) and right.value is None:
+            raise _refuse(right, text, "a comparison with None is never true; write 'is None' or 'is not None'")
+        _check(right, text, names)
+
+
+def _evaluate(node: ast.expr, batch: pa.RecordBatch) -> Value:
+    match node:
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=name)]):
+            return _column(batch, name)
+        case ast.Constant(value=value):
+            return pa.scalar(value)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return pc.invert(_evaluate(operand, batch))
+        case ast.UnaryOp(op=op, operand=operand):
+            value = _evaluate(operand, batch)
+            return pc.negate(value) if isinstance(op, ast.USub) else value
+        case ast.BinOp(left=left, op=op, right=right):
+            return _BINARY[type(op)](_evaluate(left, batch), _evaluate(right, batch))
+        case ast.BoolOp(op=op, values=values):
+            together = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
+            return functools.reduce(together, (_evaluate(value, batch) for value in values))
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            at, parts = left, []
+            for op, right in zip(ops, comparators, strict=True):
+                parts.append(_compare(op, at, right, batch))
+                at = right
+            return functools.reduce(pc.and_kleene, parts)
+        case ast.Call(func=ast.Name(id=function), args=[argument]):
+            return FUNCTIONS[function](_evaluate(argument, batch))
+    raise AssertionError(f"{ast.dump(node)} passed the check")
+
+
+def _compare(op: ast.cmpop, left: ast.expr, right: ast.expr, batch: pa.RecordBatch) -> Value:
+    value = _evaluate(left, batch)
+    if isinstance(op, ast.Is):
+        return pc.is_null(value)
+    if isinstance(op, ast.IsNot):
+        return pc.is_valid(value)
+    if isinstance(op, ast.In | ast.NotIn):
+        assert isinstance(right, ast.List | ast.Tuple)
+        items = [element.value for element in right.elts if isinstance(element, ast.Constant)]
+        options = pa.array([item for item in items if item is not None])
+        if not pa.types.is_string(value.type):
+            options = options.cast(value.type)
+        found = pc.is_in(value, value_set=options)
+        # SQL: null in (...) is null, not false
+        found = pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
+        return pc.invert(found) if isinstance(op, ast.NotIn) else found
+    return _COMPARE[type(op)](value, _evaluate(right, batch))
+
+
+def _column(batch: pa.RecordBatch, name: str) -> Value:
+    """Text compares as text, whether it came as bytes, a dictionary or a large string."""
+    value = batch.column(name)
+    if pa.types.is_dictionary(value.type):
+        value = value.dictionary_decode()
+    kind = value.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
+        value = value.cast(pa.string())
+    return value

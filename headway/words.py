@@ -1,0 +1,26 @@
+"""Numbers as people read them.
+
+number(0.712345)      # '0.7123'
+number(12345.678)     # '12,345.68'
+signed(-0.0021)       # '-0.0021'
+"""
+
+from __future__ import annotations
+
+
+def number(value: float | None) -> str:
+    """About four significant digits, thousands apart; 'undefined' for None."""
+    if value is None:
+        return "undefined"
+    size = abs(value)
+    if size and (size < 1e-4 or size >= 1e9):
+        return f"{value:.3g}"
+    if size >= 100:
+        return f"{value:,.2f}".removesuffix(".00")
+    text = f"{value:.4f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def signed(value: float | None) -> str:
+    """As `number`, with its sign always shown."""
+    return number(value) if value is None or value <= 0 else f"+{number(value)}"
