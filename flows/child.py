@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,11 @@ from headway.monitor import Monitor
 POLL_SECONDS = 0.1
 """How soon a stop asked of the monitor is passed on to the child."""
 LAST_LINES = 20
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+_NOISE = re.compile(
+    r"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:|E\d{4} .*failed call to cuInit"
+)
+"""Lines that TensorFlow's C++ code prints at every start whatever LOG_LEVEL says; relayed only when the user set it."""
 
 
 class ChildError(HeadwayError):
@@ -65,6 +71,7 @@ class Child:
     ):
         self._on_line = on_line or (lambda line: print(line, file=sys.stderr, flush=True))
         self._preload, self._environment = tuple(preload), dict(environment or {})
+        self._quiet = LOG_LEVEL not in {**os.environ, **self._environment}
         self._calls = itertools.count(1)
         self._one_call, self._state = threading.RLock(), threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -132,6 +139,8 @@ class Child:
     def _relay(self, stream: IO[bytes], lines: collections.deque[str]) -> None:
         for raw in stream:
             line = raw.decode("utf-8", "replace").rstrip("\r\n")
+            if self._quiet and _NOISE.match(line):
+                continue
             lines.append(line)
             with contextlib.suppress(Exception):  # a broken listener must not block the child's output
                 self._on_line(line)
@@ -207,7 +216,7 @@ class Child:
             if self._requests is None:
                 return
             with contextlib.suppress(BrokenPipeError, ValueError):  # its death is told by the answers' end
-                self._requests.write(json.dumps(message).encode() + b"\n")
+                self._requests.write(json.dumps(message, default=_plain).encode() + b"\n")
                 self._requests.flush()
 
     def stop(self) -> None:
@@ -256,6 +265,15 @@ class Child:
         error.exit_code_of_child = code
         self.close(timeout=0.1)
         return error
+
+
+def _plain(value: Any) -> Any:
+    """Runtime arguments as JSON; the child validates them into the types its function asks for."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"an argument of type {type(value).__name__} cannot cross to the TensorFlow process")
 
 
 def _signal_name(number: int) -> str:

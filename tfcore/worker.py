@@ -34,6 +34,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from headway.config import load
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
@@ -125,19 +127,19 @@ def resolve(call: str) -> Callable[..., Any]:
         raise
 
 
-def request_model(function: Callable[..., Any]) -> Any:
-    """The type annotated for the function's first parameter, or None."""
-    parameters = list(inspect.signature(function).parameters)
-    return typing.get_type_hints(function).get(parameters[0]) if parameters else None
-
-
 def run(request: dict[str, Any], monitor: Monitor) -> Any:
-    """Call the stage that a request names, its JSON validated into the type the function asks for."""
+    """Call the stage that a request names, its JSON validated into the types the function asks for."""
     function = resolve(request["call"])
-    model, value = request_model(function), request.get("request")
+    hints = typing.get_type_hints(function)
+    first = next(iter(inspect.signature(function).parameters))
+    model, value = hints.get(first), request.get("request")
     if hasattr(model, "model_validate"):
         value = load(model, value, where=request["call"])
-    return function(value, Path(request["out"]), monitor, **request.get("runtime") or {})
+    runtime = {
+        name: TypeAdapter(hints[name]).validate_python(argument) if name in hints else argument
+        for name, argument in (request.get("runtime") or {}).items()
+    }
+    return function(value, Path(request["out"]), monitor, **runtime)
 
 
 def describe(error: BaseException) -> dict[str, Any]:

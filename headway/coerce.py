@@ -1,0 +1,204 @@
+"""Raw columns to stored columns. What does not fit is set aside with its reason; everything else goes on.
+
+    coerced = coerce(batch, schema.columns)
+    coerced.batch               # int64, float32, binary (or dictionary of binary), good rows only
+    coerced.kept                # their rows in `batch`; None: all of them
+    coerced.rejected            # quarantine table, rows counted within `batch`
+
+Nothing is done row by row unless a row is bad: a cast either holds for the whole column, or the column is cast again
+value by value through masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.errors import DataError
+from headway.quarantine import SCHEMA, rejected
+from headway.schema import Column
+
+_NUMBER = r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(inf|Inf|INF|infinity|Infinity)$|^[+-]?(nan|NaN|NAN)$"
+_INTEGER = r"^[+-]?[0-9]{1,19}$"
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Coerced:
+    batch: pa.RecordBatch
+    kept: NDArray[np.int64] | None
+    rejected: pa.Table
+
+
+def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
+    """The named columns of `batch` in their stored types.
+
+    Raises:
+        DataError: a column is missing, or its raw type can never become the stored one (a list as a number).
+    """
+    arrays: list[pa.Array] = []
+    tables: list[pa.Table] = []
+    bad: NDArray[np.bool_] | None = None
+    for column in columns:
+        raw = batch.column(column.name)
+        array, wrong, reason = _coerce(raw, column)
+        for mask, why in ((wrong, reason), (_missing(array, wrong, column), "is null, and the column may not be")):
+            if mask is not None and mask.any():
+                rows = np.flatnonzero(mask)
+                tables.append(rejected(rows.tolist(), column.name, raw.take(pa.array(rows)).to_pylist(), why))
+                bad = mask if bad is None else bad | mask
+        arrays.append(array)
+    names = [column.name for column in columns]
+    whole = pa.RecordBatch.from_arrays(arrays, names=names)
+    if bad is None:
+        return Coerced(whole, None, SCHEMA.empty_table())
+    kept = np.flatnonzero(~bad)
+    return Coerced(whole.take(pa.array(kept)), kept, _one_per_row(pa.concat_tables(tables)))
+
+
+def _one_per_row(table: pa.Table) -> pa.Table:
+    """A row with several bad values is rejected once, for the first of them."""
+    rows = table.column("row").to_numpy()
+    _, first = np.unique(rows, return_index=True)
+    return table.take(pa.array(first))
+
+
+def _missing(array: pa.Array, wrong: NDArray[np.bool_] | None, column: Column) -> NDArray[np.bool_] | None:
+    if column.nullable or not array.null_count:
+        return None
+    missing = array.is_null().to_numpy(zero_copy_only=False)
+    return missing if wrong is None else missing & ~wrong
+
+
+def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    """The stored array, a mask of the values that do not fit (null in the array), and why."""
+    if column.type == "bytes":
+        return _to_bytes(raw, column), None, ""
+    if pa.types.is_dictionary(raw.type):
+        raw = raw.dictionary_decode()
+    if _is_text(raw.type):
+        return _from_text(raw.cast(pa.string()), column)
+    if pa.types.is_null(raw.type):
+        return pa.nulls(len(raw), column.arrow), None, ""
+    return _to_float(raw, column) if column.type == "float32" else _to_int(raw, column)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    )
+
+
+def _to_bytes(raw: pa.Array, column: Column) -> pa.Array:
+    kind = raw.type
+    if pa.types.is_dictionary(kind):
+        values = _plain_bytes(raw.dictionary, column)
+        if column.encoding == "dictionary":
+            return pa.DictionaryArray.from_arrays(raw.indices.cast(pa.int32()), values)
+        return values.take(raw.indices)
+    values = _plain_bytes(raw, column)
+    return values.dictionary_encode() if column.encoding == "dictionary" else values
+
+
+def _plain_bytes(raw: pa.Array, column: Column) -> pa.Array:
+    try:
+        if pa.types.is_large_string(raw.type) or pa.types.is_large_binary(raw.type) or pa.types.is_string(raw.type):
+            return raw.cast(pa.binary())
+        if pa.types.is_binary(raw.type):
+            return raw
+        return raw.cast(pa.string()).cast(pa.binary())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        raise _never(raw, column) from None
+
+
+def _never(raw: pa.Array, column: Column) -> DataError:
+    return DataError(
+        f"{raw.type} cannot be stored as {column.type}",
+        where=f"column {column.name!r}",
+        fix=f"give it another type, or leave it out: columns: {{{column.name}: ignore}}",
+    )
+
+
+def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    trimmed = pc.utf8_trim_whitespace(raw)
+    if column.type == "float32":
+        fits = pc.match_substring_regex(trimmed, _NUMBER)
+        numbers = pc.if_else(fits, trimmed, pa.scalar(None, pa.string())).cast(pa.float64())
+        array, wrong, _ = _to_float(numbers, column)
+        return array, _either(_not(fits), wrong), "is not a number that fits float32"
+    lower = pc.utf8_lower(trimmed)
+    truth = pc.is_in(lower, value_set=pa.array(["true", "false"]))
+    digits = pc.match_substring_regex(trimmed, _INTEGER)
+    text = pc.if_else(truth, pc.if_else(pc.equal(lower, "true"), "1", "0"), trimmed)
+    text = pc.if_else(pc.or_(digits, truth), text, pa.scalar(None, pa.string()))
+    fits = pc.or_(digits, truth)
+    try:
+        array = text.cast(pa.int64())
+    except pa.ArrowInvalid:  # nineteen digits that do not fit
+        values = [int(v) if v is not None and -(2**63) <= int(v) < 2**63 else None for v in text.to_pylist()]
+        array = pa.array(values, pa.int64())
+        fits = pc.and_(fits, array.is_valid())
+    return array, _not(fits), "is not an integer that fits int64"
+
+
+def _not(fits: pa.Array) -> NDArray[np.bool_] | None:
+    """Where `fits` is known to be false: null input is null, not wrong."""
+    wrong = pc.invert(pc.fill_null(fits, True)).to_numpy(zero_copy_only=False)
+    return wrong if wrong.any() else None
+
+
+def _either(left: NDArray[np.bool_] | None, right: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left | right
+
+
+def _to_float(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    kind = raw.type
+    if pa.types.is_float32(kind):
+        return raw, None, ""
+    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind)):
+        raise _never(raw, column)
+    doubles = raw.cast(pa.float64(), safe=False) if not pa.types.is_boolean(kind) else raw.cast(pa.int64()).cast(pa.float64())
+    array = doubles.cast(pa.float32(), safe=False)
+    top = pc.max(pc.abs(array)).as_py()
+    if top is None or top < float("inf"):
+        return array, None, ""
+    # an infinity stays one; a finite double beyond float32 does not become one
+    size = pc.abs(doubles)
+    wrong = pc.and_(pc.greater(size, _FLOAT32_MAX), pc.is_finite(doubles))
+    wrong = pc.and_(wrong, pc.is_inf(array))
+    mask = pc.fill_null(wrong, False).to_numpy(zero_copy_only=False)
+    if not mask.any():
+        return array, None, ""
+    return pc.if_else(pa.array(mask), pa.scalar(None, pa.float32()), array), mask, "does not fit float32"
+
+
+def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    kind = raw.type
+    if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and not pa.types.is_uint64(kind)):
+        return raw.cast(pa.int64()), None, ""
+    if pa.types.is_timestamp(kind):
+        return raw.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()), None, ""
+    if pa.types.is_date(kind):
+        return raw.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), None, ""
+    if pa.types.is_time(kind):
+        return raw.cast(pa.time64("us"), safe=False).cast(pa.int64()), None, ""
+    if pa.types.is_duration(kind):
+        return raw.cast(pa.duration("us"), safe=False).cast(pa.int64()), None, ""
+    if not (pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_uint64(kind)):
+        raise _never(raw, column)
+    if pa.types.is_floating(kind):
+        raw = pc.if_else(pc.is_nan(raw), pa.scalar(None, kind), raw)  # how data frames write a missing integer
+    try:
+        return raw.cast(pa.int64()), None, ""
+    except pa.ArrowInvalid:
+        doubles = raw.cast(pa.float64())
+        fits = pc.and_(pc.equal(doubles, pc.floor(doubles)), pc.less(pc.abs(doubles), 2.0**63))
+        array = pc.if_else(fits, doubles, pa.scalar(None, pa.float64())).cast(pa.int64(), safe=False)
+        return array, _not(fits), "is not an integer that fits int64"

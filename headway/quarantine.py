@@ -1,0 +1,62 @@
+"""Rejected rows: which file, which row, which column, what stood there, and why it did not fit.
+
+    table = rejected([3], "fare", ["12,5"], "is not a number")
+    write(Path("quarantine.parquet"), [table])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+CUT = 200
+"""Values are kept up to this many characters."""
+FILE_NAME = "quarantine.parquet"
+SCHEMA = pa.schema(
+    [
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("column", pa.string()),
+        ("value", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+"""`row` counts the file's data rows from 1; `column` is null when the line as a whole is malformed."""
+
+
+def rejected(
+    rows: Sequence[int], column: str | None, values: Sequence[object], reason: str | Sequence[str], file: str = ""
+) -> pa.Table:
+    """A piece of quarantine; `rows` may still be positions within a batch or range, made absolute later."""
+    texts = [None if value is None else _text(value)[:CUT] for value in values]
+    n = len(texts)
+    reasons = [reason] * n if isinstance(reason, str) else list(reason)
+    arrays = [
+        pa.array([file] * n, pa.string()),
+        pa.array(rows, pa.int64()),
+        pa.array([column] * n, pa.string()),
+        pa.array(texts, pa.string()),
+        pa.array(reasons, pa.string()),
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def write(path: Path, tables: Iterable[pa.Table]) -> int:
+    """Write the tables as one Parquet file and return its rows; no file when there are none."""
+    whole = pa.concat_tables([SCHEMA.empty_table(), *tables]).combine_chunks()
+    if whole.num_rows:
+        pq.write_table(whole, path, compression="zstd")
+    return whole.num_rows
+
+
+def read(folder: Path) -> pa.Table:
+    """The quarantine in an ingest output; an empty table when nothing was rejected."""
+    path = folder / FILE_NAME
+    return pq.read_table(path) if path.exists() else SCHEMA.empty_table()

@@ -1,0 +1,83 @@
+"""Parquet files, read by row groups on the calling thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headway.errors import DataError
+from headway.schema import suggest
+from headway.sources.base import BATCH_ROWS, Chunk, InputFile, ParquetConfig, Range
+
+
+class ParquetSource:
+    """A range is a run of row groups of about `range_rows` rows; start and end are row group numbers."""
+
+    def __init__(self, config: ParquetConfig):
+        self._config = config
+
+    def names(self, file: InputFile) -> list[str]:
+        with _open(file.path) as parquet:
+            return list(parquet.schema_arrow.names)
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        found: list[Range] = []
+        for number, file in enumerate(files):
+            with _open(file.path) as parquet:
+                metadata = parquet.metadata
+                rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+            start, held = 0, 0
+            for i, count in enumerate(rows):
+                if held and held + count > self._config.range_rows:
+                    found.append(Range(len(found), file.path, number, start, i))
+                    start, held = i, 0
+                held += count
+            if held:
+                found.append(Range(len(found), file.path, number, start, len(rows)))
+        return found
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        with _open(piece.path) as parquet:
+            known = list(parquet.schema_arrow.names)
+            for name in columns:
+                if name not in known:
+                    raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, known))
+            first = 0
+            groups = list(range(piece.start, piece.end))
+            try:
+                for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False):
+                    yield Chunk(batch.select(list(columns)), first)
+                    first += batch.num_rows
+            except (OSError, pa.ArrowException) as error:
+                raise _corrupt(piece.path, error, f"row groups {piece.start} to {piece.end - 1}, row {first}") from None
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+        batches: list[pa.RecordBatch] = []
+        held = 0
+        for file in files:
+            with _open(file.path) as parquet:
+                try:
+                    for batch in parquet.iter_batches(BATCH_ROWS, use_threads=False):
+                        batches.append(batch)
+                        held += batch.num_rows
+                        if held >= rows:
+                            return pa.Table.from_batches(batches).slice(0, rows)
+                except (OSError, pa.ArrowException) as error:
+                    raise _corrupt(file.path, error, f"row {held}") from None
+        if not batches:
+            raise DataError("the files hold no rows", where=files[0].path)
+        return pa.Table.from_batches(batches)
+
+
+def _open(path: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise _corrupt(path, error, "its footer") from None
+
+
+def _corrupt(path: str, error: Exception, at: str) -> DataError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return DataError(f"not a whole Parquet file, at {at}: {reason}", where=path, fix="write the file again")

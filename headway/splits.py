@@ -1,0 +1,194 @@
+"""Which rows train, which judge.
+
+    names, codes = assign(SplitConfig(key="customer", eval=0.2), batch)     # hash: same key, same split, for ever
+    window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span judges
+
+Three ways: by hash of a key (the default), by a column that says so, by whole spans. With `mode: time` ingest writes a
+span unsplit, as "all", and the window decides, so that moving the window ingests nothing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from headway.config import Frozen
+from headway.errors import ConfigError, DataError
+from headway.hashing import NULL, U64, hash_bytes, mix64
+
+SPLITS = ("train", "eval", "test")
+ALL = "all"
+_SALT = 0x73706C6974  # "split": keeps split hashes apart from those of features and sketches
+
+
+class SplitConfig(Frozen):
+    """How rows are split. `eval` and `test` are shares for mode hash; *_spans are counts for mode time."""
+
+    mode: Literal["hash", "time", "column"] = "hash"
+    key: tuple[str, ...] = Field(default=(), description="hash these columns; none: every column, so duplicates stay together")
+    eval: float = Field(default=0.2, gt=0.0, lt=1.0)
+    test: float = Field(default=0.0, ge=0.0, lt=1.0)
+    salt: int = Field(default=0, ge=0, description="another salt, another split")
+    eval_spans: int = Field(default=1, ge=1)
+    test_spans: int = Field(default=0, ge=0)
+    column: str | None = Field(default=None, description="mode column: holds train, eval or test")
+    values: dict[str, Literal["train", "eval", "test"]] | None = Field(
+        default=None, description="mode column: what its values mean, when they are not train, eval and test"
+    )
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _one_key(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _whole(self) -> SplitConfig:
+        if self.eval + self.test >= 1.0:
+            raise ValueError(f"eval {self.eval} and test {self.test} leave nothing to train on")
+        if (self.mode == "column") != (self.column is not None):
+            raise ValueError("mode: column and a column's name go together")
+        if self.values is not None and self.mode != "column":
+            raise ValueError("values only mean something with mode: column")
+        if self.key and self.mode != "hash":
+            raise ValueError(f"a key is for mode: hash, and mode is {self.mode}")
+        return self
+
+    def at_ingest(self) -> dict[str, Any]:
+        """The part of the config that changes what ingest writes."""
+        if self.mode == "time":
+            return {"mode": "time"}
+        if self.mode == "column":
+            return {"mode": "column", "column": self.column, "values": self.values}
+        return {"mode": "hash", "key": list(self.key), "eval": self.eval, "test": self.test, "salt": self.salt}
+
+    def columns(self) -> frozenset[str]:
+        """Raw columns that splitting needs beyond the stored ones."""
+        return frozenset({self.column} if self.column else self.key)
+
+    def names(self) -> tuple[str, ...]:
+        """The splits that ingest writes."""
+        return (ALL,) if self.mode == "time" else SPLITS
+
+
+def assign(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
+    """For each row of a coerced batch the index of its split in `config.names()`; int8 [rows].
+
+    Raises:
+        DataError: mode column, and a value that says neither train, eval nor test.
+    """
+    if config.mode == "time":
+        return np.zeros(batch.num_rows, np.int8)
+    if config.mode == "column":
+        return _by_column(config, batch)
+    hashes = row_hash(batch, config.key or batch.schema.names, config.salt)
+    # 53 bits: exact in float64
+    unit = (hashes >> U64(11)).astype(np.float64) * 2.0**-53
+    codes = np.zeros(batch.num_rows, np.int8)
+    codes[unit < config.eval + config.test] = 2
+    codes[unit < config.eval] = 1
+    return codes
+
+
+def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
+    assert config.column is not None
+    meaning = config.values or {name: name for name in SPLITS}
+    encoded = batch.column(config.column).cast(pa.string()).dictionary_encode()
+    lookup = []
+    for value in encoded.dictionary.to_pylist():
+        if value not in meaning:
+            raise DataError(
+                f"{value!r} says neither train, eval nor test",
+                where=f"split column {config.column!r}",
+                fix=f"add it to split.values; known: {', '.join(meaning)}",
+            )
+        lookup.append(SPLITS.index(meaning[value]))
+    if encoded.null_count:
+        raise DataError(
+            f"{encoded.null_count} rows have no value", where=f"split column {config.column!r}", fix="filter them: source.where"
+        )
+    return np.array(lookup, np.int8)[encoded.indices.to_numpy()] if lookup else np.zeros(batch.num_rows, np.int8)
+
+
+def row_hash(batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0) -> NDArray[np.uint64]:
+    """One uint64 a row over the named columns, in the order of their names so that config order does not matter."""
+    state = np.full(batch.num_rows, mix64(np.array([_SALT], U64), salt)[0], U64)
+    for i, name in enumerate(sorted(columns)):
+        state = mix64(state ^ column_hash(batch.column(name)), i)
+    return state
+
+
+def column_hash(array: pa.Array) -> NDArray[np.uint64]:
+    """One uint64 for each value of an int64, float32 or binary array; null has a hash of its own.
+
+    Floats are hashed as the bits of their float32, with -0.0 as 0.0 and every NaN alike.
+    """
+    if pa.types.is_dictionary(array.type):
+        return _gather(column_hash(array.dictionary), array.indices)
+    kind = array.type
+    if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
+        if len(array) > 1024:
+            # repeated values are hashed once
+            encoded = array.dictionary_encode()
+            if len(encoded.dictionary) < len(array) // 2:
+                return _gather(column_hash(encoded.dictionary), encoded.indices)
+        return _hash_strings(array.cast(pa.large_binary()))
+    if pa.types.is_floating(kind):
+        values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.float32) + np.float32(0.0)
+        values[np.isnan(values)] = np.float32("nan")
+        bits = values.view(np.uint32).astype(U64)
+    else:
+        bits = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).view(U64)
+    hashes = mix64(bits)
+    if array.null_count:
+        hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes)
+    return hashes
+
+
+def _gather(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64]:
+    table = np.append(hashes, NULL)
+    return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
+
+
+def _hash_strings(array: pa.Array) -> NDArray[np.uint64]:
+    _, offsets_buffer, data_buffer = array.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    if not len(array):
+        return np.zeros(0, U64)
+    hashes = hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])
+    if array.null_count:
+        hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes)
+    return hashes
+
+
+Part = tuple[str, str]
+"""(span, the split that ingest wrote of it)."""
+
+
+def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[Part]]:
+    """Which part of which span trains, evaluates and tests.
+
+    Raises:
+        ConfigError: mode time, and a window too short to leave anything to train on.
+    """
+    if config.mode != "time":
+        parts: dict[str, list[Part]] = {name: [(span, name) for span in spans] for name in SPLITS}
+        if config.mode == "hash" and config.test == 0.0:
+            parts["test"] = []
+        return parts
+    held = config.eval_spans + config.test_spans
+    if len(spans) <= held:
+        raise ConfigError(
+            f"the window has {len(spans)} span{'s' * (len(spans) != 1)} ({', '.join(spans)}), and {held} of them are held out",
+            where="split.mode: time",
+            fix=f"take a window of at least {held + 1}, or split by hash",
+        )
+    train, rest = list(spans[: len(spans) - held]), list(spans[len(spans) - held :])
+    named = {"train": train, "eval": rest[: config.eval_spans], "test": rest[config.eval_spans :]}
+    return {name: [(span, ALL) for span in part] for name, part in named.items()}

@@ -1,0 +1,69 @@
+"""Which model a pipeline trains; TensorFlow-free, so that a config can be checked without it.
+
+    ModelConfig(name="mlp", hidden=(64, 32), dropout=0.1)
+    ModelConfig(name="my_models:two_towers", options={"width": 32})
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from headway.config import Frozen
+
+BUILT_IN = ("mlp", "wide_deep")
+
+
+class ModelConfig(Frozen):
+    """A built-in model by name, or `module:function` of a Python file beside the pipeline."""
+
+    name: str = Field(default="mlp", description="mlp, wide_deep, or module:function of a file beside the pipeline")
+    hidden: tuple[int, ...] = Field(default=(100, 70, 50, 25), description="units of the hidden layers")
+    embedding: int = Field(default=8, ge=1, le=4096, description="width of every categorical column's embedding")
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="share of hidden units dropped in training")
+    base_rate_bias: bool = Field(
+        default=True, description="start the output at the label's base rate in the train split, not at one half"
+    )
+    crosses: tuple[tuple[str, ...], ...] = Field(
+        default=(), description="wide_deep: sets of categorical columns whose combinations get a weight each"
+    )
+    cross_buckets: int = Field(
+        default=10_000, ge=2, le=2**24, description="weights for a cross; more combinations share"
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="handed to the user's function as they are")
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value in BUILT_IN or re.fullmatch(r"[A-Za-z_]\w*:[A-Za-z_]\w*", value):
+            return value
+        raise ValueError(f"is no model: use {', '.join(BUILT_IN)}, or module:function")
+
+    @field_validator("hidden")
+    @classmethod
+    def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(not 1 <= units <= 65_536 for units in value):
+            raise ValueError("units of a layer must be between 1 and 65536")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_its_name(self) -> ModelConfig:
+        given = self.model_fields_set
+        if self.crosses and self.name != "wide_deep":
+            raise ValueError(f"crosses: only wide_deep has them, not {self.name}")
+        for cross in self.crosses:
+            if len(set(cross)) != len(cross) or len(cross) < 2:
+                raise ValueError(f"crosses: {list(cross)} needs two or more different columns")
+        if self.name in BUILT_IN and self.options:
+            raise ValueError(f"options: only a user's function takes them, not {self.name}")
+        if self.user_defined:
+            unused = sorted(given & {"hidden", "embedding", "dropout", "base_rate_bias", "cross_buckets"})
+            if unused:
+                raise ValueError(f"{unused[0]}: {self.name} is not given it; put it under options")
+        return self
+
+    @property
+    def user_defined(self) -> bool:
+        return ":" in self.name

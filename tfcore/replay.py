@@ -1,0 +1,197 @@
+"""Does an exported model say elsewhere what it said in training? A script for a process of its own.
+
+    python -I replay.py < request.json          # one JSON line in, one JSON line out
+
+It may import only TensorFlow, NumPy and the standard library: what any server has, and nothing of Headway or Keras. It
+imports them first, then waits for its line, so that it can be started while a model still trains. It loads the SavedModel,
+reads raw rows from shards with stock tf.io, gives them to `serving_default` as tensors and to `serve_examples` as
+freshly written tf.Examples, and compares both with the expected predictions.
+
+Request:
+    saved_model     folder of the SavedModel, best one it was not saved in
+    spec            {feature: {"kind": ..., "dtype": ...}} of the shards' records
+    columns         [{"name", "tensor", "dtype", "nullable", "dictionary"}] of the raw columns
+    rows_per_record 1 means classic Examples
+    shards          [{"path", "rows"}]: how many of its first rows to replay
+    expected        .npy file, the predictions for those rows in order, [rows] or [rows, classes]
+    output          the signature output to compare
+    bound           the largest |difference| / max(1, |expected|) that is right
+
+Answer: {"ok", "rows", "largest_difference", "bound", "signatures": {name: largest difference}, "worst": {...},
+"load_seconds", "tensorflow"}, or {"error": sentence}.
+"""
+
+import json
+import os
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the bound holds on a CPU; an accelerator rounds otherwise
+
+import numpy as np
+import tensorflow as tf
+
+FOREIGN = ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows")
+TYPES = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
+
+
+def main():
+    answers = os.fdopen(os.dup(1), "w")  # what else prints to stdout must not be taken for the answer
+    os.dup2(2, 1)
+    line = sys.stdin.readline()
+    if not line.strip():
+        return 0  # the parent went away, or had nothing to ask
+    try:
+        answer = replay(json.loads(line))
+    except Exception as error:
+        answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:2000]}"}
+    answers.write(json.dumps(answer) + "\n")
+    answers.close()
+    return 0
+
+
+def replay(request):
+    started = time.perf_counter()
+    model = tf.saved_model.load(request["saved_model"])
+    seconds = time.perf_counter() - started
+    rows = read_rows(request)
+    expected = np.load(request["expected"], allow_pickle=False)
+    calls = {
+        "serving_default": lambda signature: signature(**as_tensors(rows, request["columns"])),
+        "serve_examples": lambda signature: signature(examples=tf.constant(as_examples(rows, request["columns"]))),
+    }
+    worst, largest = None, {}
+    for name, call in calls.items():
+        found = call(model.signatures[name])[request["output"]].numpy()
+        if found.shape != expected.shape:
+            return {"error": f"{name} gives {request['output']} of shape {found.shape}, expected {expected.shape}"}
+        difference = scaled_difference(found, expected)
+        row = int(difference.reshape(len(expected), -1).max(1).argmax())
+        largest[name] = float(difference.max())
+        if worst is None or largest[name] > worst["difference"]:
+            worst = {
+                "signature": name,
+                "row": row,
+                "difference": largest[name],
+                "expected": np.ravel(expected[row])[:20].tolist(),
+                "found": np.ravel(found[row])[:20].tolist(),
+                "columns": {column: _shown(values[row], present[row]) for column, (values, present) in rows.items()},
+            }
+    foreign = sorted(name for name in FOREIGN if name in sys.modules)
+    if foreign:
+        return {"error": f"the exported model made the process import {', '.join(foreign)}"}
+    return {
+        "ok": max(largest.values()) <= request["bound"],
+        "rows": len(expected),
+        "largest_difference": max(largest.values()),
+        "bound": request["bound"],
+        "signatures": largest,
+        "worst": worst,
+        "load_seconds": seconds,
+        "tensorflow": tf.__version__,
+    }
+
+
+def scaled_difference(found, expected):
+    """|found - expected| / max(1, |expected|); infinite where just one of them is not a number."""
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(found - expected) / np.maximum(1.0, np.abs(expected))
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    return np.where(same, 0.0, np.where(np.isnan(difference), np.inf, difference))
+
+
+def read_rows(request):
+    """{column: (values, present)} of the shards' first rows, in order. float32/int64/object [rows], bool [rows]."""
+    read = read_classic if request["rows_per_record"] == 1 else read_groups
+    parts = [read(request, shard["path"], shard["rows"]) for shard in request["shards"] if shard["rows"]]
+    return {
+        column["name"]: tuple(np.concatenate([part[column["name"]][i] for part in parts]) for i in range(2))
+        for column in request["columns"]
+    }
+
+
+def read_groups(request, path, rows):
+    """The first rows of a shard whose records are row groups."""
+    features = {name: tf.io.VarLenFeature(TYPES[entry["dtype"]]) for name, entry in request["spec"].items()}
+    found = {column["name"]: ([], []) for column in request["columns"]}
+    read = 0
+    for record in tf.data.TFRecordDataset(path):
+        parsed = {name: value.values.numpy() for name, value in tf.io.parse_single_example(record, features).items()}
+        for column in request["columns"]:
+            name = column["name"]
+            values = parsed[f"{name}/dict"][parsed[f"{name}/codes"]] if column["dictionary"] else parsed[name]
+            present = parsed[f"{name}/present"] != 0 if column["nullable"] else np.ones(len(values), bool)
+            found[name][0].append(values)
+            found[name][1].append(present)
+        read += len(values)
+        if read >= rows:
+            break
+    if read < rows:
+        raise ValueError(f"{path} holds {read} rows, fewer than the {rows} to replay")
+    return {name: tuple(np.concatenate(arrays)[:rows] for arrays in pair) for name, pair in found.items()}
+
+
+def read_classic(request, path, rows):
+    """The first rows of a shard of classic Examples, where an absent feature is a null."""
+    features = {name: tf.io.RaggedFeature(TYPES[entry["dtype"]]) for name, entry in request["spec"].items()}
+    records = [record.numpy() for record in tf.data.TFRecordDataset(path).take(rows)]
+    if len(records) < rows:
+        raise ValueError(f"{path} holds {len(records)} rows, fewer than the {rows} to replay")
+    parsed = tf.io.parse_example(records, features)
+    found = {}
+    for column in request["columns"]:
+        ragged = parsed[column["name"]]
+        present = ragged.row_lengths().numpy() > 0
+        values = np.full(rows, b"" if column["dtype"] == "bytes" else 0, _numpy_type(column["dtype"]))
+        values[present] = ragged.values.numpy()
+        found[column["name"]] = (values, present)
+    return found
+
+
+def _numpy_type(dtype):
+    return object if dtype == "bytes" else dtype
+
+
+def as_tensors(rows, columns):
+    """The named inputs of `serving_default`."""
+    tensors = {}
+    for column in columns:
+        values, present = rows[column["name"]]
+        tensors[column["tensor"]] = tf.constant(values, TYPES[column["dtype"]])
+        if column["nullable"]:
+            tensors[column["tensor"] + "__present"] = tf.constant(present)
+    return tensors
+
+
+def as_examples(rows, columns):
+    """One serialized tf.Example a row; a null is left out."""
+    examples = []
+    for row in range(len(rows[columns[0]["name"]])):
+        feature = {}
+        for column in columns:
+            values, present = rows[column["name"]]
+            if present[row]:
+                feature[column["name"]] = _feature(column["dtype"], values[row])
+        examples.append(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    return examples
+
+
+def _feature(dtype, value):
+    if dtype == "int64":
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+    if dtype == "float32":
+        return tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+
+
+def _shown(value, present):
+    """A raw value for the report of the worst row."""
+    if not present:
+        return None
+    return value.decode("utf-8", "replace")[:100] if isinstance(value, bytes) else float(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

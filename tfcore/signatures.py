@@ -1,0 +1,115 @@
+"""What an exported model takes and gives: names, dtypes and shapes, worked out from the schema without TensorFlow.
+
+    signatures = describe(columns, label)
+    signatures["serving_default"].inputs       # (Tensor(name="dep_delay", dtype="float32", column="dep_delay"), ...)
+
+Three signatures, frozen by a golden test:
+
+- `serving_default`: each raw column as a tensor of its own, [rows]. A nullable column `c` has a companion `c__present`
+  (bool): false marks a null, whatever `c` holds there. It may also be one value for all rows and defaults to [true]: the
+  SavedModel carries that default, which TensorFlow Serving applies; a Python caller passes it.
+- `serve_examples`: serialized tf.Examples, [rows], one value a column under the column's own name; absent means null.
+- `transform`: the inputs of `serving_default`, the model's inputs as outputs.
+
+A column name that TensorFlow cannot use for a tensor gets one it can: "arr delay (min)" becomes "arr_delay_min".
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from headway.config import Frozen
+from headway.schema import Column
+from headway.tasks import Task
+
+PRESENT = "__present"
+RESERVED = frozenset({"self", "examples"})
+
+DTYPES: dict[str, Literal["int64", "float32", "string"]] = {"int64": "int64", "float32": "float32", "bytes": "string"}
+
+
+class Tensor(Frozen):
+    """One input or output. `shape` has None for the rows of a batch."""
+
+    name: str
+    dtype: Literal["int64", "float32", "string", "bool", "int32"]
+    shape: tuple[int | None, ...] = (None,)
+    column: str | None = None
+    """The raw column it carries, or whose presence it tells."""
+    default: bool | None = None
+    """What an input that is left out counts as."""
+
+
+class Signature(Frozen):
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+def raw_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
+    """The inputs of `serving_default`: all values first, in the order of the columns, then the companions."""
+    names = tensor_names(columns)
+    values = [Tensor(name=names[c.name], dtype=DTYPES[c.type], column=c.name) for c in columns]
+    companions = [
+        Tensor(name=names[c.name] + PRESENT, dtype="bool", column=c.name, default=True) for c in columns if c.nullable
+    ]
+    return (*values, *companions)
+
+
+def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
+    """{column: the name of its tensor}: a letter, then letters, digits and underscores; no two alike."""
+    taken: set[str] = set()
+    names = {}
+    # columns whose name can stay as it is have first claim to it
+    for column in sorted(columns, key=lambda c: _tensor_name(c.name) != c.name):
+        base = name = _tensor_name(column.name)
+        number = 2
+        while {name, name + PRESENT} & taken:
+            name, number = f"{base}_{number}", number + 1
+        taken |= {name, name + PRESENT} if column.nullable else {name}
+        names[column.name] = name
+    return {column.name: names[column.name] for column in columns}
+
+
+def _tensor_name(column: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", column).strip("_") if not _fits(column) else column
+    if not name or not name[0].isalpha():
+        name = f"c_{name}" if name else "c"
+    return name + "_" if keyword.iskeyword(name) or name in RESERVED else name
+
+
+def _fits(column: str) -> bool:
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", column) is not None
+
+
+def prediction_outputs(task: Task, classes: Sequence[str | int] | None = None) -> tuple[Tensor, ...]:
+    """The outputs of `serving_default` and `serve_examples`."""
+    if task == "binary":
+        return (Tensor(name="probability", dtype="float32"), Tensor(name="logit", dtype="float32"))
+    if task == "regression":
+        return (Tensor(name="prediction", dtype="float32"),)
+    if not classes:
+        raise ValueError("a multiclass model needs its classes")
+    kind: Literal["int64", "string"] = "string" if isinstance(classes[0], str) else "int64"
+    return (
+        Tensor(name="probabilities", dtype="float32", shape=(None, len(classes))),
+        Tensor(name="class", dtype=kind),
+    )
+
+
+COMPARED_OUTPUT: dict[str, str] = {"binary": "probability", "multiclass": "probabilities", "regression": "prediction"}
+"""The output that holds what evaluation calls the prediction."""
+
+
+def describe(
+    columns: Sequence[Column], task: Task, classes: Sequence[str | int] | None = None, transformed: Sequence[Tensor] = ()
+) -> dict[str, Signature]:
+    """All signatures of a model over these raw columns; `transformed` are the transform's named outputs."""
+    inputs, outputs = raw_inputs(columns), prediction_outputs(task, classes)
+    return {
+        "serving_default": Signature(inputs=inputs, outputs=outputs),
+        "serve_examples": Signature(inputs=(Tensor(name="examples", dtype="string"),), outputs=outputs),
+        "transform": Signature(inputs=inputs, outputs=tuple(transformed)),
+    }

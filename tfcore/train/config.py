@@ -1,0 +1,137 @@
+"""How a model is trained; TensorFlow-free.
+
+    TrainingConfig(epochs=3, batch_size=256, learning_rate={"name": "cosine", "initial": 0.003, "warmup_steps": 100})
+    TrainingConfig(steps=2000, optimizer="adamw", early_stopping={"patience": 5})
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from headway.config import Frozen
+from tfcore.train.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate
+
+_SETTINGS: dict[str, frozenset[str]] = {
+    "adam": frozenset({"beta_1", "beta_2", "epsilon", "amsgrad", "weight_decay"}),
+    "adamw": frozenset({"beta_1", "beta_2", "epsilon", "amsgrad", "weight_decay"}),
+    "nadam": frozenset({"beta_1", "beta_2", "epsilon", "weight_decay"}),
+    "adamax": frozenset({"beta_1", "beta_2", "epsilon", "weight_decay"}),
+    "lion": frozenset({"beta_1", "beta_2", "weight_decay"}),
+    "sgd": frozenset({"momentum", "nesterov", "weight_decay"}),
+    "rmsprop": frozenset({"rho", "momentum", "epsilon", "weight_decay"}),
+    "adagrad": frozenset({"epsilon", "initial_accumulator_value", "weight_decay"}),
+    "ftrl": frozenset({"initial_accumulator_value", "l1_regularization_strength", "l2_regularization_strength"}),
+}
+"""The settings each optimizer takes, by its name."""
+
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+class OptimizerConfig(Frozen):
+    """A Keras optimizer; a setting left out keeps Keras' default. The learning rate stands apart."""
+
+    name: Literal["adam", "adamw", "nadam", "adamax", "lion", "sgd", "rmsprop", "adagrad", "ftrl"] = "adam"
+    beta_1: Share | None = None
+    beta_2: Share | None = None
+    rho: Share | None = None
+    momentum: Share | None = None
+    epsilon: Positive | None = None
+    weight_decay: NotNegative | None = None
+    initial_accumulator_value: NotNegative | None = None
+    l1_regularization_strength: NotNegative | None = None
+    l2_regularization_strength: NotNegative | None = None
+    nesterov: bool | None = None
+    amsgrad: bool | None = None
+
+    @model_validator(mode="after")
+    def _fits_its_name(self) -> OptimizerConfig:
+        for setting in self.settings():
+            if setting not in _SETTINGS[self.name]:
+                known = ", ".join(sorted(_SETTINGS[self.name]))
+                raise ValueError(f"{setting}: {self.name} has no such setting; it has {known}")
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that were given, as keyword arguments of the Keras optimizer."""
+        return self.model_dump(exclude={"name"}, exclude_none=True)
+
+
+class EarlyStoppingConfig(Frozen):
+    """Stop when the loss on a carve of the train split no longer falls; the best weights are kept."""
+
+    patience: int = Field(default=5, ge=1, description="evaluations without improvement before stopping")
+    every_steps: int = Field(default=200, ge=1, description="steps between two evaluations of the carve")
+    carve: float = Field(default=0.1, gt=0.0, le=0.5, description="share of the train rows, never trained on")
+    min_delta: float = Field(default=0.0, ge=0.0, description="a smaller fall of the loss is no improvement")
+
+
+class TrainingConfig(Frozen):
+    """Length, batches, optimizer, and how the loop runs."""
+
+    epochs: float | None = Field(default=None, gt=0, description="passes over the train rows; 3 if steps is not given")
+    steps: int | None = Field(default=None, ge=1, description="optimizer steps, instead of epochs")
+    batch_size: int = Field(default=256, ge=1, le=2**20)
+    optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
+    learning_rate: Annotated[ConstantRate | CosineRate | ExponentialRate | PiecewiseRate, Field(discriminator="name")] = Field(
+        default_factory=ConstantRate
+    )
+    clip_norm: float | None = Field(default=None, gt=0, description="largest global norm of the gradients")
+    class_weights: Literal["balanced"] | dict[str, float] | None = Field(
+        default=None, description="loss weight of each class; balanced: inversely to how often it occurs"
+    )
+    early_stopping: EarlyStoppingConfig | None = None
+    steps_per_call: int = Field(default=32, ge=1, le=4096, description="batches handed to the compiled loop at once")
+    checkpoint_every_steps: int = Field(default=1000, ge=1)
+    keep_checkpoints: int = Field(default=2, ge=1)
+    non_finite_limit: int = Field(
+        default=10, ge=1, description="stop after this many steps in a row with a loss or gradient that is no number"
+    )
+    jit: Literal["auto", "on", "off"] = Field(default="auto", description="XLA; auto falls back when XLA refuses")
+    threads: int | None = Field(default=None, ge=1, le=1024, description="TensorFlow's threads; default: every core")
+    shuffle_rows: int = Field(default=65_536, ge=1, description="rows in a shuffle window")
+    summaries: bool = Field(default=True, description="write TensorBoard summaries")
+
+    @field_validator("optimizer", mode="before")
+    @classmethod
+    def _optimizer_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("early_stopping", mode="before")
+    @classmethod
+    def _early_stopping_switch(cls, value: Any) -> Any:
+        return {} if value is True else None if value is False else value
+
+    @field_validator("learning_rate", mode="before")
+    @classmethod
+    def _constant(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return {"name": "constant", "initial": value}
+        return value
+
+    @field_validator("class_weights", mode="before")
+    @classmethod
+    def _class_names(cls, value: Any) -> Any:
+        return {str(key): weight for key, weight in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _one_length(self) -> TrainingConfig:
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("epochs and steps exclude each other; keep one")
+        if isinstance(self.class_weights, dict):
+            for name, weight in self.class_weights.items():
+                if not (math.isfinite(weight) and weight >= 0):
+                    raise ValueError(f"class_weights.{name}: {weight} is not a number from 0 up")
+        return self
+
+    def total_steps(self, rows: int) -> int:
+        """Steps to train for, given the rows of one epoch. Part of a batch at the end counts as a whole step."""
+        if self.steps is not None:
+            return self.steps
+        epochs = 3.0 if self.epochs is None else self.epochs
+        # the tiny slack keeps 0.1 * 10 epochs from costing a step through rounding
+        return max(1, math.ceil(epochs * rows / self.batch_size - 1e-9))
