@@ -50,7 +50,6 @@ class ModelConfig(Frozen):
 
     @model_validator(mode="after")
     def _fits_its_name(self) -> ModelConfig:
-        given = self.model_fields_set
         if self.crosses and self.name != "wide_deep":
             raise ValueError(f"crosses: only wide_deep has them, not {self.name}")
         for cross in self.crosses:
@@ -59,9 +58,10 @@ class ModelConfig(Frozen):
         if self.name in BUILT_IN and self.options:
             raise ValueError(f"options: only a user's function takes them, not {self.name}")
         if self.user_defined:
-            unused = sorted(given & {"hidden", "embedding", "dropout", "base_rate_bias", "cross_buckets"})
-            if unused:
-                raise ValueError(f"{unused[0]}: {self.name} is not given it; put it under options")
+            # compared with the defaults, not with what was written down: a dumped config has every field
+            for field in ("hidden", "embedding", "dropout", "base_rate_bias", "cross_buckets"):
+                if getattr(self, field) != type(self).model_fields[field].default:
+                    raise ValueError(f"{field}: {self.name} is not given it; put it under options")
         return self
 
     @property

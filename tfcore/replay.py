@@ -2,10 +2,10 @@
 
     python -I replay.py < request.json          # one JSON line in, one JSON line out
 
-It may import only TensorFlow, NumPy and the standard library: what any server has, and nothing of Headway or Keras. It
-imports them first, then waits for its line, so that it can be started while a model still trains. It loads the SavedModel,
-reads raw rows from shards with stock tf.io, gives them to `serving_default` as tensors and to `serve_examples` as
-freshly written tf.Examples, and compares both with the expected predictions.
+It may import only TensorFlow, NumPy and the standard library: what any server has, and nothing of Headway or Keras.
+It imports them first, then waits for its line, so that it can be started while a model still trains. It loads the
+SavedModel, reads raw rows from shards with stock tf.io, gives them to `serving_default` as tensors and to
+`serve_examples` as freshly written tf.Examples, and compares both with the expected predictions.
 
 Request:
     saved_model     folder of the SavedModel, best one it was not saved in
@@ -190,7 +190,7 @@ def _shown(value, present):
     """A raw value for the report of the worst row."""
     if not present:
         return None
-    return value.decode("utf-8", "replace")[:100] if isinstance(value, bytes) else float(value)
+    return value.decode("utf-8", "replace")[:100] if isinstance(value, bytes) else value.item()
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@
 Three signatures, frozen by a golden test:
 
 - `serving_default`: each raw column as a tensor of its own, [rows]. A nullable column `c` has a companion `c__present`
-  (bool): false marks a null, whatever `c` holds there. It may also be one value for all rows and defaults to [true]: the
-  SavedModel carries that default, which TensorFlow Serving applies; a Python caller passes it.
+  (bool): false marks a null, whatever `c` holds there. It may also be one value for all rows and defaults to [true]:
+  the SavedModel carries that default, which TensorFlow Serving applies; a Python caller passes it.
 - `serve_examples`: serialized tf.Examples, [rows], one value a column under the column's own name; absent means null.
 - `transform`: the inputs of `serving_default`, the model's inputs as outputs.
 
@@ -104,7 +104,10 @@ COMPARED_OUTPUT: dict[str, str] = {"binary": "probability", "multiclass": "proba
 
 
 def describe(
-    columns: Sequence[Column], task: Task, classes: Sequence[str | int] | None = None, transformed: Sequence[Tensor] = ()
+    columns: Sequence[Column],
+    task: Task,
+    classes: Sequence[str | int] | None = None,
+    transformed: Sequence[Tensor] = (),
 ) -> dict[str, Signature]:
     """All signatures of a model over these raw columns; `transformed` are the transform's named outputs."""
     inputs, outputs = raw_inputs(columns), prediction_outputs(task, classes)

@@ -60,7 +60,7 @@ class CsvSource:
         for number, file in enumerate(files):
             names, start = self._header(file.path)
             for end in self._cuts(file, start):
-                found.append(Range(len(found), file.path, number, start, end, {"names": names}))
+                found.append(Range(len(found), file.path, number, start, end, {"names": names, "quoted": file.quoted_newlines}))
                 start = end
         return found
 
@@ -115,7 +115,7 @@ class CsvSource:
                     data += handle.read()
             if not data.strip():
                 continue
-            table, _ = self._attempt(data, names, names, None)
+            table, _ = self._attempt(data, names, names, None, file.quoted_newlines)
             tables.append(table)
             held += table.num_rows
             if held >= rows:
@@ -131,7 +131,7 @@ class CsvSource:
         attempts: list[Mapping[str, pa.DataType] | None] = [types, None, text]
         for i, attempt in enumerate(attempts):
             try:
-                return self._attempt(data, names, columns, attempt)
+                return self._attempt(data, names, columns, attempt, piece.facts["quoted"])
             except pa.ArrowInvalid as error:
                 if i == len(attempts) - 1:
                     where = f"{piece.path}, bytes {piece.start} to {piece.end}"
@@ -139,7 +139,7 @@ class CsvSource:
         raise AssertionError("an attempt returns or raises")
 
     def _attempt(
-        self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType] | None
+        self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType] | None, quoted: bool
     ) -> tuple[pa.Table, list[Malformed]]:
         malformed: list[Malformed] = []
 
@@ -152,7 +152,7 @@ class CsvSource:
             table = pacsv.read_csv(
                 pa.py_buffer(data),
                 read_options=pacsv.ReadOptions(use_threads=False, column_names=names, block_size=_PARSE_BYTES),
-                parse_options=self._parse_options(handle),
+                parse_options=self._parse_options(handle, quoted=quoted),
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict(types) if types else None,
                     include_columns=columns,
@@ -169,11 +169,11 @@ class CsvSource:
             raise
         return table, malformed
 
-    def _parse_options(self, handler: Any = None) -> pacsv.ParseOptions:
+    def _parse_options(self, handler: Any = None, *, quoted: bool = True) -> pacsv.ParseOptions:
         return pacsv.ParseOptions(
             delimiter=self._config.delimiter,
             quote_char=self._config.quote,
-            newlines_in_values=True,
+            newlines_in_values=quoted,
             invalid_row_handler=handler,
         )
 

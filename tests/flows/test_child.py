@@ -29,8 +29,8 @@ class Request(Frozen):
     names: tuple[str, ...] = ()
     limit: float = 1.0
 
-def echo(request: Request, out: Path, monitor: Monitor, *, extra: int = 0) -> dict:
-    assert isinstance(request, Request) and isinstance(out, Path)
+def echo(request: Request, out: Path, monitor: Monitor, *, extra: int = 0, folder: Path | None = None) -> dict:
+    assert isinstance(request, Request) and isinstance(out, Path) and (folder is None or isinstance(folder, Path))
     print("one", "two"); print("to stderr", file=sys.stderr)
     monitor.log("a line"); monitor.progress(1, 1, "rows", loss=np.float32(0.5))
     return {"rows": request.rows, "names": list(request.names), "limit": request.limit, "extra": np.int64(extra),
@@ -116,7 +116,7 @@ def gone(pid, seconds=5.0):
 def test_a_call_crosses_validated_and_its_output_is_relayed(child, tmp_path):
     monitor = Recorder()
     result = child.call(
-        "my_stages:echo", {"rows": 3, "names": ["ä"], "limit": float("inf")}, tmp_path, monitor, extra=4
+        "my_stages:echo", {"rows": 3, "names": ["ä"], "limit": float("inf")}, tmp_path, monitor, extra=4, folder=tmp_path
     )
     assert result.pop("pid") == child.pid
     assert result == {

@@ -1,0 +1,99 @@
+"""The schema file beside a pipeline: tensorflow_metadata's Schema as protobuf text, which TFDV reads and a person edits.
+
+    path.write_text(to_text(schema))
+    schema = from_text(path.read_text(), where=str(path))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.errors import ConfigError
+from headway.schema import Column, Schema, StoredType
+
+_HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
+# Edit it to widen a domain, bound a range, or demand presence (min_fraction: 1.0). Delete it to infer it anew.
+"""
+
+
+def to_text(schema: Schema) -> str:
+    """`schema` as protobuf text."""
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    message = schema_pb2.Schema()
+    kinds = {"int64": schema_pb2.INT, "float32": schema_pb2.FLOAT, "bytes": schema_pb2.BYTES}
+    for column in schema.columns:
+        feature = message.feature.add(name=column.name, type=kinds[column.type])
+        feature.shape.SetInParent()
+        feature.presence.min_fraction = 0.0 if column.nullable and column.name not in schema.required else 1.0
+        low, high = schema.ranges.get(column.name, (None, None))
+        if low is not None or high is not None:
+            domain = feature.int_domain if column.type == "int64" else feature.float_domain
+            cast = int if column.type == "int64" else float
+            if low is not None:
+                domain.min = cast(low)
+            if high is not None:
+                domain.max = cast(high)
+        if column.name in schema.domains:
+            feature.string_domain.value.extend(schema.domains[column.name])
+    return _HEADER + text_format.MessageToString(message, as_utf8=True)
+
+
+def from_text(text: str, *, where: str) -> Schema:
+    """The schema in `text`.
+
+    Every column may be null in storage; `min_fraction: 1.0` makes a null an anomaly that validation reports. A column
+    that must not be stored with nulls at all says `nullable: false` in the pipeline.
+
+    Raises:
+        ConfigError: not a schema (naming the line), or a feature that Headway cannot store.
+    """
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    try:
+        message = text_format.Parse(text, schema_pb2.Schema())
+    except text_format.ParseError as error:
+        line = error.GetLine()
+        at = f"{where}:{line}" if line else where
+        reason = str(error).split(" : ", 1)[-1]
+        raise ConfigError(f"not a schema: {reason}", where=at, fix="mend the line, or delete the file to infer it anew") from None
+    kinds: dict[int, StoredType] = {schema_pb2.INT: "int64", schema_pb2.FLOAT: "float32", schema_pb2.BYTES: "bytes"}
+    columns: list[Column] = []
+    ranges: dict[str, tuple[float | None, float | None]] = {}
+    domains: dict[str, tuple[str, ...]] = {}
+    required: list[str] = []
+    for feature in message.feature:
+        name = feature.name
+        if feature.type not in kinds:
+            raise ConfigError(f"feature {name!r} has no type that can be stored", where=where, fix="say type: INT, FLOAT or BYTES")
+        if name in {column.name for column in columns}:
+            raise ConfigError(f"feature {name!r} stands twice", where=where, fix="remove one")
+        kind = kinds[feature.type]
+        columns.append(
+            Column(name=name, type=kind, nullable=True, encoding="dictionary" if kind == "bytes" else "plain")
+        )
+        if feature.presence.min_fraction >= 1.0:
+            required.append(name)
+        if bounds := _range(feature):
+            ranges[name] = bounds
+        if feature.HasField("string_domain"):
+            domains[name] = tuple(feature.string_domain.value)
+        elif feature.HasField("domain"):
+            found = [d for d in message.string_domain if d.name == feature.domain]
+            if not found:
+                raise ConfigError(f"feature {name!r} names the domain {feature.domain!r}, which does not exist", where=where)
+            domains[name] = tuple(found[0].value)
+    return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required))
+
+
+def _range(feature: Any) -> tuple[float | None, float | None] | None:
+    for field in ("int_domain", "float_domain"):
+        if feature.HasField(field):
+            domain = getattr(feature, field)
+            return (
+                domain.min if domain.HasField("min") else None,
+                domain.max if domain.HasField("max") else None,
+            )
+    return None

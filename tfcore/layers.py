@@ -1,0 +1,138 @@
+"""Keras layers that Headway's models are made of.
+
+    x = OffsetEmbedding(sizes=(13, 32), width=8, seed=3)(ids)        # int32 [rows, 2] -> float32 [rows, 2, 8]
+    x = HashDropout(0.1, seed=3, salt=0, step=step)(x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+class HashDropout(keras.layers.Layer):
+    """Dropout whose mask is a pure function of (seed, step, salt, index in the batch).
+
+    Keras' own draws its mask from a counter that a checkpoint can miss, gives other bits under XLA than without, and is
+    many times slower there. A uint32 hash is the same everywhere and needs no state besides the training step.
+
+    Args:
+        rate: share of the units dropped; the others are scaled by 1 / (1 - rate).
+        seed: the config's seed.
+        salt: the layer's number within the model.
+        step: int64 variable that the training loop counts up; None in a model that only predicts.
+    """
+
+    def __init__(self, rate: float, *, seed: int, salt: int, step: tf.Variable | None, **keywords: Any):
+        super().__init__(**keywords)
+        self.rate, self.seed, self.salt = rate, seed, salt
+        self._step = [step]  # in a list Keras does not take it for a weight of the model
+        self.supports_masking = True
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if not training or not self.rate:
+            return inputs
+        step = self._step[0]
+        if step is None:
+            raise ValueError("this model was built to predict: it has no step to draw dropout masks from")
+        keep = hash_uniform(tf.shape(inputs), self.seed, step, self.salt) >= self.rate
+        return tf.where(keep, inputs * (1.0 / (1.0 - self.rate)), tf.zeros_like(inputs))
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+
+def hash_uniform(shape: Any, seed: int, step: Any, salt: int) -> tf.Tensor:
+    """Numbers in [0, 1) of `shape`, float32: a hash of (seed, step, salt, index), with and without XLA the same."""
+    key = tf.constant(0, tf.uint32)
+    # bitcast, since a cast of an int64 beyond 2**32 to uint32 is undefined on some devices
+    low_high = tf.bitcast(tf.cast(step, tf.int64), tf.uint32)
+    for part in (tf.constant(seed & 0xFFFFFFFF, tf.uint32), low_high[0], low_high[1], tf.constant(salt, tf.uint32)):
+        key = _mix(tf.bitwise.bitwise_xor(key, part) + tf.constant(0x9E3779B9, tf.uint32))
+    index = tf.cast(tf.range(tf.reduce_prod(shape)), tf.uint32) * tf.constant(0x9E3779B9, tf.uint32)
+    bits = _mix(_mix(tf.bitwise.bitwise_xor(index, key)) + key)
+    # 24 bits: what a float32 in [0, 1) holds exactly
+    return tf.reshape(tf.cast(tf.bitwise.right_shift(bits, _u32(8)), tf.float32) * (1.0 / (1 << 24)), shape)
+
+
+def _mix(x: tf.Tensor) -> tf.Tensor:
+    """A full-avalanche mixer of 32 bits: xorshift and two odd multipliers."""
+    x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _u32(16))) * _u32(0x7FEB352D)
+    x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _u32(15))) * _u32(0x846CA68B)
+    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _u32(16)))
+
+
+def _u32(value: int) -> tf.Tensor:
+    return tf.constant(value, tf.uint32)
+
+
+class OffsetEmbedding(keras.layers.Layer):
+    """The embeddings of several categorical columns in one table: column k's id i is row offset[k] + i.
+
+    One gather forward and one scatter back in place of one for each column, which is what such a step mostly costs.
+
+    Args:
+        sizes: number of ids of each column.
+        width: of every embedding.
+        seed: of the initial values, uniform in [-0.05, 0.05) as in Keras.
+    """
+
+    def __init__(self, sizes: Sequence[int], width: int, *, seed: int, initial: str = "uniform", **keywords: Any):
+        super().__init__(**keywords)
+        self.offsets = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int32)
+        self.rows, self.width = int(sum(sizes)), width
+        self._initializer = (
+            keras.initializers.Zeros()
+            if initial == "zeros"
+            else keras.initializers.RandomUniform(-0.05, 0.05, seed=seed)
+        )
+
+    def build(self, input_shape: Any) -> None:
+        self.table = self.add_weight(name="table", shape=(self.rows, self.width), initializer=self._initializer)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """int32 ids [rows, columns] -> [rows, columns, width]."""
+        return tf.gather(tf.convert_to_tensor(self.table), inputs + self.offsets)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (*input_shape, self.width)
+
+
+class Cross(keras.layers.Layer):
+    """Ids of the combinations of categorical columns, for a weight of their own.
+
+    A cross with at most `buckets` combinations gets exact ids; a larger one shares them by a hash.
+
+    Args:
+        columns: for each cross, the indices of its columns.
+        sizes: number of ids of every column.
+        buckets: most ids a cross may have.
+    """
+
+    def __init__(self, columns: Sequence[Sequence[int]], sizes: Sequence[int], buckets: int, **keywords: Any):
+        super().__init__(**keywords)
+        self.columns, self.column_sizes = [tuple(c) for c in columns], tuple(sizes)
+        combinations = [int(np.prod([float(sizes[i]) for i in cross])) for cross in self.columns]
+        self.sizes = tuple(min(n, buckets) for n in combinations)
+        self._exact = tuple(n <= buckets for n in combinations)
+
+    def call(self, inputs: Any) -> Any:
+        """int32 ids [rows, columns] -> int32 [rows, crosses]."""
+        crossed = []
+        for columns, size, exact in zip(self.columns, self.sizes, self._exact, strict=True):
+            code = tf.zeros_like(inputs[:, 0])
+            for column in columns:
+                if exact:
+                    code = code * self.column_sizes[column] + inputs[:, column]
+                else:
+                    code = tf.bitcast(_mix(tf.bitcast(code, tf.uint32) ^ tf.bitcast(inputs[:, column], tf.uint32) + _u32(0x9E3779B9)), tf.int32)
+            crossed.append(code if exact else tf.cast(tf.bitwise.right_shift(tf.bitcast(code, tf.uint32), _u32(1)), tf.int32) % size)
+        return tf.stack(crossed, 1)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[0], len(self.columns))
