@@ -1,7 +1,7 @@
 """Keras layers that Headway's models are made of.
 
-    x = OffsetEmbedding(sizes=(13, 32), width=8, seed=3)(ids)        # int32 [rows, 2] -> float32 [rows, 2, 8]
-    x = HashDropout(0.1, seed=3, salt=0, step=step)(x)
+x = OffsetEmbedding(sizes=(13, 32), width=8, seed=3)(ids)        # int32 [rows, 2] -> float32 [rows, 2, 8]
+x = HashDropout(0.1, seed=3, salt=0, step=step)(x)
 """
 
 from __future__ import annotations
@@ -123,16 +123,24 @@ class Cross(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """int32 ids [rows, columns] -> int32 [rows, crosses]."""
-        crossed = []
-        for columns, size, exact in zip(self.columns, self.sizes, self._exact, strict=True):
-            code = tf.zeros_like(inputs[:, 0])
-            for column in columns:
-                if exact:
-                    code = code * self.column_sizes[column] + inputs[:, column]
-                else:
-                    code = tf.bitcast(_mix(tf.bitcast(code, tf.uint32) ^ tf.bitcast(inputs[:, column], tf.uint32) + _u32(0x9E3779B9)), tf.int32)
-            crossed.append(code if exact else tf.cast(tf.bitwise.right_shift(tf.bitcast(code, tf.uint32), _u32(1)), tf.int32) % size)
+        crossed = [
+            self._exact_code(inputs, columns) if exact else self._shared_code(inputs, columns, size)
+            for columns, size, exact in zip(self.columns, self.sizes, self._exact, strict=True)
+        ]
         return tf.stack(crossed, 1)
+
+    def _exact_code(self, inputs: tf.Tensor, columns: Sequence[int]) -> tf.Tensor:
+        code = tf.zeros_like(inputs[:, 0])
+        for column in columns:
+            code = code * self.column_sizes[column] + inputs[:, column]
+        return code
+
+    def _shared_code(self, inputs: tf.Tensor, columns: Sequence[int], size: int) -> tf.Tensor:
+        bits = tf.zeros_like(inputs[:, 0], tf.uint32)
+        for column in columns:
+            ids = tf.bitcast(inputs[:, column], tf.uint32) + _u32(0x9E3779B9)
+            bits = _mix(tf.bitwise.bitwise_xor(bits, ids))
+        return tf.cast(tf.bitwise.right_shift(bits, _u32(1)), tf.int32) % size
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], len(self.columns))

@@ -1,7 +1,7 @@
 """Which model a pipeline trains; TensorFlow-free, so that a config can be checked without it.
 
-    ModelConfig(name="mlp", hidden=(64, 32), dropout=0.1)
-    ModelConfig(name="my_models:two_towers", options={"width": 32})
+ModelConfig(name="mlp", hidden=(64, 32), dropout=0.1)
+ModelConfig(name="my_models:two_towers", options={"width": 32})
 """
 
 from __future__ import annotations

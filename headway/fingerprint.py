@@ -1,0 +1,65 @@
+"""Names an output after everything that went into it.
+
+    fingerprint({"stage": "train", "version": 1, "config": {...}, "inputs": {...}})      # 32 hex digits
+    first_difference(old, new)               # "config.learning_rate: 0.001 -> 0.002"
+
+Keys are plain JSON: no pickles, no times, no paths where a checksum can stand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+Key = dict[str, Any]
+
+
+def canonical(key: Any) -> str:
+    """JSON with sorted keys and no spaces: the same text for the same values, everywhere."""
+    return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+
+
+def fingerprint(key: Key) -> str:
+    """The first 128 bits of the SHA-256 of the canonical JSON, as 32 hex digits."""
+    return hashlib.sha256(canonical(key).encode()).hexdigest()[:32]
+
+
+def first_difference(old: Key, new: Key) -> str | None:
+    """Where two keys part, for a person; None when they are equal. Keys are compared in the order of `new`."""
+    return _difference(old, new, "")
+
+
+def _difference(old: Any, new: Any, at: str) -> str | None:
+    if old == new:
+        return None
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in [*new, *(n for n in old if n not in new)]:
+            where = f"{at}.{name}" if at else str(name)
+            if name not in old:
+                return f"{where} is new"
+            if name not in new:
+                return f"{where} is gone"
+            if found := _difference(old[name], new[name], where):
+                return found
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for i, (a, b) in enumerate(zip(old, new, strict=True)):
+            if found := _difference(a, b, f"{at}[{i}]"):
+                return found
+    if isinstance(old, list) and isinstance(new, list):
+        return f"{at}: {len(old)} entries -> {len(new)}"
+    return f"{at}: {_short(old)} -> {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value) if not isinstance(value, str) else value
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def shared(old: Key, new: Key) -> int:
+    """How much two keys have in common: the number of equal leaves."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return sum(shared(old[name], new[name]) for name in old.keys() & new.keys())
+    if isinstance(old, list) and isinstance(new, list):
+        return sum(shared(a, b) for a, b in zip(old, new, strict=False))
+    return int(old == new)

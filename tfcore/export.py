@@ -1,0 +1,215 @@
+"""A trained model and its transform as one SavedModel that any TensorFlow can load and no Headway code is needed for.
+
+    signatures = save(Path("saved_model"), transform=transform, model=model, columns=columns, label=label)
+
+What goes in is described by `tfcore.signatures`. The graph holds the transform's tables, the model's variables and
+nothing that lives in a Python process: a PyFunc node would load elsewhere and call whatever function has its number
+there, so it is refused here, by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from headway.errors import HeadwayError
+from headway.schema import Column
+from headway.tasks import Task
+from tfcore.signatures import PRESENT, Signature, Tensor, describe, raw_inputs, tensor_names
+from tfcore.transform.graph import RawColumn
+
+DTYPES = {
+    "int64": tf.int64,
+    "float32": tf.float32,
+    "string": tf.string,
+    "bytes": tf.string,
+    "bool": tf.bool,
+    "int32": tf.int32,
+}
+PYTHON_NODES = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+
+Tensors = dict[str, tf.Tensor]
+Predict = Callable[[Tensors], Tensors]
+"""Model inputs {"numeric", "categorical"} -> the named outputs of `tfcore.signatures.prediction_outputs`."""
+
+
+class Served(tf.Module):
+    """The functions behind the signatures. Everything they capture is an attribute, so that it is saved with them.
+
+    Args:
+        transform: {column: RawColumn} -> model inputs; its `named` gives the outputs of the `transform` signature.
+        predict: model inputs -> named predictions, in inference mode.
+        columns: the raw columns.
+        variables: those that `predict` reads; a Keras model's are not found through its attributes.
+    """
+
+    def __init__(
+        self, *, transform: tf.Module, predict: Predict, columns: Sequence[Column], variables: Sequence[tf.Variable]
+    ):
+        super().__init__(name="served")
+        self.transform = transform
+        self.model_variables = list(variables)
+        self._predict = predict
+        self._columns = tuple(columns)
+        self._names = tensor_names(columns)
+        inputs = raw_inputs(columns)
+        self.serving_default = _named_function(lambda tensors: self.predict(self.raw(tensors)), inputs)
+        self.named_transform = _named_function(lambda tensors: self.transform.named(self.raw(tensors)), inputs)
+        examples = Tensor(name="examples", dtype="string")
+        self.serve_examples = _named_function(lambda t: self.predict(self.parse(t["examples"])), (examples,))
+
+    def predict(self, columns: Mapping[str, RawColumn]) -> Tensors:
+        return self._predict(self.transform(columns))
+
+    def raw(self, tensors: Tensors) -> dict[str, RawColumn]:
+        """The named tensors of a request as raw columns of one length, companions of one value spread over the rows."""
+        lengths = tf.stack([tf.size(tensors[name]) for name in self._names.values()])
+        rows = lengths[0]
+        agree = tf.debugging.Assert(
+            tf.reduce_all(lengths == rows), [f"columns of different lengths ({', '.join(self._names)}):", lengths]
+        )
+        with tf.control_dependencies([agree]):
+            rows = tf.identity(rows)
+        columns = {}
+        for column in self._columns:
+            name = self._names[column.name]
+            present = None
+            if column.nullable:
+                present = tf.logical_and(tensors[name + PRESENT], tf.ones([rows], tf.bool))
+                present = tf.ensure_shape(present, [None])
+            # the reshape ties each column to the assertion: a single value would spread silently
+            columns[column.name] = RawColumn(tf.reshape(tensors[name], [rows]), present, None)
+        return columns
+
+    def parse(self, examples: tf.Tensor) -> dict[str, RawColumn]:
+        """Serialized tf.Examples as raw columns: a feature that is absent or empty is a null."""
+        spec = {
+            column.name: tf.io.RaggedFeature(DTYPES[column.type], row_splits_dtype=tf.int64)
+            if column.nullable
+            else tf.io.FixedLenFeature([], DTYPES[column.type])
+            for column in self._columns
+        }
+        parsed = tf.io.parse_example(examples, spec)
+        columns = {}
+        for column in self._columns:
+            value, present = parsed[column.name], None
+            if column.nullable:
+                lengths = value.row_lengths()
+                single = tf.debugging.Assert(
+                    tf.reduce_all(lengths <= 1), [f"an example holds several values of column {column.name!r}"]
+                )
+                present = lengths > 0
+                with tf.control_dependencies([single]):
+                    # place each value at its row; tf.scatter_nd leaves 0 or "" elsewhere
+                    places = tf.where(present)
+                    value = tf.scatter_nd(places, value.flat_values, tf.shape(lengths, tf.int64))
+            columns[column.name] = RawColumn(value, present, None)
+        return columns
+
+
+def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]) -> Any:
+    """A tf.function whose arguments are `inputs`, by name, with their defaults.
+
+    The names come from the schema, so they are given as a signature object rather than in source. A default becomes a
+    default of the SavedModel's signature only as a tensor, on trailing arguments.
+    """
+    names = [tensor.name for tensor in inputs]
+
+    def function(*values: tf.Tensor, **named: tf.Tensor) -> Tensors:
+        return body({**dict(zip(names, values, strict=False)), **named})
+
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                tensor.name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=inspect.Parameter.empty if tensor.default is None else tf.constant([tensor.default]),
+            )
+            for tensor in inputs
+        ]
+    )
+    specs = [tf.TensorSpec(tensor.shape, DTYPES[tensor.dtype], name=tensor.name) for tensor in inputs]
+    return tf.function(function, input_signature=specs, autograph=False)
+
+
+def save(
+    path: Path,
+    *,
+    transform: tf.Module,
+    predict: Predict,
+    variables: Sequence[tf.Variable],
+    columns: Sequence[Column],
+    task: Task,
+    classes: Sequence[str | int] | None = None,
+) -> dict[str, Signature]:
+    """Write the SavedModel to `path` and describe its signatures.
+
+    Raises:
+        HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
+    """
+    served = Served(transform=transform, predict=predict, columns=columns, variables=variables)
+    functions = {
+        "serving_default": served.serving_default,
+        "serve_examples": served.serve_examples,
+        "transform": served.named_transform,
+    }
+    concrete = {name: function.get_concrete_function() for name, function in functions.items()}
+    for name, function in concrete.items():
+        refuse_python_nodes(function, where=name)
+    # a layer may read a variable that no attribute of the model leads to
+    served.captured = [variable for function in concrete.values() for variable in function.variables]
+    transformed = [
+        _described(name, tensor) for name, tensor in sorted(concrete["transform"].structured_outputs.items())
+    ]
+    signatures = describe(columns, task, classes, transformed)
+    for name in ("serving_default", "serve_examples"):
+        _check_outputs(concrete[name].structured_outputs, signatures[name].outputs)
+    tf.saved_model.save(served, str(path), signatures=functions)
+    extra = path / "assets.extra"  # servers leave this folder alone
+    extra.mkdir(exist_ok=True)
+    text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
+    (extra / "signatures.json").write_text(text + "\n", encoding="utf-8")
+    return signatures
+
+
+def _described(name: str, tensor: Any) -> Tensor:
+    return Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
+
+
+def _check_outputs(found: Mapping[str, Any], expected: Sequence[Tensor]) -> None:
+    shown = {name: (tensor.dtype.name, tuple(tensor.shape.as_list())) for name, tensor in found.items()}
+    wanted = {tensor.name: (tensor.dtype, tensor.shape) for tensor in expected}
+    if shown != wanted:
+        raise HeadwayError(f"the model's outputs are {shown}, but its task has {wanted}")
+
+
+def refuse_python_nodes(function: Any, *, where: str) -> None:
+    """HeadwayError naming the Python functions that a concrete function's graph calls, if any."""
+    graph = function.graph.as_graph_def()
+    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
+    called = sorted({_python_name(node) for node in nodes if node.op in PYTHON_NODES})
+    if called:
+        raise HeadwayError(
+            f"the graph calls Python functions, which no other process has: {', '.join(called)}",
+            where=where,
+            fix="write it in TensorFlow ops instead of tf.py_function or tf.numpy_function",
+        )
+
+
+def _python_name(node: Any) -> str:
+    """The Python function a node calls, as well as TensorFlow's registry still tells."""
+    token = node.attr["token"].s.decode()
+    try:
+        from tensorflow.python.ops import script_ops
+
+        function = script_ops._py_funcs._funcs[token]
+        function = getattr(function, "_func", function)  # tf.py_function wraps it
+        code = inspect.unwrap(function).__code__
+        return f"{function.__qualname__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+    except Exception:  # a private registry, only asked to make the message better
+        return f"{node.op} node {node.name!r} ({token})"

@@ -1,0 +1,252 @@
+"""Keras models from a config: the built-in `mlp` and `wide_deep`, or a function of the user's module.
+
+    model = build(ModelConfig(name="mlp"), layout, seed=0)
+    model({"numeric": float32 [rows, n], "categorical": int32 [rows, m]})    # float32 [rows, outputs]
+
+What comes out are logits for a binary (one column) or multiclass label (one for each class) and the predicted number, in
+the label's own units, for regression. The initial weights are a pure function of the seed. `layout` is the fitted
+TransformParameters: which numeric and categorical inputs there are, and what the label is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from headway.errors import ConfigError, StoreError
+from tfcore.layers import Cross, HashDropout, OffsetEmbedding
+from tfcore.models_config import ModelConfig
+from tfcore.user_module import load_function, line_of
+
+Layout = Any
+"""tfcore.transform's TransformParameters."""
+
+
+def build(
+    config: ModelConfig,
+    layout: Layout,
+    *,
+    seed: int,
+    step: tf.Variable | None = None,
+    module: Path | None = None,
+) -> keras.Model:
+    """The untrained model of `config`.
+
+    Args:
+        layout: `numeric` names, `categorical` entries (name, size) and `label` (task, classes, base rate, mean, std).
+        seed: decides the initial weights, and the dropout masks.
+        step: int64 variable the training loop counts up; without one the model can only predict.
+        module: the Python file that `module:function` lies in.
+
+    Raises:
+        ConfigError: a user's function fails, or what it returns is no model of the right shape.
+    """
+    with seeded(seed):
+        if config.user_defined:
+            return _user_model(config, layout, module)
+        return _mlp(config, layout, seed, step) if config.name == "mlp" else _wide_deep(config, layout, seed, step)
+
+
+def outputs(layout: Layout) -> int:
+    """Columns of the model's output: the number of classes for a multiclass label, else one."""
+    return len(layout.label.classes) if layout.label.task == "multiclass" else 1
+
+
+def to_predictions(task: str, output: tf.Tensor) -> tf.Tensor:
+    """Model output -> what is predicted: probability [rows], probabilities [rows, classes], or numbers [rows]."""
+    if task == "binary":
+        return tf.sigmoid(output[:, 0])
+    return tf.nn.softmax(output) if task == "multiclass" else output[:, 0]
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Keras, NumPy and Python draw from `seed` inside; a user's model is then a pure function of it too."""
+    import random
+
+    states = random.getstate(), np.random.get_state()
+    keras.utils.set_random_seed(seed)
+    # names count up within a process: a rebuilt model would have others
+    keras.backend.clear_session(free_memory=False)
+    keras.utils.set_random_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+
+
+def _inputs(layout: Layout) -> dict[str, keras.KerasTensor]:
+    return {
+        "numeric": keras.Input((len(layout.numeric),), dtype="float32", name="numeric"),
+        "categorical": keras.Input((len(layout.categorical),), dtype="int32", name="categorical"),
+    }
+
+
+def _mlp(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
+    inputs = _inputs(layout)
+    return keras.Model(inputs, _output(_deep(inputs, config, layout, seed, step), layout), name="mlp")
+
+
+def _wide_deep(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
+    """A linear model over every input (and crosses of categories) added to the output of an mlp."""
+    inputs = _inputs(layout)
+    count = outputs(layout)
+    parts = [_deep(inputs, config, layout, seed, step)]
+    if layout.numeric:
+        parts.append(keras.layers.Dense(count, use_bias=False, kernel_initializer="zeros", name="wide_numeric")(inputs["numeric"]))
+    sizes = [entry.size for entry in layout.categorical]
+    if sizes:
+        ids = inputs["categorical"]
+        if config.crosses:
+            cross = Cross(_cross_indices(config, layout), sizes, config.cross_buckets, name="crosses")
+            ids, sizes = keras.layers.Concatenate(name="wide_ids")([ids, cross(ids)]), [*sizes, *cross.sizes]
+        weights = OffsetEmbedding(sizes, count, seed=seed, initial="zeros", name="wide_categorical")(ids)
+        parts.append(keras.ops.sum(weights, axis=1))
+    elif config.crosses:
+        _cross_indices(config, layout)
+    total = parts[0] if len(parts) == 1 else keras.layers.Add(name="wide_and_deep")(parts)
+    return keras.Model(inputs, _output(total, layout), name="wide_deep")
+
+
+def _cross_indices(config: ModelConfig, layout: Layout) -> list[list[int]]:
+    names = [entry.name for entry in layout.categorical]
+    for cross in config.crosses:
+        for name in cross:
+            if name not in names:
+                raise ConfigError(
+                    f"crosses: {name!r} is no categorical input",
+                    where="model",
+                    fix=f"use some of: {', '.join(names) or '(there are none)'}",
+                )
+    return [[names.index(name) for name in cross] for cross in config.crosses]
+
+
+def _deep(
+    inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
+) -> keras.KerasTensor:
+    parts = []
+    if layout.categorical:
+        sizes = [entry.size for entry in layout.categorical]
+        embedded = OffsetEmbedding(sizes, config.embedding, seed=seed, name="embeddings")(inputs["categorical"])
+        parts.append(keras.layers.Flatten(name="embedded")(embedded))
+    if layout.numeric:
+        parts.append(inputs["numeric"])
+    if not parts:
+        raise ConfigError("no column is left to learn from", where="columns", fix="name feature columns, or use 'auto'")
+    x = parts[0] if len(parts) == 1 else keras.layers.Concatenate(name="features")(parts)
+    for number, units in enumerate(config.hidden):
+        start = keras.initializers.GlorotUniform(seed=seed + 1 + number)
+        x = keras.layers.Dense(units, activation="relu", kernel_initializer=start, name=f"hidden_{number}")(x)
+        if config.dropout:
+            x = HashDropout(config.dropout, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
+    return keras.layers.Dense(
+        outputs(layout),
+        kernel_initializer=keras.initializers.GlorotUniform(seed=seed),
+        bias_initializer=_bias(config, layout),
+        name="output",
+    )(x)
+
+
+def _bias(config: ModelConfig, layout: Layout) -> Any:
+    """Where the output starts: at the base rate's logit, so that no step is spent on learning it."""
+    rate = getattr(layout.label, "base_rate", None)
+    if not config.base_rate_bias or layout.label.task != "binary" or rate is None:
+        return "zeros"
+    rate = min(max(rate, 1e-4), 1 - 1e-4)
+    return keras.initializers.Constant(math.log(rate / (1 - rate)))
+
+
+def _output(x: keras.KerasTensor, layout: Layout) -> keras.KerasTensor:
+    if layout.label.task != "regression":
+        return x
+    scale, centre = label_scale(layout)
+    return keras.layers.Rescaling(scale, offset=centre, name="label_units")(x)
+
+
+def label_scale(layout: Layout) -> tuple[float, float]:
+    """(standard deviation, mean) of a regression's label in the train split; (1, 0) where they are not known."""
+    std, mean = getattr(layout.label, "std", None), getattr(layout.label, "mean", None)
+    if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
+        return 1.0, 0.0
+    return float(std), float(mean)
+
+
+def _user_model(config: ModelConfig, layout: Layout, module: Path | None) -> keras.Model:
+    name = config.name
+    if module is None:
+        raise ConfigError(f"{name} needs the file its module lies in", where="model.name")
+    function = load_function(module, name.partition(":")[2])
+    try:
+        model = function(layout, dict(config.options))
+    except Exception as error:
+        raise ConfigError(
+            f"the function failed: {type(error).__name__}: {error}", where=f"{name} ({line_of(error, module)})"
+        ) from error
+    if not isinstance(model, keras.Model):
+        raise ConfigError(f"returned a {type(model).__name__}, not a keras.Model", where=name)
+    _check_user_model(model, name, layout)
+    return model
+
+
+def _check_user_model(model: keras.Model, name: str, layout: Layout) -> None:
+    rows = 2
+    example = {
+        "numeric": tf.zeros([rows, len(layout.numeric)], tf.float32),
+        "categorical": tf.zeros([rows, len(layout.categorical)], tf.int32),
+    }
+    given = model.input if getattr(model, "inputs", None) else None
+    if given is not None and (not isinstance(given, dict) or set(given) != set(example)):
+        keys = sorted(given) if isinstance(given, dict) else type(given).__name__
+        raise ConfigError(
+            f"the model's inputs are {keys}",
+            where=name,
+            fix="keras.Model(inputs={'numeric': ..., 'categorical': ...}, outputs=...); one may stay unused",
+        )
+    try:
+        result = model(example, training=False)
+    except Exception as error:
+        shapes = ", ".join(f"{key} {value.dtype.name} [rows, {value.shape[1]}]" for key, value in example.items())
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"the model does not take {shapes}: {first}", where=name) from error
+    shape = list(getattr(result, "shape", [])) if tf.is_tensor(result) else None
+    wanted = [rows, outputs(layout)]
+    if shape != wanted or not result.dtype.is_floating:
+        what = f"{result.dtype.name} of shape {['rows', *shape[1:]]}" if shape else f"a {type(result).__name__}"
+        meaning = {"binary": "one logit", "multiclass": "one logit for each class", "regression": "one number"}
+        raise ConfigError(
+            f"the model's output is {what}",
+            where=name,
+            fix=f"give float32 of shape ['rows', {wanted[1]}]: {meaning[layout.label.task]} for each row",
+        )
+    if not model.trainable_variables:
+        raise ConfigError("the model has nothing to train", where=name)
+
+
+def save_weights(model: keras.Model, prefix: Path) -> None:
+    """Every variable of `model` as a TensorFlow checkpoint at `prefix` (prefix.index, prefix.data-...)."""
+    tf.train.Checkpoint(model=[variable.value for variable in model.variables]).write(str(prefix))
+
+
+def load_weights(model: keras.Model, prefix: Path) -> None:
+    """Fill `model` from `save_weights`; StoreError when the weights are missing, torn or of another model."""
+    try:
+        stored = tf.train.load_checkpoint(str(prefix)).get_variable_to_shape_map()
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise StoreError(f"cannot be read: {str(error).splitlines()[0]}", where=str(prefix)) from None
+    for number, variable in enumerate(model.variables):
+        shape = stored.get(f"model/{number}/.ATTRIBUTES/VARIABLE_VALUE")
+        if shape != list(variable.shape):
+            raise StoreError(
+                f"holds {shape} for variable {number}, where the model has {variable.path} {list(variable.shape)}",
+                where=str(prefix),
+                fix="the weights belong to another model or another transform",
+            )
+    tf.train.Checkpoint(model=[variable.value for variable in model.variables]).read(str(prefix)).assert_consumed()
