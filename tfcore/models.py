@@ -11,6 +11,7 @@ TransformParameters: which numeric and categorical inputs there are, and what th
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,12 +70,7 @@ def to_predictions(task: str, output: tf.Tensor) -> tf.Tensor:
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Keras, NumPy and Python draw from `seed` inside; a user's model is then a pure function of it too."""
-    import random
-
     states = random.getstate(), np.random.get_state()
-    keras.utils.set_random_seed(seed)
-    # names count up within a process: a rebuilt model would have others
-    keras.backend.clear_session(free_memory=False)
     keras.utils.set_random_seed(seed)
     try:
         yield
