@@ -82,7 +82,8 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
     if pa.types.is_dictionary(raw.type):
         raw = raw.dictionary_decode()
     if _is_text(raw.type):
-        return _from_text(raw.cast(pa.string()), column)
+        text = pc.cast(raw, options=pc.CastOptions(target_type=pa.string(), allow_invalid_utf8=True))
+        return _from_text(text, column)
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), None, ""
     return _to_float(raw, column) if column.type == "float32" else _to_int(raw, column)

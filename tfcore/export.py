@@ -1,6 +1,6 @@
 """A trained model and its transform as one SavedModel that any TensorFlow can load and no Headway code is needed for.
 
-    signatures = save(Path("saved_model"), transform=transform, model=model, columns=columns, label=label)
+    signatures = save(Path("saved_model"), transform=transform, predict=predictor(model, "binary"), ...)
 
 What goes in is described by `tfcore.signatures`. The graph holds the transform's tables, the model's variables and
 nothing that lives in a Python process: a PyFunc node would load elsewhere and call whatever function has its number
@@ -17,11 +17,20 @@ from typing import Any
 
 import tensorflow as tf
 
+from headway.config import Frozen
 from headway.errors import HeadwayError
+from headway.monitor import Monitor
 from headway.schema import Column
 from headway.tasks import Task
+from tfcore.models import build, load_weights, to_predictions
+from tfcore.models_config import ModelConfig
 from tfcore.signatures import PRESENT, Signature, Tensor, describe, raw_inputs, tensor_names
-from tfcore.transform.graph import RawColumn
+from tfcore.transform.graph import RawColumn, Transform
+from tfcore.transform.parameters import TransformParameters
+
+VERSION = 1
+WEIGHTS = "weights"
+"""The prefix of the checkpoint in a training's output."""
 
 DTYPES = {
     "int64": tf.int64,
@@ -101,7 +110,7 @@ class Served(tf.Module):
             if column.nullable:
                 lengths = value.row_lengths()
                 single = tf.debugging.Assert(
-                    tf.reduce_all(lengths <= 1), [f"an example holds several values of column {column.name!r}"]
+                    tf.reduce_all(lengths <= 1), [f"an example holds several values of column {column.name}"]
                 )
                 present = lengths > 0
                 with tf.control_dependencies([single]):
@@ -175,6 +184,60 @@ def save(
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
     (extra / "signatures.json").write_text(text + "\n", encoding="utf-8")
     return signatures
+
+
+class ExportRequest(Frozen):
+    """A trained model: where its weights are and what it was built from."""
+
+    trained: Path
+    """Output of the train stage, with the weights."""
+    transform: TransformParameters
+    model: ModelConfig
+    module: Path | None = None
+    """The user's Python file, if the model is a function of it."""
+    seed: int = 0
+
+
+def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+    """The stage: out/saved_model. Returns {"saved_model": its folder's name, "bytes", "signatures"}."""
+    label = request.transform.label
+    model = build(request.model, request.transform, seed=request.seed, module=request.module)
+    load_weights(model, request.trained / WEIGHTS)
+    monitor.check()
+    path = out / "saved_model"
+    signatures = save(
+        path,
+        transform=Transform(request.transform),
+        predict=predictor(model, label.task, label.classes),
+        variables=[variable.value for variable in model.variables],
+        columns=request.transform.raw,
+        task=label.task,
+        classes=label.classes,
+    )
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    inputs = len(signatures["serving_default"].inputs)
+    monitor.log(f"exported a SavedModel of {size:,} bytes with {inputs} inputs")
+    return {
+        "saved_model": path.name,
+        "bytes": size,
+        "signatures": {name: signature.model_dump(mode="json") for name, signature in signatures.items()},
+    }
+
+
+def predictor(model: Any, task: Task, classes: Sequence[str | int] | None = None) -> Predict:
+    """Model inputs -> the named outputs of a Keras model's task, in inference mode and float32."""
+
+    def predict(inputs: Tensors) -> Tensors:
+        output = tf.cast(model(inputs, training=False), tf.float32)
+        prediction = to_predictions(task, output)
+        if task == "binary":
+            return {"probability": prediction, "logit": output[:, 0]}
+        if task == "regression":
+            return {"prediction": prediction}
+        names = tf.constant(list(classes or ()), tf.string if isinstance((classes or ("",))[0], str) else tf.int64)
+        return {"probabilities": prediction, "class": tf.gather(names, tf.argmax(prediction, axis=1))}
+
+    return predict
 
 
 def _described(name: str, tensor: Any) -> Tensor:

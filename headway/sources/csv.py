@@ -127,7 +127,7 @@ class CsvSource:
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range
     ) -> tuple[pa.Table, list[Malformed]]:
-        text = {name: pa.string() for name in columns}
+        text = {name: pa.binary() for name in columns}  # whatever its encoding
         attempts: list[Mapping[str, pa.DataType] | None] = [types, None, text]
         for i, attempt in enumerate(attempts):
             try:

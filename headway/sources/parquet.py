@@ -31,15 +31,16 @@ class ParquetSource:
             start, held = 0, 0
             for i, count in enumerate(rows):
                 if held and held + count > self._config.range_rows:
-                    found.append(Range(len(found), file.path, number, start, i))
+                    found.append(Range(len(found), file.path, number, start, i, {"rows": held}))
                     start, held = i, 0
                 held += count
             if held:
-                found.append(Range(len(found), file.path, number, start, len(rows)))
+                found.append(Range(len(found), file.path, number, start, len(rows), {"rows": held}))
         return found
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        with _open(piece.path) as parquet:
+        dictionaries = [name for name, kind in types.items() if pa.types.is_dictionary(kind)]
+        with _open(piece.path, dictionaries) as parquet:
             known = list(parquet.schema_arrow.names)
             for name in columns:
                 if name not in known:
@@ -71,9 +72,9 @@ class ParquetSource:
         return pa.Table.from_batches(batches)
 
 
-def _open(path: str) -> pq.ParquetFile:
+def _open(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, read_dictionary=list(dictionaries))
     except (OSError, pa.ArrowException) as error:
         raise _corrupt(path, error, "its footer") from None
 

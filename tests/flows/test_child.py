@@ -115,9 +115,8 @@ def gone(pid, seconds=5.0):
 
 def test_a_call_crosses_validated_and_its_output_is_relayed(child, tmp_path):
     monitor = Recorder()
-    result = child.call(
-        "my_stages:echo", {"rows": 3, "names": ["ä"], "limit": float("inf")}, tmp_path, monitor, extra=4, folder=tmp_path
-    )
+    request = {"rows": 3, "names": ["ä"], "limit": float("inf")}
+    result = child.call("my_stages:echo", request, tmp_path, monitor, extra=4, folder=tmp_path)
     assert result.pop("pid") == child.pid
     assert result == {
         "rows": 3, "names": ["ä"], "limit": float("inf"), "extra": 4, "array": [0, 1, 2], "out": str(tmp_path),

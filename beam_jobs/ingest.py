@@ -1,0 +1,177 @@
+"""Ingest: raw files of a span in; sharded records, statistics and quarantine out, in one pass.
+
+    result = ingest(request, out, Monitor(), runner=RunnerConfig())
+    results = ingest_many(requests, outs, Monitor())         # several spans in one pipeline: small ones cost less
+
+`out` then holds `train-00003-of-00012.tfrecord` (one shard for each range and split, empty ones omitted),
+`statistics/<split>/` and, when rows were rejected, `quarantine.parquet`. All of it is a function of the files and the
+request, whatever the runner and the number of its workers. Beam is imported when a pipeline runs, not before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.aside import Aside
+from beam_jobs.collect import collect
+from beam_jobs.live import Live
+from beam_jobs.request import IngestRequest
+from beam_jobs.runner import RunnerConfig
+from headway.errors import HeadwayError, StoreError
+from headway.monitor import Monitor
+from headway.sources.base import Range, open_source
+
+VERSION = 1
+"""Raise it whenever the same input and request would give other bytes than before."""
+_TRIES = 3
+"""How often ranges are run before giving up on a runner that loses them."""
+_POLL_SECONDS = 0.1
+_STOP_SECONDS = 30.0
+"""How long a stop waits for ranges that are under way; they look for it after every batch."""
+
+
+def ingest(request: IngestRequest, out: Path, monitor: Monitor, *, runner: RunnerConfig | None = None) -> dict[str, Any]:
+    """Ingest one span into `out`; see the module.
+
+    Returns:
+        JSON values: span, rows_per_record, columns, splits (rows, shards with the rows of each record, statistics),
+        counts (read = written + quarantined + filtered).
+
+    Raises:
+        ConfigError: the request does not fit the files, or the runner is not usable.
+        DataError: a file is damaged or cannot be stored.
+        StoreError: `out` cannot be written.
+        Cancelled: the monitor asked to stop.
+    """
+    return ingest_many([request], [out], monitor, runner=runner)[0]
+
+
+def ingest_many(
+    requests: Sequence[IngestRequest], outs: Sequence[Path], monitor: Monitor, *, runner: RunnerConfig | None = None
+) -> list[dict[str, Any]]:
+    """Ingest several spans in one pipeline; every `out` gets the bytes that `ingest` alone would write there."""
+    monitor.check()
+    asides = [Aside.of(out) for out in outs]
+    ranges: list[list[Range]] = []
+    for request in requests:
+        request.check()
+        ranges.append(open_source(request.source).ranges(request.files))
+    try:
+        for aside in asides:
+            _begin(aside)
+        _run(requests, asides, ranges, monitor, runner or RunnerConfig())
+        return [collect(*each) for each in zip(requests, ranges, asides, outs, strict=True)]
+    finally:
+        for aside in asides:
+            aside.remove()
+
+
+def _begin(aside: Aside) -> None:
+    try:
+        aside.begin()
+    except OSError as error:
+        raise StoreError(f"cannot be written: {error.strerror}", where=str(aside.folder.parent)) from None
+
+
+def _run(
+    requests: Sequence[IngestRequest],
+    asides: Sequence[Aside],
+    ranges: Sequence[Sequence[Range]],
+    monitor: Monitor,
+    runner: RunnerConfig,
+) -> None:
+    """Run every range until its outputs are whole.
+
+    Beam's local runner loses elements in its multi_processing mode, and a range is cheap to run again: what is missing
+    afterwards is run once more before that becomes an error.
+    """
+    progress = _Progress(ranges, asides, monitor)
+    for attempt in range(_TRIES):
+        todo = progress.missing()
+        if not todo:
+            return
+        if attempt:
+            monitor.log(f"the runner lost {len(todo)} of {progress.ranges} ranges; running them again")
+        _pipeline(requests, asides, todo, progress, runner)
+        for aside in asides:
+            if error := aside.error():
+                raise error
+        monitor.check()
+    if lost := progress.missing():
+        raise HeadwayError(
+            f"the {runner.name} runner lost {len(lost)} of {progress.ranges} ranges, {_TRIES} times over",
+            where=f"span {requests[lost[0][0]].span}, range {lost[0][1].index}",
+            fix="use runner: direct in its multi_threading mode",
+        )
+
+
+def _pipeline(
+    requests: Sequence[IngestRequest],
+    asides: Sequence[Aside],
+    todo: list[tuple[int, Range]],
+    progress: _Progress,
+    runner: RunnerConfig,
+) -> None:
+    """One pipeline, in a thread of its own: the caller's thread keeps the monitor and stays open to a Ctrl-C."""
+    live, failures = Live.begin(), list[BaseException]()
+
+    def work() -> None:
+        try:
+            from beam_jobs import pipeline
+
+            jobs = [pipeline.Job(request, aside) for request, aside in zip(requests, asides, strict=True)]
+            pipeline.run(jobs, todo, runner=runner, live=live)
+        except BaseException as error:  # it is raised again in the caller's thread
+            failures.append(error)
+
+    thread = threading.Thread(target=work, name="beam", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_SECONDS)
+            progress.report(live)
+            if progress.monitor.cancelled():
+                _stop(live, asides)
+    except BaseException:  # KeyboardInterrupt, or a monitor that raises
+        _stop(live, asides)
+        thread.join(_STOP_SECONDS)
+        raise
+    finally:
+        live.end()
+    if failures and not progress.monitor.cancelled():
+        raise failures[0]
+
+
+def _stop(live: Live, asides: Sequence[Aside]) -> None:
+    live.stop.set()
+    for aside in asides:
+        aside.stop()
+
+
+class _Progress:
+    """Which ranges are done, and how many rows that makes."""
+
+    def __init__(self, ranges: Sequence[Sequence[Range]], asides: Sequence[Aside], monitor: Monitor):
+        self.monitor = monitor
+        self.ranges = sum(map(len, ranges))
+        self._all, self._asides = ranges, asides
+        known = [piece.facts.get("rows") for pieces in ranges for piece in pieces]
+        self._total = None if None in known else sum(known)  # type: ignore[arg-type]
+        self._said = 0
+
+    def missing(self) -> list[tuple[int, Range]]:
+        """(span, range) of the ranges whose outputs are not whole, in order."""
+        found = []
+        for span, (pieces, aside) in enumerate(zip(self._all, self._asides, strict=True)):
+            finished = aside.finished()
+            found += [(span, piece) for piece in pieces if piece.index not in finished]
+        return found
+
+    def report(self, live: Live) -> None:
+        rows = live.rows()
+        if rows > self._said:
+            self._said = rows
+            self.monitor.progress(rows, self._total, "rows")

@@ -1,0 +1,104 @@
+"""The Beam pipeline of ingest: ranges in, one fused step, nothing but the ranges' numbers out.
+
+    run(jobs, [(0, piece), (1, other)], runner=RunnerConfig(), live=live)
+
+This is the module that imports Beam when it is imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from beam_jobs.aside import FACTS, Aside
+from beam_jobs.live import Live
+from beam_jobs.quiet import load_beam, silenced
+from beam_jobs.request import IngestRequest
+from beam_jobs.runner import RunnerConfig, make_pipeline
+from beam_jobs.span_range import ingest_range
+from headway.errors import HeadwayError
+from headway.sources.base import Range
+
+beam = load_beam()
+
+Element = tuple[int, Range]
+"""(which span, a range of it)"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One span's part of a pipeline; picklable."""
+
+    request: IngestRequest
+    aside: Aside
+
+
+class Stopped(Exception):
+    """Raised inside a range that need not go on."""
+
+
+class IngestRange(beam.DoFn):
+    """Writes a range's outputs aside and yields (span, range), or nothing for a range that stopped.
+
+    A user's mistake is kept beside the outputs rather than raised: no runner can mend it by trying again, and raised
+    through Beam it would reach the caller as the text of a traceback.
+    """
+
+    def __init__(self, jobs: Sequence[Job], token: str):
+        self._jobs, self._token = tuple(jobs), token
+
+    def process(self, element: Element) -> Iterator[tuple[int, int]]:
+        span, piece = element
+        job, live = self._jobs[span], Live.find(self._token)
+
+        def tick(rows: int) -> None:
+            if live is not None:
+                live.count((span, piece.index), rows)
+                if live.stop.is_set():
+                    raise Stopped
+            if job.aside.stopped():
+                raise Stopped
+
+        try:
+            tick(0)
+            with job.aside.attempt(piece.index) as folder:
+                facts = ingest_range(job.request, piece, folder, tick)
+                (folder / FACTS).write_text(json.dumps(facts))
+        except Stopped:
+            return
+        except HeadwayError as error:
+            job.aside.fail(piece.index, error)
+            if live is not None:
+                live.stop.set()
+            return
+        yield span, piece.index
+
+
+def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfig, live: Live) -> None:
+    """Run the ranges and block until all are done; what went wrong in them stands in their aside files.
+
+    Raises:
+        ConfigError: the runner cannot be used as configured.
+        RuntimeError: Beam failed, or a range did with an error that is not the user's.
+    """
+    todo = list(elements)
+    threads = pa.cpu_count()
+    if runner.in_process:
+        # the workers are the parallelism; Arrow's own pool on top of them only costs memory
+        pa.set_cpu_count(1)
+    try:
+        with silenced():
+            pipeline = make_pipeline(runner, elements=len(todo))
+            _ranges(pipeline, todo) | "ingest" >> beam.ParDo(IngestRange(jobs, live.token))
+            pipeline.run().wait_until_finish()
+    finally:
+        pa.set_cpu_count(threads)
+
+
+def _ranges(pipeline: Any, elements: list[Element]) -> Any:
+    # Create reshuffles its elements, which is what spreads them over the workers; they are small
+    return pipeline | "ranges" >> beam.Create(elements)

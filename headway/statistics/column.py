@@ -1,0 +1,276 @@
+"""Statistics of one stored column, over any rows, in any number of pieces.
+
+    column = ColumnStatistics("fare", "float32")
+    column.update(batch.column("fare"))
+    column.mean, column.std, column.quantile([0.5])
+
+Everything is accumulated in float64. Null, NaN, infinity and zero are four different things: moments, extremes and
+quantiles are of the finite values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.schema import StoredType
+from headway.statistics.counts import NumberCounts, TextCounts, top, top_text
+from headway.statistics.sketches import Sketches
+
+MAX_DISTINCT = 65_536
+"""A numeric column with more distinct values keeps sketches in place of complete counts."""
+_BINS = 1 << 16
+
+
+class ColumnStatistics:
+    """Call `update` and `merge`; read the rest."""
+
+    def __init__(self, name: str, type: StoredType):
+        self.name, self.type = name, type
+        self.rows = self.missing = self.nan = self.infinite = self.zeros = 0
+        self.mean = self.m2 = 0.0
+        self.minimum: float | int | None = None
+        self.maximum: float | int | None = None
+        self.bytes_total = 0
+        self.shortest: int | None = None
+        self.longest: int | None = None
+        self.text = TextCounts() if type == "bytes" else None
+        self.numbers: NumberCounts | None = None if type == "bytes" else NumberCounts(self._dtype)
+        self.sketches: Sketches | None = None
+
+    @property
+    def _dtype(self) -> type[np.generic]:
+        return np.int64 if self.type == "int64" else np.float64
+
+    # --- adding rows
+
+    def update(self, array: pa.Array) -> None:
+        """Add a stored array: int64, float32, binary, or a dictionary of binary."""
+        self.rows += len(array)
+        self.missing += array.null_count
+        if self.type == "bytes":
+            self._update_text(array)
+            return
+        values = (pc.drop_null(array) if array.null_count else array).to_numpy()
+        if self.type == "float32":
+            values = self._finite(values)
+        if len(values):
+            self._update_numbers(values)
+
+    def _finite(self, values: NDArray[Any]) -> NDArray[Any]:
+        good = np.isfinite(values)
+        if not good.all():
+            nan = int(np.isnan(values).sum())
+            self.nan += nan
+            self.infinite += int(len(values) - good.sum()) - nan
+            values = values[good]
+        return values + np.float32(0)  # -0.0 counts as 0.0
+
+    def _update_numbers(self, values: NDArray[Any]) -> None:
+        ordered: NDArray[Any] | None = None
+        low = high = 0
+        if self.type == "int64":
+            low, high = int(values.min()), int(values.max())
+        if self.type == "int64" and high - low < _BINS:
+            bins = np.bincount(values - low, minlength=high - low + 1)
+            at = np.flatnonzero(bins)
+            distinct, counts = at + low, bins[at]
+        else:
+            ordered = np.sort(values)
+            starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+            distinct = ordered[starts].astype(self._dtype)
+            counts = np.diff(np.append(starts, len(ordered)))
+        n = len(values)
+        if len(distinct) * 4 < n:
+            wide = distinct.astype(np.float64)
+            mean = float(wide @ counts) / n
+            m2 = float(((wide - mean) ** 2) @ counts)
+        else:
+            wide = values.astype(np.float64)
+            mean = float(wide.mean())
+            m2 = float(((wide - mean) ** 2).sum())
+        self._fold_moments(n, mean, m2)
+        at_zero = int(np.searchsorted(distinct, 0))
+        if at_zero < len(distinct) and distinct[at_zero] == 0:
+            self.zeros += int(counts[at_zero])
+        self._fold_extremes(distinct[0].item(), distinct[-1].item())
+        if self.sketches is None:
+            assert self.numbers is not None
+            self.numbers.add(distinct, counts.astype(np.int64))
+            self._overflow_if_wide()
+        else:
+            full = np.repeat(distinct, counts) if ordered is None else ordered
+            self.sketches.add(full, distinct)
+
+    def _update_text(self, array: pa.Array) -> None:
+        if pa.types.is_dictionary(array.type):
+            indices = pc.drop_null(array.indices).to_numpy()
+            values = array.dictionary
+            counts = np.bincount(indices, minlength=len(values))
+            if not counts.all():
+                used = np.flatnonzero(counts)
+                values, counts = values.take(pa.array(used)), counts[used]
+        else:
+            found = pc.drop_null(array).value_counts()
+            values, counts = found.field("values"), found.field("counts").to_numpy()
+        if not len(values):
+            return
+        assert self.text is not None
+        self.text.add(values, counts.astype(np.int64))
+        lengths = pc.binary_length(values).to_numpy().astype(np.int64)
+        self._fold_lengths(int(lengths @ counts), int(lengths.min()), int(lengths.max()))
+
+    def _overflow_if_wide(self) -> None:
+        if self.numbers is not None and self.numbers.at_most > MAX_DISTINCT and len(self.numbers) > MAX_DISTINCT:
+            self.sketches = Sketches()
+            self.sketches.absorb(*self.numbers.sorted())
+            self.numbers = None
+
+    def _fold_moments(self, n: int, mean: float, m2: float) -> None:
+        """Chan, Golub and LeVeque's pairwise update (1979)."""
+        total = self.finite  # already counts these n
+        before = total - n
+        delta = mean - self.mean
+        self.mean += delta * n / total
+        self.m2 += m2 + delta * delta * before * n / total
+
+    def _fold_extremes(self, low: float | int, high: float | int) -> None:
+        self.minimum = low if self.minimum is None else min(self.minimum, low)
+        self.maximum = high if self.maximum is None else max(self.maximum, high)
+
+    def _fold_lengths(self, total: int, low: int, high: int) -> None:
+        self.bytes_total += total
+        self.shortest = low if self.shortest is None else min(self.shortest, low)
+        self.longest = high if self.longest is None else max(self.longest, high)
+
+    # --- merging
+
+    def merge(self, other: ColumnStatistics) -> None:
+        """Add the rows that `other` saw."""
+        if other.type != self.type or other.name != self.name:
+            raise ValueError(f"{self.name}: {self.type} cannot take in {other.name}: {other.type}")
+        self.rows += other.rows
+        self.missing += other.missing
+        self.nan += other.nan
+        self.infinite += other.infinite
+        self.zeros += other.zeros
+        if self.type == "bytes":
+            assert self.text is not None and other.text is not None
+            if other.longest is not None and other.shortest is not None:
+                self.text.add(*other.text.sorted())
+                self._fold_lengths(other.bytes_total, other.shortest, other.longest)
+            return
+        if other.minimum is None or other.maximum is None:
+            return
+        self._fold_moments(other.finite, other.mean, other.m2)
+        self._fold_extremes(other.minimum, other.maximum)
+        if self.sketches is None and other.sketches is None:
+            assert self.numbers is not None and other.numbers is not None
+            self.numbers.add(*other.numbers.sorted())
+            self._overflow_if_wide()
+            return
+        if self.sketches is None:
+            assert self.numbers is not None
+            self.sketches = Sketches()
+            self.sketches.absorb(*self.numbers.sorted())
+            self.numbers = None
+        if other.sketches is not None:
+            self.sketches.merge(other.sketches)
+        else:
+            assert other.numbers is not None
+            self.sketches.absorb(*other.numbers.sorted())
+
+    # --- reading
+
+    @property
+    def present(self) -> int:
+        """Rows that are not null."""
+        return self.rows - self.missing
+
+    @property
+    def finite(self) -> int:
+        """Rows with a number that is neither NaN nor infinite."""
+        return self.present - self.nan - self.infinite
+
+    @property
+    def std(self) -> float:
+        """Population standard deviation of the finite values."""
+        return float(np.sqrt(self.m2 / self.finite)) if self.finite else 0.0
+
+    @property
+    def mean_length(self) -> float:
+        """Bytes a string, on average."""
+        return self.bytes_total / self.present if self.present else 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every distinct value was counted."""
+        return self.sketches is None
+
+    @property
+    def distinct(self) -> int:
+        """Distinct values: exact while `complete`, else within about 3 %. NaN and infinities aside."""
+        if self.sketches is not None:
+            return self.sketches.distinct()
+        return len(self.text if self.text is not None else self.numbers)  # type: ignore[arg-type]
+
+    def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
+        """Quantiles of the finite values (exact while `complete`: the lowest value with at least that share at or below
+        it); float64 [len(at)], NaN when there are none."""
+        wanted = np.asarray(at, np.float64)
+        if self.sketches is not None:
+            return self.sketches.quantiles(wanted)
+        if self.numbers is None:
+            raise ValueError(f"{self.name}: strings have no quantiles")
+        values, counts = self.numbers.sorted()
+        if not len(values):
+            return np.full(len(wanted), np.nan)
+        ends = np.cumsum(counts)
+        places = np.searchsorted(ends, wanted * ends[-1] - 1e-9, side="left")
+        return values[np.minimum(places, len(values) - 1)].astype(np.float64)
+
+    def top(self, k: int | None = None, min_count: int = 1) -> list[tuple[Any, int]]:
+        """(value, count) by falling count, equal counts by rising value.
+
+        Raises:
+            ValueError: the column had too many distinct values to count them all.
+        """
+        if self.text is not None:
+            return top_text(*self.text.sorted(), k, min_count)
+        if self.numbers is None:
+            raise ValueError(f"{self.name}: has more than {MAX_DISTINCT} distinct values, which were not counted")
+        values, counts = self.numbers.sorted()
+        return top(values.tolist(), counts, k, min_count)
+
+    # --- keeping
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"name": self.name, "type": self.type, "rows": self.rows, "missing": self.missing}
+        if self.type == "bytes":
+            value |= {"bytes": self.bytes_total, "shortest": self.shortest, "longest": self.longest}
+            return value
+        if self.type == "float32":
+            value |= {"nan": self.nan, "infinite": self.infinite}
+        value |= {"zeros": self.zeros, "mean": self.mean, "m2": self.m2, "min": self.minimum, "max": self.maximum}
+        if self.sketches is not None:
+            value["sketches"] = self.sketches.to_json()
+        return value
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ColumnStatistics:
+        made = cls(value["name"], value["type"])
+        made.rows, made.missing = value["rows"], value["missing"]
+        if made.type == "bytes":
+            made.bytes_total, made.shortest, made.longest = value["bytes"], value["shortest"], value["longest"]
+            return made
+        made.nan, made.infinite = value.get("nan", 0), value.get("infinite", 0)
+        made.zeros, made.mean, made.m2 = value["zeros"], value["mean"], value["m2"]
+        made.minimum, made.maximum = value["min"], value["max"]
+        if "sketches" in value:
+            made.sketches, made.numbers = Sketches.from_json(value["sketches"]), None
+        return made

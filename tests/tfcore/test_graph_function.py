@@ -1,0 +1,119 @@
+"""tfcore.graph_function: one trace, checked arguments, and a fallback when XLA refuses."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from headway.errors import HeadwayError
+from tfcore.graph_function import GraphFunction, RetraceError, SignatureError, graph_function
+
+
+@pytest.fixture
+def scaled():
+    @graph_function(x=tf.TensorSpec([None, 3], tf.float32), scale=tf.TensorSpec([], tf.float32))
+    def scaled(x, scale):
+        return x * scale
+
+    return scaled
+
+
+def test_runs_and_is_traced_once_for_any_number_of_rows(scaled):
+    for rows in (1, 5, 2):
+        result = scaled(x=np.ones([rows, 3], np.float32), scale=tf.constant(2.0))
+        assert result.numpy().tolist() == [[2.0] * 3] * rows
+    assert scaled.traces == 1
+    assert scaled.mode == "graph"
+
+
+@pytest.mark.parametrize(
+    ("x", "scale", "words"),
+    [
+        (np.ones([2, 3]), np.float32(2), ["'x'", "expected float32 [None, 3]", "given float64 [2, 3]"]),
+        (np.ones([2, 4], np.float32), np.float32(2), ["'x'", "given float32 [2, 4]"]),
+        ([[1.0] * 3], np.float32(2), ["'x'", "given list"]),
+        (np.ones([2, 3], np.float32), 2.0, ["'scale'", "expected float32 []", "given float 2.0"]),
+        (np.ones([2, 3], np.float32), tf.constant(2), ["'scale'", "given int32 []"]),
+    ],
+)
+def test_an_argument_that_changed_is_named_with_what_was_expected_and_given(scaled, x, scale, words):
+    scaled(x=np.ones([2, 3], np.float32), scale=np.float32(2))
+    with pytest.raises(SignatureError) as caught:
+        scaled(x=x, scale=scale)
+    for word in ["scaled", *words]:
+        assert word in str(caught.value)
+    assert scaled.traces == 1
+
+
+def test_missing_and_unknown_arguments_are_named(scaled):
+    with pytest.raises(SignatureError, match="'scale': expected float32 \\[\\], given nothing"):
+        scaled(x=np.ones([2, 3], np.float32))
+    with pytest.raises(SignatureError, match="'scales': expected no such argument"):
+        scaled(x=np.ones([2, 3], np.float32), scales=np.float32(1))
+
+
+def test_dicts_are_checked_key_by_key():
+    function = GraphFunction(lambda batch: batch["a"] + batch["b"], {"batch": {"a": _spec(), "b": _spec()}})
+    one, wrong = np.ones(2, np.float32), np.ones(3, np.float32)
+    assert function(batch={"b": one, "a": one}).numpy().tolist() == [2.0, 2.0]
+    with pytest.raises(SignatureError, match=r"batch\['b'\].*expected float32 \[2\], given float32 \[3\]"):
+        function(batch={"a": one, "b": wrong})
+    with pytest.raises(SignatureError, match=r"the keys \['a', 'b'\], given the keys \['a'\]"):
+        function(batch={"a": one})
+
+
+def _spec():
+    return tf.TensorSpec([2], tf.float32)
+
+
+def test_a_second_trace_is_an_error():
+    function = GraphFunction(lambda x: x + 1, {"x": _spec()})
+    function(x=np.ones(2, np.float32))
+    with pytest.raises(RetraceError, match=r"traced again with float32 \[2\]"):
+        function._traced(tf.ones([2]))
+
+
+def test_a_body_that_makes_its_variables_late_is_told_so():
+    made = []
+
+    def late(x):
+        if not made:
+            made.append(tf.Variable(1.0))
+        return x * made[0]
+
+    with pytest.raises(Exception, match="traced again|before the first call|tf.function-decorated"):
+        GraphFunction(late, {"x": _spec()})(x=np.ones(2, np.float32))
+
+
+def test_jit_runs_compiled_with_one_trace():
+    total = tf.Variable(0.0)
+
+    def count(x, steps):
+        for i in tf.range(steps):
+            total.assign_add(x[i])
+        return total.read_value()
+
+    function = GraphFunction(count, {"x": _spec(), "steps": tf.TensorSpec([], tf.int32)}, jit="auto")
+    assert [float(function(x=np.ones(2, np.float32), steps=np.int32(n))) for n in (2, 1, 0)] == [2.0, 3.0, 3.0]
+    assert (function.mode, function.traces) == ("jit", 1)
+
+
+def test_auto_falls_back_when_xla_refuses_and_no_state_was_touched():
+    lines, calls = [], tf.Variable(0)
+
+    def refused(x):
+        calls.assign_add(1)
+        return tf.strings.length(tf.strings.as_string(x))
+
+    function = GraphFunction(refused, {"x": _spec()}, jit="auto", log=lines.append)
+    function(x=np.ones(2, np.float32))
+    assert (function.mode, function.traces, int(calls)) == ("graph", 1, 1)
+    assert len(lines) == 1
+    assert "XLA cannot compile refused" in lines[0]
+    assert "StringFormat" in lines[0] or "AsString" in lines[0]
+    with pytest.raises(HeadwayError, match="XLA cannot compile refused"):
+        GraphFunction(refused, {"x": _spec()}, jit="on")(x=np.ones(2, np.float32))
+
+
+def test_the_signature_has_to_name_the_bodys_arguments():
+    with pytest.raises(TypeError, match=r"takes \['x'\], its signature names \['y'\]"):
+        GraphFunction(lambda x: x, {"y": _spec()})

@@ -1,0 +1,155 @@
+"""Checkpoints that are whole or not there at all.
+
+    checkpoints = Checkpoints(Path("checkpoints"), log=monitor.log)
+    checkpoints.save(1000, learner.variables(), {"history": [...]})
+    found = checkpoints.newest()                     # None, or its step and state
+    checkpoints.restore(found, learner.variables())
+
+`<folder>/<step>/` holds the variables as a TensorFlow checkpoint and `checkpoint.json`: size and crc32c of every file, the
+shapes, and a small state of plain JSON. It is written aside, synced, and renamed; one that is torn or altered is
+named in a warning and passed over for the one before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import tensorflow as tf
+
+from headway.errors import StoreError
+
+FORMAT = 1
+MANIFEST = "checkpoint.json"
+Variables = Mapping[str, Sequence[tf.Variable]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A valid checkpoint: the step it was taken after, where it is, and its JSON state."""
+
+    step: int
+    path: Path
+    state: dict[str, Any]
+    shapes: dict[str, list[str]]
+
+
+class Checkpoints:
+    """The checkpoints of one training in `folder`; the newest `keep` of them stay."""
+
+    def __init__(self, folder: Path, *, keep: int = 2, log: Callable[[str], None] | None = None):
+        self.folder, self._keep, self._log = folder, keep, log or (lambda line: None)
+
+    def save(self, step: int, variables: Variables, state: Mapping[str, Any]) -> Path:
+        """Write a checkpoint of `variables` and `state` for `step`; the older ones beyond `keep` go."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        staged = self.folder / f".staged-{uuid.uuid4().hex}"
+        try:
+            staged.mkdir()
+            tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(str(staged / "variables"))
+            files = {path.name: _facts(path) for path in sorted(staged.iterdir())}
+            manifest = {"format": FORMAT, "step": step, "files": files, "shapes": _shapes(variables), "state": state}
+            _write_synced(staged / MANIFEST, json.dumps(manifest, indent=1).encode())
+            _sync(staged)
+            final = self.folder / str(step)
+            self._discard(final)
+            staged.rename(final)
+            _sync(self.folder)
+        except OSError as error:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise StoreError(f"the checkpoint of step {step} cannot be written: {error}", where=str(self.folder)) from None
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        for old in self._steps()[self._keep :]:
+            self._discard(self.folder / str(old))
+        return final
+
+    def newest(self) -> Found | None:
+        """The newest valid checkpoint; warns of each newer one that is not. Sweeps what a killed process left aside."""
+        if self.folder.is_dir():
+            for left in [*self.folder.glob(".staged-*"), *self.folder.glob(".old-*")]:
+                shutil.rmtree(left, ignore_errors=True)
+        for step in self._steps():
+            path = self.folder / str(step)
+            try:
+                return _read(path)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                self._log(f"warning: the checkpoint {path} is passed over: {error}")
+        return None
+
+    def restore(self, found: Found, variables: Variables) -> None:
+        """Fill `variables` from a checkpoint; StoreError when it was taken of others."""
+        if found.shapes != (wanted := _shapes(variables)):
+            for name in sorted({*found.shapes, *wanted}):
+                if found.shapes.get(name) != wanted.get(name):
+                    raise StoreError(
+                        f"was taken of another training: {name} has {found.shapes.get(name)}, now {wanted.get(name)}",
+                        where=str(found.path),
+                        fix=f"remove {self.folder} to begin anew",
+                    )
+        checkpoint = tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()})
+        checkpoint.read(str(found.path / "variables")).assert_consumed()
+
+    def _steps(self) -> list[int]:
+        """Steps there are folders for, newest first."""
+        if not self.folder.is_dir():
+            return []
+        return sorted((int(p.name) for p in self.folder.iterdir() if re.fullmatch(r"\d+", p.name)), reverse=True)
+
+    def _discard(self, path: Path) -> None:
+        # renamed first: a kill in the middle of the removal must not leave half a checkpoint under a step's name
+        if path.exists():
+            aside = self.folder / f".old-{uuid.uuid4().hex}"
+            path.rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _read(path: Path) -> Found:
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    if manifest["format"] > FORMAT:
+        raise ValueError(f"its format {manifest['format']} is newer than this Headway")
+    for name, facts in manifest["files"].items():
+        data = (path / name).read_bytes()
+        if len(data) != facts["bytes"]:
+            raise ValueError(f"{name} has {len(data)} bytes, not {facts['bytes']}")
+        if _crc(data) != facts["crc32c"]:
+            raise ValueError(f"{name} has changed (crc32c)")
+    return Found(int(manifest["step"]), path, manifest["state"], manifest["shapes"])
+
+
+def _shapes(variables: Variables) -> dict[str, list[str]]:
+    return {name: [f"{v.dtype.name} {v.shape.as_list()}" for v in group] for name, group in variables.items()}
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    _sync(path)
+    return {"bytes": len(data), "crc32c": _crc(data)}
+
+
+def _crc(data: bytes) -> str:
+    return f"{google_crc32c.value(data):08x}"
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

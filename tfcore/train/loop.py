@@ -1,0 +1,72 @@
+"""The loop: it knows steps and calls and nothing else; what happens between calls is a list of callables.
+
+    run(
+        learner, batches, start=0, total=2000, rates=schedule_rates,
+        every=[Every(200, evaluate_carve), Every(1000, save)], report=recorder, cancelled=monitor.cancelled,
+    )
+
+`batches(step)` yields stacks whose first batch is that of `step`: which rows a step sees never depends on how the steps
+were cut into calls, or on where a run was resumed. Stacks begin at multiples of their size also after a resume, so that
+calls are cut as they would have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfcore.train.learner import Learner, Outcome, Stack
+
+
+@dataclass(frozen=True)
+class Every:
+    """Call `act(step)` after each `steps` steps; training ends when it returns true."""
+
+    steps: int
+    act: Callable[[int], bool | None]
+    at_end: bool = False
+    """Also after the last step."""
+
+    def due(self, step: int, total: int) -> bool:
+        return step % self.steps == 0 or (self.at_end and step == total)
+
+
+def run(
+    learner: Learner,
+    batches: Callable[[int], Iterator[Stack]],
+    *,
+    start: int,
+    total: int,
+    rates: Callable[[int, int], NDArray[np.float32]],
+    every: Sequence[Every] = (),
+    report: Callable[[int, Outcome], None] = lambda step, outcome: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> int:
+    """Train from step `start` up to `total`; returns the step it ended at, earlier when cancelled or ended by an act.
+
+    Args:
+        batches: from a step to the stacks that begin with its batch, without end.
+        rates: (first step, count) to their learning rates.
+        every: in order; all that are due at a step are called before training may end.
+        report: called with the step reached and what the call's steps gave.
+        cancelled: asked between calls.
+    """
+    if start >= total:
+        return start
+    step, used = start, start % learner.stack
+    stacks = batches(start - used)
+    stack = next(stacks)
+    while step < total and not cancelled():
+        if used == learner.stack:
+            stack, used = next(stacks), 0
+        boundary = min([total, *(each.steps * (step // each.steps + 1) for each in every)])
+        steps = min(learner.stack - used, boundary - step)
+        outcome = learner.run(stack, first=used, steps=steps, rates=rates(step - used, learner.stack))
+        step, used = step + steps, used + steps
+        report(step, outcome)
+        if any([each.act(step) for each in every if each.due(step, total)]):  # a list: all of them are called
+            break
+    return step

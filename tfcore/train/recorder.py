@@ -1,0 +1,95 @@
+"""What a training tells: progress for a person, a history for the record, an end to one that has gone wrong.
+
+    recorder = Recorder(total=2000, batch=256, monitor=monitor, non_finite_limit=10)
+    recorder(32, outcome)
+
+Losses are summed step by step in float64, so the history is the same however the steps were cut into calls.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from headway.errors import DataError
+from headway.monitor import Monitor
+from tfcore.train.learner import Outcome
+
+PROGRESS_SECONDS = 0.25
+
+
+class Recorder:
+    """Reports each call's outcome; `point()` closes an interval of the history."""
+
+    def __init__(self, *, total: int, batch: int, monitor: Monitor, non_finite_limit: int):
+        self._total, self._batch, self._monitor, self._limit = total, batch, monitor, non_finite_limit
+        self.history: list[dict[str, Any]] = []
+        self.skipped = 0
+        self._in_row = 0
+        self._loss = self._weight = 0.0
+        self._last_loss = math.nan
+        self._shown_at, self._shown_step = time.monotonic(), None  # type: tuple[float, int | None]
+
+    def __call__(self, step: int, outcome: Outcome) -> None:
+        for loss, weight, applied in zip(
+            outcome.losses.tolist(), outcome.weights.tolist(), outcome.applied.tolist(), strict=True
+        ):
+            if applied:
+                self._loss += loss * weight
+                self._weight += weight
+                self._in_row = 0
+            else:
+                self.skipped += 1
+                self._in_row += 1
+                if self._in_row >= self._limit:
+                    self._give_up(step)
+        finite = outcome.losses[outcome.applied]
+        if len(finite):
+            self._last_loss = float(np.mean(finite))
+        self._show(step, len(outcome.losses))
+
+    def point(self, step: int, **facts: Any) -> dict[str, Any]:
+        """Add to the history: the weighted mean training loss since the last point, and `facts`."""
+        loss = self._loss / self._weight if self._weight else None
+        self._loss = self._weight = 0.0
+        self.history.append({"step": step, "loss": loss, **facts})
+        return self.history[-1]
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "history": self.history,
+            "skipped": self.skipped,
+            "in_row": self._in_row,
+            "loss": self._loss,
+            "weight": self._weight,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.history, self.skipped, self._in_row = list(state["history"]), state["skipped"], state["in_row"]
+        self._loss, self._weight = state["loss"], state["weight"]
+
+    def _show(self, step: int, steps: int) -> None:
+        now = time.monotonic()
+        if self._shown_step is None:  # the first call traces and compiles: no rate to tell yet
+            self._shown_at, self._shown_step = now, step
+            self._monitor.progress(step, self._total, "steps", loss=_json(self._last_loss))
+        elif now - self._shown_at >= PROGRESS_SECONDS or step == self._total:
+            rate = (step - self._shown_step) * self._batch / max(now - self._shown_at, 1e-9)
+            self._shown_at, self._shown_step = now, step
+            self._monitor.progress(
+                step, self._total, "steps", loss=_json(self._last_loss), rows_per_second=round(rate)
+            )
+
+    def _give_up(self, step: int) -> None:
+        raise DataError(
+            f"loss or gradients were not finite {self._in_row} steps in a row, up to about step {step}",
+            where="training",
+            fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm",
+        )
+
+
+def _json(loss: float) -> float | None:
+    return round(loss, 6) if math.isfinite(loss) else None
