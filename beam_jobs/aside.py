@@ -76,7 +76,7 @@ class Aside:
         facts = {"kind": type(error).__name__, "problem": error.problem, "where": error.where, "fix": error.fix}
         part = self.folder / f"{index:05d}.{uuid.uuid4().hex}.part"
         part.write_text(json.dumps(facts))
-        os.replace(part, self.folder / f"{index:05d}{_ERROR}")
+        part.replace(self.folder / f"{index:05d}{_ERROR}")
         self.stop()
 
     def error(self) -> HeadwayError | None:
@@ -98,7 +98,7 @@ class Aside:
 def _rename_folder(source: Path, target: Path) -> None:
     """Rename, refusing a target that exists; rename(2) itself refuses any that is not empty."""
     try:
-        os.rename(source, target)
+        source.rename(target)
     except OSError as error:
         if target.is_dir():
             raise FileExistsError(str(target)) from error

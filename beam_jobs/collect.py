@@ -1,11 +1,10 @@
 """Puts a span together from its ranges, in their order: shards get their names, statistics are merged, counts add up.
 
-    result = collect(request, ranges, aside, out)
+result = collect(request, ranges, aside, out)
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,13 @@ from beam_jobs.aside import Aside
 from beam_jobs.request import IngestRequest
 from beam_jobs.span_range import SHARD, STATISTICS
 from headway import quarantine
-from headway.errors import DataError
+from headway.errors import DataError, StoreError
 from headway.schema import Column
 from headway.sources.base import Range
-from headway.statistics.split import SplitStatistics, merge_all
+from headway.statistics.split import merge_all
+
+Facts = dict[str, Any]
+"""What `ingest_range` returned."""
 
 
 def collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> dict[str, Any]:
@@ -28,21 +30,18 @@ def collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: 
 
     Raises:
         DataError: the counts do not add up.
+        StoreError: `out` cannot be written.
     """
+    try:
+        return _collect(request, ranges, aside, out)
+    except OSError as error:
+        raise StoreError(f"cannot be written: {error.strerror or error}", where=str(out)) from None
+
+
+def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> dict[str, Any]:
     facts = [aside.facts(piece.index) for piece in ranges]
-    columns = request.stored()
-    splits: dict[str, Any] = {}
-    for split in request.split.names():
-        shards = []
-        for piece, fact in zip(ranges, facts, strict=True):
-            if split in fact["records"]:
-                name = f"{split}-{piece.index:05d}-of-{len(ranges):05d}.tfrecord"
-                os.replace(aside.of_range(piece.index) / split / SHARD, out / name)
-                shards.append({"file": name, "rows": fact["records"][split]})
-        saved = [aside.of_range(p.index) / split / STATISTICS for p, f in zip(ranges, facts, strict=True) if split in f["records"]]
-        _statistics(saved, columns, out / "statistics" / split)
-        rows = sum(sum(shard["rows"]) for shard in shards)
-        splits[split] = {"rows": rows, "shards": shards, "statistics": f"statistics/{split}"}
+    columns = request.columns()
+    splits = {split: _split(split, columns, facts, aside, out) for split in request.split.names()}
     counts = {
         "read": sum(fact["rows"] for fact in facts),
         "written": sum(split["rows"] for split in splits.values()),
@@ -50,12 +49,8 @@ def collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: 
         "filtered": sum(fact["filtered"] for fact in facts),
     }
     if counts["read"] != counts["written"] + counts["quarantined"] + counts["filtered"]:
-        raise DataError(
-            f"rows do not add up: {counts['read']} read, but {counts['written']} written + {counts['quarantined']} "
-            f"quarantined + {counts['filtered']} filtered",
-            where=f"span {request.span}",
-            fix="this is a bug in Headway: please report it",
-        )
+        said = ", ".join(f"{count} {what}" for what, count in counts.items())
+        raise DataError(f"rows do not add up: {said}", where=f"span {request.span}", fix="a bug: please report it")
     return {
         "span": request.span,
         "rows_per_record": request.records.rows,
@@ -65,16 +60,28 @@ def collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: 
     }
 
 
-def _statistics(saved: Sequence[Path], columns: tuple[Column, ...], folder: Path) -> None:
-    folder.parent.mkdir(exist_ok=True)
+def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], aside: Aside, out: Path) -> dict[str, Any]:
+    """Name the shards of one split, merge its statistics."""
+    shards: list[dict[str, Any]] = []
+    saved: list[Path] = []
+    for index, fact in enumerate(facts):
+        if split in fact["records"]:
+            name = f"{split}-{index:05d}-of-{len(facts):05d}.tfrecord"
+            folder = aside.of_range(index) / split
+            (folder / SHARD).replace(out / name)
+            saved.append(folder / STATISTICS)
+            shards.append({"file": name, "rows": fact["records"][split]})
+    statistics = out / "statistics" / split
+    statistics.parent.mkdir(exist_ok=True)
     if len(saved) == 1:
-        os.replace(saved[0], folder)
+        saved[0].replace(statistics)
     else:
-        merged: SplitStatistics = merge_all(saved, columns)
-        merged.save(folder)
+        merge_all(saved, columns).save(statistics)
+    rows = sum(sum(shard["rows"]) for shard in shards)
+    return {"rows": rows, "shards": shards, "statistics": statistics.relative_to(out).as_posix()}
 
 
-def _quarantine(ranges: Sequence[Range], facts: Sequence[dict[str, Any]], aside: Aside) -> Iterator[pa.Table]:
+def _quarantine(ranges: Sequence[Range], facts: Sequence[Facts], aside: Aside) -> Iterator[pa.Table]:
     """The ranges' rejected rows with their file's name, counted from 1 within the file."""
     file, before = -1, 0
     for piece, fact in zip(ranges, facts, strict=True):

@@ -18,14 +18,14 @@ from typing import Any
 from beam_jobs.aside import Aside
 from beam_jobs.collect import collect
 from beam_jobs.live import Live
-from beam_jobs.request import IngestRequest
+from beam_jobs.request import VERSION, IngestRequest
 from beam_jobs.runner import RunnerConfig
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.sources.base import Range, open_source
 
-VERSION = 1
-"""Raise it whenever the same input and request would give other bytes than before."""
+__all__ = ["VERSION", "ingest", "ingest_many"]
+
 _TRIES = 3
 """How often ranges are run before giving up on a runner that loses them."""
 _POLL_SECONDS = 0.1
@@ -33,7 +33,9 @@ _STOP_SECONDS = 30.0
 """How long a stop waits for ranges that are under way; they look for it after every batch."""
 
 
-def ingest(request: IngestRequest, out: Path, monitor: Monitor, *, runner: RunnerConfig | None = None) -> dict[str, Any]:
+def ingest(
+    request: IngestRequest, out: Path, monitor: Monitor, *, runner: RunnerConfig | None = None
+) -> dict[str, Any]:
     """Ingest one span into `out`; see the module.
 
     Returns:

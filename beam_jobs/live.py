@@ -1,9 +1,9 @@
 """What a running job and the workers in its process tell each other: rows read so far, and a wish to stop.
 
-    live = Live.begin()
-    Live.find(live.token).count((span, index), rows)      # in a worker; None in another process
-    live.rows()
-    live.end()
+live = Live.begin()
+Live.find(live.token).count((span, index), rows)      # in a worker; None in another process
+live.rows()
+live.end()
 """
 
 from __future__ import annotations

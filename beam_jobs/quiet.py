@@ -1,8 +1,8 @@
 """Beam without its noise.
 
-    beam = load_beam()               # the module; importing it writes no line and installs no log handler
-    with silenced():
-        pipeline.run()               # what goes wrong is raised, not logged as well
+beam = load_beam()               # the module; importing it writes no line and installs no log handler
+with silenced():
+    pipeline.run()               # what goes wrong is raised, not logged as well
 """
 
 from __future__ import annotations

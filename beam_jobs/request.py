@@ -1,13 +1,22 @@
-"""What an ingest is asked: plain data, so that it crosses to a worker and into a fingerprint."""
+"""What ingest is asked to do for one span: plain data, so that it crosses to a worker and into a fingerprint.
+
+request = IngestRequest(span="2013-01", files=files(source, "2013-01"), source=source,
+                        read=schema.columns, stored=("carrier", "distance"),
+                        label=LabelConfig(expression="arr_delay > 15"), split=SplitConfig())
+request.columns()            # those of a record, the label last
+request.key()                # what the output depends on
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from headway.config import Frozen
+from headway.errors import ConfigError
+from headway.expressions import parse
 from headway.label import LabelConfig
 from headway.records.spec import RecordsConfig
-from headway.schema import Column
+from headway.schema import LABEL, Column, suggest
 from headway.sources.base import InputFile, SourceConfig
 from headway.splits import SplitConfig
 
@@ -16,7 +25,7 @@ VERSION = 1
 
 
 class IngestRequest(Frozen):
-    """One span."""
+    """One span of raw files, and what becomes of it."""
 
     span: str
     files: tuple[InputFile, ...]
@@ -31,7 +40,28 @@ class IngestRequest(Frozen):
 
     def columns(self) -> tuple[Column, ...]:
         """The columns of the shards, the label last."""
-        return (*(c for c in self.read if c.name in self.stored), self.label.stored(self.read))
+        return (*(column for column in self.read if column.name in self.stored), self.label.stored(self.read))
+
+    def filter_columns(self) -> tuple[Column, ...]:
+        """The columns of `read` that `source.where` looks at."""
+        wanted = parse(self.source.where).columns if self.source.where is not None else frozenset()
+        return tuple(column for column in self.read if column.name in wanted)
+
+    def check(self) -> None:
+        """Raise ConfigError unless whatever is stored or looked at is read, and the label's name is free."""
+        names = [column.name for column in self.read]
+        looks = {"columns": frozenset(self.stored), "split": self.split.columns(), "label": self.label.columns()}
+        if self.source.where is not None:
+            looks["source.where"] = parse(self.source.where).columns
+        for what, wanted in looks.items():
+            for name in sorted(wanted - set(names)):
+                raise ConfigError(f"there is no column {name!r}", where=what, fix=suggest(name, names))
+        if LABEL in self.stored:
+            raise ConfigError(
+                f"a column is called {LABEL!r}, the name that the label is stored under",
+                where="columns",
+                fix=f"make it the label, rename it in the files, or leave it out: columns: {{{LABEL}: ignore}}",
+            )
 
     def key(self) -> dict[str, Any]:
         """What the output depends on: checksums and not paths, and of each config the part that is read here."""
@@ -41,7 +71,7 @@ class IngestRequest(Frozen):
             "span": self.span,
             "files": [{"bytes": f.bytes, "crc32c": f.crc32c} for f in self.files],
             "source": self.source.at_ingest(),
-            "columns": {c.name: {"type": c.type, "nullable": c.nullable, "role": c.role} for c in self.read},
+            "columns": {c.name: c.model_dump(mode="json", exclude={"name"}) for c in self.read},
             "stored": list(self.stored),
             "label": self.label.model_dump(mode="json"),
             "split": self.split.at_ingest(),

@@ -1,69 +1,108 @@
-"""Which Beam runner executes a job.
+"""Where Beam pipelines run.
 
-    with RunnerConfig(name="direct", workers=2).pipeline("ingest") as pipeline:
-        pipeline | ...
+    runner: direct                                                  # this process, one thread a core
+    runner: {name: flink, options: {flink_master: "host:8081"}}     # any runner that Beam knows, with its own options
 
-`direct` is Beam's local runner named as FnApiRunner in multi_threading mode. Beam's own DirectRunner first tries to
-download another runner; its multi_processing mode is slower here, because batches would cross processes.
+`direct` is Beam's local runner named outright, as FnApiRunner in multi_threading mode: asked for a DirectRunner, Beam
+first tries to download another one.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import difflib
 import os
-import tempfile
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
+from beam_jobs.quiet import load_beam
 from headway.config import Frozen
 from headway.errors import ConfigError
 
-if TYPE_CHECKING:
-    import apache_beam as beam
-
-RUNNERS = ("direct", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner", "PrismRunner")
+_BEAM_NAMES = {
+    "direct": "FnApiRunner",
+    "flink": "FlinkRunner",
+    "spark": "SparkRunner",
+    "dataflow": "DataflowRunner",
+    "prism": "PrismRunner",
+    "portable": "PortableRunner",
+}
 
 
 class RunnerConfig(Frozen):
-    """The runner's name, its parallelism and its own options; none of it changes what a job writes."""
+    """Which runner, and what it is told. It changes how fast a job runs, never what it writes."""
 
-    name: str = Field(default="direct", description="direct, or a Beam runner such as FlinkRunner or DataflowRunner")
-    workers: int | None = Field(default=None, ge=1, description="parallel workers of the local runner; default: one a core")
-    options: dict[str, Any] = Field(default={}, description="pipeline options of the runner, such as flink_master")
+    name: str = Field(default="direct", description=f"one of {', '.join(_BEAM_NAMES)}")
+    workers: int | None = Field(default=None, ge=1, description="threads of the direct runner; default: one a core")
+    options: dict[str, Any] = Field(default_factory=dict, description="Beam's pipeline options, by their names")
 
-    def pipeline(self, job: str) -> contextlib.AbstractContextManager[beam.Pipeline]:
-        """A Beam pipeline that runs when the `with` block ends and has finished when it is left.
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
-        Raises:
-            ConfigError: no such runner, or an option that it does not know.
-        """
-        return _pipeline(self, job)
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        short = value.lower().removesuffix("runner")
+        short = "direct" if short == "fnapi" else short
+        if short not in _BEAM_NAMES:
+            close = difflib.get_close_matches(short, _BEAM_NAMES, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(_BEAM_NAMES)}"
+            raise ValueError(f"no runner is called {value!r}; {hint}")
+        return short
+
+    @model_validator(mode="after")
+    def _workers_are_threads(self) -> RunnerConfig:
+        if self.workers is not None and self.name != "direct":
+            raise ValueError(f"workers are threads of the direct runner; give the {self.name} runner its own option")
+        return self
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the workers are threads of this process."""
+        return (
+            self.name == "direct" and self.options.get("direct_running_mode", "multi_threading") != "multi_processing"
+        )
+
+    def threads(self) -> int:
+        """Workers of the direct runner."""
+        return self.workers or usable_cores()
 
 
-@contextlib.contextmanager
-def _pipeline(config: RunnerConfig, job: str) -> Iterator[beam.Pipeline]:
-    import apache_beam as beam
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def make_pipeline(config: RunnerConfig, *, elements: int | None = None) -> Any:
+    """An empty beam.Pipeline on the configured runner; imports Beam.
+
+    Args:
+        elements: how many there are to work on: the direct runner starts no more workers than that.
+
+    Raises:
+        ConfigError: an option that Beam does not know, or a runner that is not installed.
+    """
+    beam = load_beam()
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    for name in ("apache_beam", "root"):
-        logger = logging.getLogger(name)
-        if logger.level < logging.WARNING:
-            logger.setLevel(logging.WARNING)
-    runner: Any = config.name
-    options: dict[str, Any] = {"job_name": job} | config.options
-    with tempfile.TemporaryDirectory(prefix="headway-beam-") as scratch:
-        if config.name == "direct":
-            from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-
-            runner = FnApiRunner()
-            options |= {"direct_running_mode": "multi_threading", "direct_num_workers": config.workers or os.cpu_count() or 1}
-        elif config.name not in RUNNERS:
-            raise ConfigError(f"there is no runner {config.name!r}", where="runner.name", fix=f"one of {', '.join(RUNNERS)}")
-        elif config.workers is not None and "parallelism" not in options:
-            options["parallelism"] = config.workers
-        options.setdefault("temp_location", scratch)
-        with beam.Pipeline(runner=runner, options=PipelineOptions.from_dictionary(options)) as pipeline:
-            yield pipeline
+    options = dict(config.options)
+    known = PipelineOptions(flags=[]).get_all_options() if options else {}
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            fix = f"did you mean {close[0]!r}?" if close else "see the options of Beam's runner"
+            raise ConfigError(f"Beam knows no pipeline option {name!r}", where="runner.options", fix=fix)
+    if config.name == "direct":
+        workers = config.threads() if elements is None else max(1, min(config.threads(), elements))
+        options = {"direct_running_mode": "multi_threading", "direct_num_workers": workers} | options
+    try:
+        # flags=[]: Beam would read this process's command line otherwise
+        return beam.Pipeline(_BEAM_NAMES[config.name], options=PipelineOptions(flags=[], **options))
+    except (ImportError, ValueError) as error:
+        raise ConfigError(
+            f"the {config.name} runner cannot be used: {str(error).splitlines()[0]}",
+            where="runner",
+            fix="install what it needs (dataflow: pip install 'apache-beam[gcp]'), and check runner.options",
+        ) from None

@@ -1,27 +1,26 @@
-"""One range of a span, from raw bytes to shards: what the one fused Beam step does. No Beam in here.
+"""One range of a span, from raw rows to shards: the work that Beam spreads out, itself free of Beam.
 
-    ingest_range(request, piece, aside)
+    facts = ingest_range(request, piece, folder, tick=lambda rows: None)
+    facts                    # rows read, filtered, quarantined; rows of each record of each split
 
-Read Arrow batches, coerce, filter, compute the label, split, count, group rows, encode, write. Everything lands in
-aside/range-00003/, which appears by a rename once it is whole; facts.json in it says what happened to each row.
+The order of a row's way: filter, coerce, label, split, then statistics and records of its split. Batches of some ten
+thousand rows go through whole; nothing is done row by row. What is written depends on the range and the request alone.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from beam_jobs.request import IngestRequest
 from headway import quarantine
 from headway.coerce import coerce
+from headway.errors import DataError, StoreError
 from headway.expressions import parse
 from headway.records.encode import RowGrouper, encode, encode_classic
 from headway.records.tfrecord import ShardWriter
@@ -30,165 +29,180 @@ from headway.sources.base import Chunk, Range, open_source
 from headway.splits import assign
 from headway.statistics.split import SplitStatistics
 
-FACTS = "facts.json"
-OnRows = Callable[[int], None]
+SHARD, STATISTICS = "shard.tfrecord", "statistics"
+"""Of each split, in `<folder>/<split>/`."""
+Tick = Callable[[int], None]
+"""Told after each batch how many rows of the range have been read; may raise to stop."""
+Rows = NDArray[np.int64]
+"""Which data row of the range each row of a batch is, from 0."""
 
 
-def folder_of(aside: Path, index: int) -> Path:
-    return aside / f"range-{index:05d}"
+def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
+    """Write a range's shards, statistics and quarantine into `folder`; return its facts as JSON values.
 
+    Rows in the quarantine are counted within the range, from 0.
 
-def ingest_range(request: IngestRequest, piece: Range, aside: Path, on_rows: OnRows = lambda rows: None) -> None:
-    """Write aside/range-<index>/; a range that is already there is left alone, so a retry costs nothing.
-
-    Args:
-        on_rows: told the rows of each chunk as it is done; may raise to stop.
+    Raises:
+        DataError, ConfigError: the range cannot be read, or the request does not fit it.
+        StoreError: `folder` cannot be written.
     """
-    final = folder_of(aside, piece.index)
-    if final.exists():
-        return
-    working = aside / f".{final.name}-{uuid.uuid4().hex[:8]}"
-    working.mkdir(parents=True)
+    work = _Work(request, folder)
+    types = {column.name: _raw_type(column) for column in request.read}
     try:
-        with _RangeWriter(request, piece, working) as writer:
-            types = {column.name: _raw_type(column) for column in request.read}
-            for chunk in open_source(request.source).read(piece, [c.name for c in request.read], types):
-                writer.add(chunk)
-                on_rows(chunk.batch.num_rows + len(chunk.malformed))
-        try:
-            working.rename(final)
-        except OSError:
-            if not final.exists():
-                raise
+        for chunk in open_source(request.source).read(piece, list(types), types):
+            work.add(chunk)
+            tick(work.rows)
+        return work.finish()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.filename == piece.path:
+            raise DataError(f"cannot be read: {reason}", where=piece.path) from None
+        raise StoreError(f"cannot be written: {reason}", where=str(folder.parent)) from None
     finally:
-        shutil.rmtree(working, ignore_errors=True)
+        work.close()
 
 
 def _raw_type(column: Column) -> pa.DataType:
-    """What a reader should aim for: text as a dictionary, because it recurs."""
-    return pa.dictionary(pa.int32(), pa.string()) if column.encoding == "dictionary" else column.arrow
+    """What a reader should aim for: text that recurs as a dictionary."""
+    return pa.dictionary(pa.int32(), pa.binary()) if column.encoding == "dictionary" else column.arrow
+
+
+class _Work:
+    def __init__(self, request: IngestRequest, folder: Path):
+        self.rows = 0
+        self._filtered = 0
+        self._request, self._folder = request, folder
+        self._where = parse(request.source.where) if request.source.where is not None else None
+        self._columns = request.columns()
+        self._splits: dict[str, _Split] = {}
+        self._rejected: list[pa.Table] = []
+
+    def add(self, chunk: Chunk) -> None:
+        batch = chunk.batch
+        at = chunk.rows if chunk.rows is not None else np.arange(chunk.first_row, chunk.first_row + batch.num_rows)
+        self.rows += batch.num_rows + len(chunk.malformed)
+        for line in chunk.malformed:
+            self._rejected.append(quarantine.rejected([line.row], None, [line.text], line.reason))
+        batch, at = self._filter(batch, at)
+        batch, at = self._coerce(batch, at)
+        batch, label = self._label(batch, at)
+        if batch.num_rows:
+            self._write(batch, label)
+
+    def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
+        """The rows for which `where` holds. It sees a column in the type that the file gives it, but for text that is
+        meant to be a number: one bad value must cost its row alone, not the range."""
+        if self._where is None or not batch.num_rows:
+            return batch, at
+        columns = self._request.filter_columns()
+        unsure = [
+            column for column in columns if self._request.source.format == "csv" or _is_text_number(batch, column)
+        ]
+        view = batch.select([column.name for column in columns])
+        if unsure:
+            coerced = coerce(batch, unsure)
+            self._reject(coerced.rejected, at)
+            if coerced.kept is not None:
+                kept = pa.array(coerced.kept)
+                batch, view, at = batch.take(kept), view.take(kept), at[coerced.kept]
+            for column in unsure:
+                place = view.schema.get_field_index(column.name)
+                view = view.set_column(place, column.name, coerced.batch.column(column.name))
+        keep = self._where.keep(view)
+        if keep.true_count == len(keep):
+            return batch, at
+        self._filtered += len(keep) - keep.true_count
+        return batch.filter(keep), at[keep.to_numpy(zero_copy_only=False)]
+
+    def _coerce(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
+        coerced = coerce(batch, self._request.read)
+        self._reject(coerced.rejected, at)
+        return coerced.batch, at if coerced.kept is None else at[coerced.kept]
+
+    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array]:
+        """The rows that have a label, and their labels."""
+        config = self._request.label
+        label = config.compute(batch)
+        if label.null_count:
+            missing = label.is_null().to_numpy(zero_copy_only=False)
+            if config.missing == "filter":
+                self._filtered += int(missing.sum())
+            else:
+                gone = at[missing].tolist()
+                name = config.column or LABEL
+                self._rejected.append(quarantine.rejected(gone, name, [None] * len(gone), "the label is missing"))
+            keep = pa.array(~missing)
+            batch, label = batch.filter(keep), label.filter(keep)
+        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label
+
+    def _write(self, batch: pa.RecordBatch, label: pa.Array) -> None:
+        names, codes = self._request.split.names(), assign(self._request.split, batch)
+        arrays = [batch.column(column.name) for column in self._columns[:-1]]
+        stored = pa.RecordBatch.from_arrays([*arrays, label], names=[column.name for column in self._columns])
+        for code, rows in enumerate(np.bincount(codes, minlength=len(names)).tolist()):
+            if rows == stored.num_rows:
+                self._split(names[code]).add(stored)
+            elif rows:
+                self._split(names[code]).add(stored.take(pa.array(np.flatnonzero(codes == code))))
+
+    def _split(self, name: str) -> _Split:
+        if name not in self._splits:
+            self._splits[name] = _Split(self._folder / name, self._columns, self._request.records.rows)
+        return self._splits[name]
+
+    def _reject(self, table: pa.Table, at: Rows) -> None:
+        """Keep rejected rows, counted within the range rather than within the batch."""
+        if table.num_rows:
+            rows = pa.array(at[table.column("row").to_numpy()])
+            self._rejected.append(table.set_column(table.schema.get_field_index("row"), "row", rows))
+
+    def finish(self) -> dict[str, Any]:
+        rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
+        quarantined = quarantine.write(self._folder / quarantine.FILE_NAME, [rejected])
+        records = {name: split.finish() for name, split in self._splits.items()}
+        return {"rows": self.rows, "filtered": self._filtered, "quarantined": quarantined, "records": records}
+
+    def close(self) -> None:
+        for split in self._splits.values():
+            split.close()
+
+
+def _is_text_number(batch: pa.RecordBatch, column: Column) -> bool:
+    """Whether the file holds text where a number is wanted."""
+    kind = batch.schema.field(column.name).type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return column.type != "bytes" and any(is_kind(kind) for is_kind in text)
 
 
 class _Split:
-    """One split of the range: its shard, its statistics, its unfinished row group."""
+    """The rows of one split: its statistics, and its shard."""
 
-    def __init__(self, name: str, folder: Path, columns: tuple[Column, ...], rows_per_record: int):
-        self.name = name
-        self._folder, self._columns, self._per_record = folder, columns, rows_per_record
-        self.statistics = SplitStatistics.create(columns)
+    def __init__(self, folder: Path, columns: tuple[Column, ...], rows_per_record: int):
+        folder.mkdir()
+        self._folder, self._columns, self._classic = folder, columns, rows_per_record == 1
+        self._statistics = SplitStatistics.create(columns)
         self._grouper = RowGrouper(rows_per_record)
-        self._shard: ShardWriter | None = None
+        self._shard = ShardWriter(folder / SHARD)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        self.statistics.update(batch)
-        if self._shard is None:
-            self._shard = ShardWriter(self._folder / f"{self.name}.tfrecord")
-        if self._per_record == 1:
+        self._statistics.update(batch)
+        if self._classic:
             self._shard.write_many(encode_classic(batch, self._columns))
-            return
-        for group in self._grouper.add(batch):
-            self._shard.write(encode(group, self._columns), group.num_rows)
+        else:
+            self._records(self._grouper.add(batch))
 
-    def finish(self) -> list[int] | None:
-        """Rows of each record; None when no row came."""
-        if self._shard is None:
-            return None
-        for group in self._grouper.rest():
-            self._shard.write(encode(group, self._columns), group.num_rows)
+    def _records(self, batches: Iterator[pa.RecordBatch]) -> None:
+        for batch in batches:
+            self._shard.write(encode(batch, self._columns), batch.num_rows)
+
+    def finish(self) -> list[int]:
+        """The rows of each record."""
+        self._records(self._grouper.rest())
         self._shard.close()
-        self.statistics.save(self._folder / "statistics" / self.name)
+        self._statistics.save(self._folder / STATISTICS)
         return self._shard.rows
 
     def close(self) -> None:
-        if self._shard is not None:
-            self._shard.close()
-
-
-class _RangeWriter:
-    def __init__(self, request: IngestRequest, piece: Range, folder: Path):
-        self._request, self._piece, self._folder = request, piece, folder
-        self._columns = request.columns()
-        self._stored = [column.name for column in self._columns[:-1]]
-        self._where = parse(request.source.where) if request.source.where else None
-        self._splits = [
-            _Split(name, folder, self._columns, request.records.rows) for name in request.split.names()
-        ]
-        self._quarantine: list[pa.Table] = []
-        self._counts = {"read": 0, "written": 0, "quarantined": 0, "filtered": 0}
-
-    def __enter__(self) -> _RangeWriter:
-        return self
-
-    def __exit__(self, kind: Any, *rest: object) -> None:
-        if kind is not None:
-            for split in self._splits:
-                split.close()
-            return
-        records = {split.name: rows for split in self._splits if (rows := split.finish()) is not None}
-        self._counts["quarantined"] = quarantine.write(self._folder / quarantine.FILE_NAME, self._quarantine)
-        facts = {"index": self._piece.index, "file": self._piece.file, "counts": self._counts, "records": records}
-        (self._folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-
-    def add(self, chunk: Chunk) -> None:
-        self._counts["read"] += chunk.batch.num_rows + len(chunk.malformed)
-        for line in chunk.malformed:
-            self._quarantine.append(quarantine.rejected([line.row], None, [line.text], line.reason))
-        coerced = coerce(chunk.batch, self._request.read)
-        batch = coerced.batch
-        if coerced.rejected.num_rows:
-            self._reject(coerced.rejected, chunk, None)
-        kept = coerced.kept
-        if self._where is not None:
-            batch, kept = self._filter(batch, kept, self._where.keep(batch))
-        label = self._request.label.compute(batch)
-        if label.null_count:
-            present = label.is_valid()
-            if self._request.label.missing == "quarantine":
-                missing = np.flatnonzero(~present.to_numpy(zero_copy_only=False))
-                name = self._request.label.column
-                table = quarantine.rejected(missing.tolist(), name, [None] * len(missing), "the label is missing")
-                self._reject(table, chunk, kept)
-                batch, kept = _masked(batch, kept, present)
-            else:
-                batch, kept = self._filter(batch, kept, present)
-            label = label.filter(present)
-        if not batch.num_rows:
-            return
-        if self._columns[-1].encoding == "dictionary":
-            label = label.dictionary_encode()
-        codes = assign(self._request.split, batch)
-        stored = pa.RecordBatch.from_arrays(
-            [*(batch.column(name) for name in self._stored), label], names=[*self._stored, LABEL]
-        )
-        self._counts["written"] += stored.num_rows
-        if len(self._splits) == 1:
-            self._splits[0].add(stored)
-            return
-        for code, split in enumerate(self._splits):
-            mask = codes == code
-            if mask.any():
-                split.add(stored if mask.all() else stored.filter(pa.array(mask)))
-
-    def _filter(self, batch: pa.RecordBatch, kept: Any, mask: pa.Array) -> tuple[pa.RecordBatch, Any]:
-        before = batch.num_rows
-        batch, kept = _masked(batch, kept, mask)
-        self._counts["filtered"] += before - batch.num_rows
-        return batch, kept
-
-    def _reject(self, table: pa.Table, chunk: Chunk, kept: Any) -> None:
-        """Rows counted within a batch become data rows of the range."""
-        rows = table.column("row").to_numpy()
-        if kept is not None:
-            rows = kept[rows]
-        rows = chunk.rows[rows] if chunk.rows is not None else rows + chunk.first_row
-        self._quarantine.append(table.set_column(1, "row", pa.array(rows, pa.int64())))
-
-
-def _masked(batch: pa.RecordBatch, kept: Any, mask: pa.Array) -> tuple[pa.RecordBatch, Any]:
-    if pc.all(mask).as_py() is not False:
-        return batch, kept
-    wanted = mask.to_numpy(zero_copy_only=False)
-    places = np.arange(batch.num_rows) if kept is None else kept
-    return batch.filter(mask), places[wanted]
+        self._shard.close()

@@ -39,20 +39,12 @@ from headway.schema import Column
 from headway.tasks import Task
 from headway.words import number
 from tfcore.signatures import COMPARED_OUTPUT, tensor_names
+from tfcore.train.request import Examples
 
 VERSION = 1
 BOUND = 1e-5
 SECONDS = 300.0
 """A replay that takes longer than this hangs."""
-
-
-class Examples(Frozen):
-    """One ingested span's part that the predictions are about."""
-
-    path: Path
-    split: str
-    result: dict[str, Any]
-    """What the ingest stage answered: rows_per_record and, by split, shards with the rows of each record."""
 
 
 class ReplayRequest(Frozen):
@@ -61,7 +53,7 @@ class ReplayRequest(Frozen):
     predictions: Path = Field(description="Parquet file that evaluation wrote: one row for each row of the examples")
     columns: tuple[Column, ...] = Field(description="the raw columns of the model")
     task: Task
-    rows: int = Field(1000, ge=1)
+    rows: int = Field(default=1000, ge=1)
     bound: float = BOUND
 
 

@@ -168,10 +168,10 @@ class _Ranked:
     def auc(self, weights: NDArray[Any]) -> Floats:
         """[replicates, rows] -> [replicates]; NaN where a class has no weight."""
         whole = weights.dtype == np.uint8  # plain counts: integer sums are exact and six times as fast
-        mass = np.zeros((len(weights), len(self._negatives) + 1), np.int64 if whole else np.float64)
+        mass: NDArray[Any] = np.zeros((len(weights), len(self._negatives) + 1), np.int64 if whole else np.float64)
         np.cumsum(weights.take(self._negatives, axis=1), axis=1, out=mass[:, 1:])
         positive = weights.take(self._positives, axis=1)
-        below = mass.take(self._below, axis=1)
+        below: NDArray[Any] = mass.take(self._below, axis=1)
         if self._ties:
             below = 0.5 * (below + mass.take(self._up_to, axis=1))
         right = np.einsum("ij,ij->i", positive.astype(np.float64, copy=False), below)

@@ -202,11 +202,11 @@ def _alpha(config: GateConfig) -> float:
 
 def _holm(tests: Sequence[Compared], config: GateConfig) -> list[Compared]:
     """The tests with p values corrected for their number, and failed by those."""
-    known = sorted((i for i, t in enumerate(tests) if t.p is not None), key=lambda i: tests[i].p)
+    known = sorted((t.p, i) for i, t in enumerate(tests) if t.p is not None)
     adjusted: dict[int, float] = {}
     highest = 0.0
-    for rank, i in enumerate(known):
-        highest = max(highest, min(1.0, (len(known) - rank) * tests[i].p))  # type: ignore[operator]
+    for rank, (p, i) in enumerate(known):
+        highest = max(highest, min(1.0, (len(known) - rank) * p))
         adjusted[i] = highest
     return [
         replace(t, p_adjusted=adjusted.get(i), failed=i in adjusted and adjusted[i] < _alpha(config))

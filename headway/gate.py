@@ -46,16 +46,16 @@ Parts = tuple[tuple[str, str], ...]
 class Candidate(Frozen):
     model: str = Field(description="what identifies the model: the fingerprint of its training")
     predictions: Path = Field(description="Parquet file over the evaluation rows")
-    rolled_back: str | None = Field(None, description="set when this model was rolled back: which version, why")
+    rolled_back: str | None = Field(default=None, description="set when this model was rolled back: which version, why")
 
 
 class Champion(Frozen):
     version: int
     model: str
-    predictions: Path | None = Field(None, description="Parquet file over the same evaluation rows")
-    incompatible: str | None = Field(None, description="why it cannot score these rows")
-    train: Parts = Field((), description="what it was trained on")
-    split: str = Field("", description="digest of the split config its spans were ingested with")
+    predictions: Path | None = Field(default=None, description="Parquet file over the same evaluation rows")
+    incompatible: str | None = Field(default=None, description="why it cannot score these rows")
+    train: Parts = Field(default=(), description="what it was trained on")
+    split: str = Field(default="", description="digest of the split config its spans were ingested with")
 
     @model_validator(mode="after")
     def _scored_or_not(self) -> Champion:
@@ -71,10 +71,10 @@ class GateRequest(Frozen):
     config: GateConfig = GateConfig()
     candidate: Candidate
     champion: Champion | None = None
-    eval: Parts = Field((), description="the parts that the evaluation rows come from")
-    split: str = Field("", description="digest of the split config of this run's spans")
+    eval: Parts = Field(default=(), description="the parts that the evaluation rows come from")
+    split: str = Field(default="", description="digest of the split config of this run's spans")
     slices: tuple[str, ...] = ()
-    group: str | None = Field(None, description="column whose equal values are resampled together")
+    group: str | None = Field(default=None, description="column whose equal values are resampled together")
     seed: int = 0
     force: bool = False
 
@@ -93,9 +93,10 @@ def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, An
     request.config.check(request.task)
     champion = request.champion
     candidate_rows = _read(request.candidate.predictions)
-    metrics = {"candidate": measure(request.task, *columns(candidate_rows, request.task)), "champion": None}
-    thresholds = _thresholds(request.config.thresholds, metrics["candidate"])
-    base = {
+    ours = measure(request.task, *columns(candidate_rows, request.task))
+    metrics: dict[str, Any] = {"candidate": ours, "champion": None}
+    thresholds = _thresholds(request.config.thresholds, ours)
+    base: dict[str, Any] = {
         "format": 1,
         "task": request.task,
         "rows": len(candidate_rows),

@@ -43,16 +43,17 @@ class Bounds(Frozen):
 class GateConfig(Frozen):
     """Thresholds of the candidate alone, and how it is held against the champion."""
 
-    thresholds: dict[str, Bounds] = Field({}, description="absolute bounds by metric, over all evaluation rows")
+    thresholds: dict[str, Bounds] = Field(default={}, description="absolute bounds by metric, over all evaluation rows")
     tolerance: dict[str, float | str] | None = Field(
-        None, description="by metric, how much worse than the champion is accepted: a number, or a percentage like '1%'"
+        default=None,
+        description="by metric, how much worse than the champion is accepted: a number, or a percentage like '1%'",
     )
-    slice_min_rows: int = Field(1000, ge=2, description="slices with fewer rows are not compared")
-    confidence: float = Field(0.95, gt=0.5, lt=1.0, description="of the intervals around differences")
-    bootstrap: int = Field(200, ge=50, le=10_000, description="resamples per comparison")
-    hold: bool = Field(False, description="hold a candidate that passes, for a person to promote")
+    slice_min_rows: int = Field(default=1000, ge=2, description="slices with fewer rows are not compared")
+    confidence: float = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals around differences")
+    bootstrap: int = Field(default=200, ge=50, le=10_000, description="resamples per comparison")
+    hold: bool = Field(default=False, description="hold a candidate that passes, for a person to promote")
     uncomparable: Literal["hold", "thresholds"] = Field(
-        "hold",
+        default="hold",
         description="when the champion cannot be compared: hold the candidate, or let the thresholds alone decide",
     )
 

@@ -24,7 +24,7 @@ from headway.schema import Column
 from headway.tasks import Task
 from tfcore.models import build, load_weights, to_predictions
 from tfcore.models_config import ModelConfig
-from tfcore.signatures import PRESENT, Signature, Tensor, describe, raw_inputs, tensor_names
+from tfcore.signatures import PRESENT, Signature, Tensor, describe, output_names, raw_inputs, tensor_names
 from tfcore.transform.graph import RawColumn, Transform
 from tfcore.transform.parameters import TransformParameters
 
@@ -68,12 +68,18 @@ class Served(tf.Module):
         self._names = tensor_names(columns)
         inputs = raw_inputs(columns)
         self.serving_default = _named_function(lambda tensors: self.predict(self.raw(tensors)), inputs)
-        self.named_transform = _named_function(lambda tensors: self.transform.named(self.raw(tensors)), inputs)
+        self.named_transform = _named_function(lambda tensors: self.transformed(self.raw(tensors)), inputs)
         examples = Tensor(name="examples", dtype="string")
         self.serve_examples = _named_function(lambda t: self.predict(self.parse(t["examples"])), (examples,))
 
     def predict(self, columns: Mapping[str, RawColumn]) -> Tensors:
         return self._predict(self.transform(columns))
+
+    def transformed(self, columns: Mapping[str, RawColumn]) -> Tensors:
+        """The transform's outputs, each under a name a tensor can have."""
+        outputs = self.transform.named(columns)
+        names = output_names(list(outputs))
+        return {names[name]: value for name, value in outputs.items()}
 
     def raw(self, tensors: Tensors) -> dict[str, RawColumn]:
         """The named tensors of a request as raw columns of one length, companions of one value spread over the rows."""

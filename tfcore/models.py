@@ -97,7 +97,11 @@ def _wide_deep(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable
     count = outputs(layout)
     parts = [_deep(inputs, config, layout, seed, step)]
     if layout.numeric:
-        parts.append(keras.layers.Dense(count, use_bias=False, kernel_initializer="zeros", name="wide_numeric")(inputs["numeric"]))
+        parts.append(
+            keras.layers.Dense(count, use_bias=False, kernel_initializer="zeros", name="wide_numeric")(
+                inputs["numeric"]
+            )
+        )
     sizes = [entry.size for entry in layout.categorical]
     if sizes:
         ids = inputs["categorical"]
@@ -152,12 +156,15 @@ def _deep(
 
 
 def _bias(config: ModelConfig, layout: Layout) -> Any:
-    """Where the output starts: at the base rate's logit, so that no step is spent on learning it."""
-    rate = getattr(layout.label, "base_rate", None)
-    if not config.base_rate_bias or layout.label.task != "binary" or rate is None:
+    """Where the output starts: at the logits of how often each class occurs, so that no step is spent on learning it."""
+    counts = getattr(layout.label, "counts", None)
+    if not config.base_rate_bias or not counts:
         return "zeros"
-    rate = min(max(rate, 1e-4), 1 - 1e-4)
-    return keras.initializers.Constant(math.log(rate / (1 - rate)))
+    share = np.clip(np.asarray(counts, np.float64) / sum(counts), 1e-4, 1 - 1e-4)
+    if layout.label.task == "binary":
+        return keras.initializers.Constant(math.log(share[1] / share[0]))
+    start = np.log(share).astype(np.float32)
+    return lambda shape, dtype=None: tf.constant(start, dtype)
 
 
 def _output(x: keras.KerasTensor, layout: Layout) -> keras.KerasTensor:

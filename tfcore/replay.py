@@ -28,7 +28,7 @@ import time
 
 FOREIGN = ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows")
 for _name in FOREIGN:
-    sys.modules[_name] = None  # importing one fails: TensorFlow takes Keras along when it is there
+    sys.modules[_name] = None  # type: ignore[assignment]  # importing one fails: TensorFlow takes Keras along when it is there
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the bound holds on a CPU; an accelerator rounds otherwise
@@ -118,7 +118,9 @@ def read_rows(request):
 def read_groups(request, path, rows):
     """The first rows of a shard whose records are row groups."""
     features = {name: tf.io.VarLenFeature(TYPES[entry["dtype"]]) for name, entry in request["spec"].items()}
-    found = {column["name"]: ([], []) for column in request["columns"]}
+    found: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
+        column["name"]: ([], []) for column in request["columns"]
+    }
     read = 0
     for record in tf.data.TFRecordDataset(path):
         parsed = {name: value.values.numpy() for name, value in tf.io.parse_single_example(record, features).items()}

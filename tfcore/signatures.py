@@ -73,6 +73,11 @@ def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
     return {column.name: names[column.name] for column in columns}
 
 
+def output_names(names: Sequence[str]) -> dict[str, str]:
+    """{a model input's name: the name of its tensor in the `transform` signature}."""
+    return tensor_names([Column(name=name, type="float32", nullable=False) for name in names])
+
+
 def _tensor_name(column: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_]+", "_", column).strip("_") if not _fits(column) else column
     if not name or not name[0].isalpha():

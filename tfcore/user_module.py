@@ -1,6 +1,6 @@
 """A function of the user's own Python file, loaded by path: no package, no import path, no name it could clash with.
 
-    function = load_function(Path("my_models.py"), "two_towers")
+function = load_function(Path("my_models.py"), "two_towers")
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def load_function(file: Path, name: str) -> Callable[..., Any]:
         raise ConfigError(f"cannot be loaded: {type(error).__name__}: {error}", where=line_of(error, file)) from error
     function = getattr(module, name, None)
     if not callable(function):
-        known = [key for key, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == private]
+        known = [
+            key for key, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == private
+        ]
         close = difflib.get_close_matches(name, known, 1)
         fix = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(known) or 'no functions'}"
         raise ConfigError(f"has no function {name!r}", where=str(file), fix=fix)

@@ -34,7 +34,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from headway.config import load
 from headway.errors import KINDS, HeadwayError
@@ -133,7 +133,7 @@ def run(request: dict[str, Any], monitor: Monitor) -> Any:
     hints = typing.get_type_hints(function)
     first = next(iter(inspect.signature(function).parameters))
     model, value = hints.get(first), request.get("request")
-    if hasattr(model, "model_validate"):
+    if isinstance(model, type) and issubclass(model, BaseModel):
         value = load(model, value, where=request["call"])
     runtime = {
         name: TypeAdapter(hints[name]).validate_python(argument) if name in hints else argument

@@ -20,8 +20,11 @@ from flows.replay import ReplayProcess, ReplayRequest, replay, sample
 from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema import Column
-from tfcore.export import refuse_python_nodes, save
-from tfcore.transform.graph import RawColumn
+from tfcore.export import ExportRequest, export, refuse_python_nodes, save
+from tfcore.models import build, save_weights, to_predictions
+from tfcore.models_config import ModelConfig
+from tfcore.transform.graph import RawColumn, Transform
+from tfcore.transform.parameters import Fitted, FittedOp, LabelParameters, TransformParameters
 
 COLUMNS = (
     Column(name="dep delay", type="float32", nullable=True),
@@ -387,3 +390,64 @@ def test_this_side_of_the_replay_imports_no_tensorflow():
         assert not heavy, heavy
     """)
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+# ---- the stage, with the real transform and a real model -------------------------------------------------------------
+
+VOCABULARY = FittedOp(op="vocabulary", words=("UA", "AA"), oov_buckets=2)
+STANDARD = FittedOp(op="standardize", mean=10.0, std=20.0)
+FITTED = (
+    Fitted(column=COLUMNS[0], ops=(STANDARD,), fill=9.0, missing_indicator=True),
+    Fitted(column=COLUMNS[1], ops=(FittedOp(op="vocabulary", integers=(5, 6, 7), oov_buckets=1),), size=4),
+    Fitted(column=COLUMNS[2], ops=(VOCABULARY,), size=4),
+    Fitted(column=COLUMNS[3], ops=(FittedOp(op="hash", buckets=7),), size=8),
+    Fitted(column=COLUMNS[4], ops=(FittedOp(op="standardize", mean=2.0**40, std=100.0),), fill=2.0**40),
+)
+LABELS = {
+    "binary": LabelParameters(task="binary", type="int64", base_rate=0.2),
+    "regression": LabelParameters(task="regression", type="float32", mean=100.0, std=30.0),
+    "multiclass": LabelParameters(task="multiclass", type="bytes", classes=("lo", "mid", "hi")),
+}
+
+
+@pytest.mark.parametrize(("task", "name"), [("binary", "wide_deep"), ("regression", "mlp"), ("multiclass", "mlp")])
+def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path, task, name):
+    parameters = TransformParameters(fitted=FITTED, label=LABELS[task])
+    config = ModelConfig(name=name, hidden=(16,), embedding=3)
+    model, transform = build(config, parameters, seed=5), Transform(parameters)
+    for variable in model.variables:  # as if trained: not what the seed gives
+        variable.assign_add(np.random.default_rng(0).normal(0, 0.1, variable.shape).astype("float32"))
+    save_weights(model, tmp_path / "weights")
+    raw = {
+        c.name: RawColumn(tf.constant(ROWS[c.name]), tf.constant(PRESENT[c.name]) if c.nullable else None)
+        for c in COLUMNS
+    }
+    expected = to_predictions(task, model(transform(raw), training=False)).numpy().astype(np.float64)
+
+    request = ExportRequest(trained=tmp_path, transform=parameters, model=config)
+    result = export(ExportRequest.model_validate(request.model_dump(mode="json")), tmp_path, Monitor())
+    assert result["saved_model"] == "saved_model" and result["bytes"] > 10_000
+    assert json.loads(json.dumps(result)) == result
+    loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
+    names = shown(loaded.signatures["transform"].structured_outputs)
+    assert names["dep_delay__missing"] == ("float32", (None,)) and names["carrier"] == ("int32", (None,))
+    if task == "multiclass":
+        found = loaded.signatures["serving_default"](**named_tensors())["class"].numpy()
+        assert found.tolist() == [(b"lo", b"mid", b"hi")[i] for i in expected.argmax(1)]
+
+    column = {"regression": "prediction", "binary": "probability", "multiclass": "probabilities"}[task]
+    found = loaded.signatures["serving_default"](**named_tensors())[column].numpy()
+    assert np.all(np.abs(found - expected) <= 1e-5 * np.maximum(1, np.abs(expected)))
+    if task == "multiclass":  # one is enough: each costs an import of TensorFlow
+        pq.write_table(pa.table({"prediction": list(expected)}), tmp_path / "predictions.parquet")
+        examples = write_shards(tmp_path / "shards", (N,), 128)
+        question = ReplayRequest(
+            saved_model=tmp_path / "saved_model",
+            examples=(examples,),
+            predictions=tmp_path / "predictions.parquet",
+            columns=parameters.raw,
+            task=task,
+            bound=1e-5,
+        )
+        answer = replay(question, tmp_path, Monitor())
+        assert answer["rows"] == N and answer["largest_difference"] <= 1e-5

@@ -54,7 +54,9 @@ class Checkpoints:
         staged = self.folder / f".staged-{uuid.uuid4().hex}"
         try:
             staged.mkdir()
-            tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(str(staged / "variables"))
+            tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(
+                str(staged / "variables")
+            )
             files = {path.name: _facts(path) for path in sorted(staged.iterdir())}
             manifest = {"format": FORMAT, "step": step, "files": files, "shapes": _shapes(variables), "state": state}
             _write_synced(staged / MANIFEST, json.dumps(manifest, indent=1).encode())
@@ -65,7 +67,9 @@ class Checkpoints:
             _sync(self.folder)
         except OSError as error:
             shutil.rmtree(staged, ignore_errors=True)
-            raise StoreError(f"the checkpoint of step {step} cannot be written: {error}", where=str(self.folder)) from None
+            raise StoreError(
+                f"the checkpoint of step {step} cannot be written: {error}", where=str(self.folder)
+            ) from None
         except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
             raise

@@ -1,7 +1,7 @@
 """How a model is trained; TensorFlow-free.
 
-    TrainingConfig(epochs=3, batch_size=256, learning_rate={"name": "cosine", "initial": 0.003, "warmup_steps": 100})
-    TrainingConfig(steps=2000, optimizer="adamw", early_stopping={"patience": 5})
+TrainingConfig(epochs=3, batch_size=256, learning_rate={"name": "cosine", "initial": 0.003, "warmup_steps": 100})
+TrainingConfig(steps=2000, optimizer="adamw", early_stopping={"patience": 5})
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class TrainingConfig(Frozen):
     steps: int | None = Field(default=None, ge=1, description="optimizer steps, instead of epochs")
     batch_size: int = Field(default=256, ge=1, le=2**20)
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
-    learning_rate: Annotated[ConstantRate | CosineRate | ExponentialRate | PiecewiseRate, Field(discriminator="name")] = Field(
-        default_factory=ConstantRate
-    )
+    learning_rate: Annotated[
+        ConstantRate | CosineRate | ExponentialRate | PiecewiseRate, Field(discriminator="name")
+    ] = Field(default_factory=ConstantRate)
     clip_norm: float | None = Field(default=None, gt=0, description="largest global norm of the gradients")
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         default=None, description="loss weight of each class; balanced: inversely to how often it occurs"

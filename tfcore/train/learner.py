@@ -221,7 +221,10 @@ def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
 
 
 def class_weights(
-    wanted: str | Mapping[str, float] | None, classes: Sequence[str], counts: Mapping[str, int] | None
+    wanted: str | Mapping[str, float] | None,
+    classes: Sequence[str],
+    counts: Mapping[str, int] | None,
+    task: Task = "binary",
 ) -> list[float] | None:
     """The loss weight of each class, or None.
 
@@ -232,6 +235,8 @@ def class_weights(
     """
     if wanted is None:
         return None
+    if task == "regression":
+        raise ConfigError("a regression's label has no classes", where="training.class_weights")
     if wanted == "balanced":
         if not counts:
             raise ConfigError("balanced needs the label's counts", where="training.class_weights")

@@ -31,7 +31,9 @@ class Recorder:
         self._in_row = 0
         self._loss = self._weight = 0.0
         self._last_loss = math.nan
-        self._shown_at, self._shown_step = time.monotonic(), None  # type: tuple[float, int | None]
+        self._first_at: float | None = None
+        self._first_step = self._last_step = self._shown_step = 0
+        self._last_at = self._shown_at = 0.0
 
     def __call__(self, step: int, outcome: Outcome) -> None:
         for loss, weight, applied in zip(
@@ -49,7 +51,7 @@ class Recorder:
         finite = outcome.losses[outcome.applied]
         if len(finite):
             self._last_loss = float(np.mean(finite))
-        self._show(step, len(outcome.losses))
+        self._show(step)
 
     def point(self, step: int, **facts: Any) -> dict[str, Any]:
         """Add to the history: the weighted mean training loss since the last point, and `facts`."""
@@ -57,6 +59,17 @@ class Recorder:
         self._loss = self._weight = 0.0
         self.history.append({"step": step, "loss": loss, **facts})
         return self.history[-1]
+
+    def carve(self, step: int, loss: float) -> None:
+        """Add the loss on the carve to the history."""
+        self.history.append({"step": step, "carve_loss": loss if math.isfinite(loss) else None})
+
+    @property
+    def steps_per_second(self) -> float | None:
+        """Of this process, from the end of the first call on: without tracing and compiling."""
+        if self._first_at is None or self._last_step <= self._first_step:
+            return None
+        return round((self._last_step - self._first_step) / max(self._last_at - self._first_at, 1e-9), 1)
 
     def state(self) -> dict[str, Any]:
         return {
@@ -71,17 +84,19 @@ class Recorder:
         self.history, self.skipped, self._in_row = list(state["history"]), state["skipped"], state["in_row"]
         self._loss, self._weight = state["loss"], state["weight"]
 
-    def _show(self, step: int, steps: int) -> None:
+    def _show(self, step: int) -> None:
         now = time.monotonic()
-        if self._shown_step is None:  # the first call traces and compiles: no rate to tell yet
-            self._shown_at, self._shown_step = now, step
-            self._monitor.progress(step, self._total, "steps", loss=_json(self._last_loss))
-        elif now - self._shown_at >= PROGRESS_SECONDS or step == self._total:
-            rate = (step - self._shown_step) * self._batch / max(now - self._shown_at, 1e-9)
-            self._shown_at, self._shown_step = now, step
-            self._monitor.progress(
-                step, self._total, "steps", loss=_json(self._last_loss), rows_per_second=round(rate)
-            )
+        self._last_at, self._last_step = now, step
+        facts: dict[str, Any] = {"loss": round(self._last_loss, 6) if math.isfinite(self._last_loss) else None}
+        if self._first_at is None:  # the first call traced and compiled: no rate to tell yet
+            self._first_at, self._first_step = now, step
+        elif now - self._shown_at < PROGRESS_SECONDS and step != self._total:
+            return
+        else:
+            rows = (step - self._shown_step) * self._batch
+            facts["rows_per_second"] = round(rows / max(now - self._shown_at, 1e-9))
+        self._shown_at, self._shown_step = now, step
+        self._monitor.progress(step, self._total, "steps", **facts)
 
     def _give_up(self, step: int) -> None:
         raise DataError(
@@ -89,7 +104,3 @@ class Recorder:
             where="training",
             fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm",
         )
-
-
-def _json(loss: float) -> float | None:
-    return round(loss, 6) if math.isfinite(loss) else None

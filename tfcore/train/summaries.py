@@ -1,8 +1,8 @@
 """TensorBoard summaries of a training: one scalar each for loss, learning rate, carve loss and rows per second.
 
-    summaries = Summaries(Path("summaries"))
-    summaries.write(200, loss=0.51, learning_rate=0.001)
-    summaries.close()
+summaries = Summaries(Path("summaries"))
+summaries.write(200, loss=0.51, learning_rate=0.001)
+summaries.close()
 """
 
 from __future__ import annotations

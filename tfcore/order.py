@@ -1,0 +1,113 @@
+"""Which rows a step sees: a pure function of (seed, epoch, step) and the shards' row counts. NumPy only.
+
+    plan = Plan(rows_of_records=[[4096, 4096, 17], [4096]], seed=7)
+    start = plan.start(first_row=100_000)
+    start.epoch, start.skip_records, start.drop_rows, start.window, start.drop_in_window
+
+Rows form one endless sequence, epoch after epoch; step s of batch B reads rows s * B to (s + 1) * B of it, so a batch at
+an epoch's end carries over into the next. Within an epoch shards come in an order of their own, read `cycle` at a time,
+record by record; the rows are cut into windows, and each window is permuted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.hashing import permutation
+
+WINDOW_ROWS = 65_536
+CYCLE = 8
+_SHARDS = 0x73686172  # "shar": the seed of shard orders, apart from those of windows
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where reading begins so that the first row to come is the wanted one."""
+
+    epoch: int
+    skip_records: int
+    """Records of the epoch's sequence to pass over unread."""
+    drop_rows: int
+    """Rows to drop of the first record that is read, so that a window begins."""
+    window: int
+    """Number of the first window in its epoch."""
+    drop_in_window: int
+    """Rows of that window, after its permutation, that earlier steps have seen."""
+
+
+class Plan:
+    """The order of all rows.
+
+    Args:
+        rows_of_records: for each shard the rows that each record contributes (after any carve).
+        seed: another seed, another order.
+        block: records read from one shard before the next has its turn.
+    """
+
+    def __init__(
+        self, rows_of_records: Sequence[Sequence[int]], seed: int, *, window: int = WINDOW_ROWS, cycle: int = CYCLE, block: int = 1
+    ):
+        self._rows = [np.asarray(rows, np.int64) for rows in rows_of_records]
+        self.seed, self.window, self.cycle, self.block = seed, window, cycle, block
+        self.rows = int(sum(rows.sum() for rows in self._rows))
+
+    def shard_order(self, epoch: int) -> NDArray[np.int64]:
+        """The shards' order in an epoch; int64 [shards]."""
+        return permutation(len(self._rows), _SHARDS, self.seed, epoch)
+
+    @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
+    def record_rows(self, epoch: int) -> NDArray[np.int64]:
+        """Rows of each record in the order in which an epoch reads them; int64 [records]."""
+        order = self.shard_order(epoch)
+        places = interleave([len(self._rows[i]) for i in order], self.cycle, self.block)
+        if not len(places):
+            return np.zeros(0, np.int64)
+        return np.concatenate([self._rows[order[shard]][first : first + count] for shard, first, count in places])
+
+    def start(self, first_row: int) -> Start:
+        """Where to begin so that `first_row` of the endless sequence comes first."""
+        epoch, row = divmod(first_row, self.rows)
+        window, drop_in_window = divmod(row, self.window)
+        rows = self.record_rows(epoch)
+        ends = np.cumsum(rows)
+        begin = window * self.window
+        skip = int(np.searchsorted(ends, begin, side="right"))
+        before = int(ends[skip - 1]) if skip else 0
+        return Start(epoch, skip, begin - before, window, drop_in_window)
+
+
+def interleave(lengths: Sequence[int], cycle: int, block: int) -> list[tuple[int, int, int]]:
+    """How tf.data.Dataset.interleave(cycle_length=cycle, block_length=block) walks datasets of these lengths.
+
+    Returns:
+        (dataset, first element, count) in order. A dataset that ends gives up its turn, and the next one takes its place
+        when that turn comes round again.
+    """
+    places: list[tuple[int, int, int]] = []
+    slots: list[int | None] = [None] * cycle
+    done = [0] * len(lengths)
+    waiting, active, at = 0, 0, 0
+    while waiting < len(lengths) or active:
+        if slots[at] is None:
+            if waiting == len(lengths):
+                at = (at + 1) % cycle
+                continue
+            slots[at] = waiting
+            waiting += 1
+            active += 1
+        shard = slots[at]
+        assert shard is not None
+        count = min(block, lengths[shard] - done[shard])
+        if count:
+            places.append((shard, done[shard], count))
+            done[shard] += count
+        if count < block:  # its end is only noticed by asking for one more
+            slots[at] = None
+            active -= 1
+        at = (at + 1) % cycle
+    return places

@@ -1,0 +1,35 @@
+"""TensorFlow's threads and determinism: set once a process, before anything runs.
+
+threads = prepare(2)          # 2, or what this process was already running with
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import tensorflow as tf
+
+
+def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: None) -> int:
+    """Make ops deterministic and set the thread counts; returns the threads that compute.
+
+    TensorFlow fixes its threads when it first computes something: a later wish for others is logged, not met.
+    """
+    tf.config.experimental.enable_op_determinism()
+    tf.random.set_seed(0)  # deterministic ops refuse to draw unseeded; Headway itself draws from hashes
+    wanted = threads or _cores()
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(wanted)
+        tf.config.threading.set_inter_op_parallelism_threads(wanted)
+    except RuntimeError:
+        actual = tf.config.threading.get_intra_op_parallelism_threads() or _cores()
+        if threads and actual != threads:
+            log(f"this process already computes with {actual} threads, so {threads} cannot be set")
+        return actual
+    return wanted
+
+
+def _cores() -> int:
+    """Cores this process may run on: what TensorFlow takes by default."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

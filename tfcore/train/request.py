@@ -1,0 +1,37 @@
+"""What the training and evaluation stages are asked; TensorFlow-free.
+
+TrainRequest(examples=[...], transform={...}, model={"name": "mlp"}, training={"epochs": 3}, checkpoints="/...")
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from headway.config import Frozen
+from tfcore.models_config import ModelConfig
+from tfcore.train.config import TrainingConfig
+from tfcore.transform.parameters import TransformParameters
+
+
+class Examples(Frozen):
+    """One split of one ingested span."""
+
+    path: Path = Field(description="the ingest stage's output folder")
+    split: str
+    result: dict[str, Any] = Field(description="what the ingest stage answered")
+
+
+class TrainRequest(Frozen):
+    """Everything a training is a function of, and where it keeps what should survive a kill."""
+
+    examples: tuple[Examples, ...] = Field(min_length=1)
+    transform: TransformParameters
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    module: Path | None = Field(default=None, description="the user's Python file, for module:function models")
+    checkpoints: Path | None = Field(default=None, description="a folder that outlives a killed run; None: no resume")
+    summaries: Path | None = Field(default=None, description="a folder for TensorBoard; None: none")

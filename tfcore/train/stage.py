@@ -1,0 +1,235 @@
+"""The training stage: shards and a fitted transform in, trained weights and a history out.
+
+    train(TrainRequest(...), Path("out"), monitor)      # {"steps": 2000, "final_loss": 0.41, "traces": 1, ...}
+
+`out` gets `weights` (a TensorFlow checkpoint of every model variable), `model.json` and `history.json`. Given a folder for
+checkpoints, a killed or stopped training continues where the last checkpoint was taken and ends at the same bits as one
+that was never interrupted: same order of rows, same masks, same compiled mode.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from headway.errors import DataError
+from headway.monitor import Monitor
+from tfcore import models
+from tfcore.runtime import prepare
+from tfcore.train.checkpoint import Checkpoints, Found, Variables
+from tfcore.train.data import TrainingData
+from tfcore.train.early_stopping import Patience
+from tfcore.train.learner import Learner, class_weights
+from tfcore.train.loop import Every, run
+from tfcore.train.recorder import Recorder
+from tfcore.train.request import TrainRequest
+from tfcore.train.summaries import Summaries
+
+VERSION = 1
+WEIGHTS = "weights"
+STACK_ROWS = 262_144
+"""Most rows in a stack: of large batches, fewer are handed over at once."""
+HISTORY_POINTS = 200
+
+
+def train(request: TrainRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+    """Train as `request` says; see the module.
+
+    Returns:
+        steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, best_loss and best_step (on the carve),
+        stopped ("end" or "early"), skipped (steps that were not finite), traces, jit ("jit" or "graph"), threads,
+        parameters, resumed_from.
+
+    Raises:
+        Cancelled: on request, after a checkpoint was saved.
+        ConfigError, DataError, StoreError: with the place and what to do.
+    """
+    return _Training(request, monitor).run(out)
+
+
+class _Training:
+    """One training: its pieces, and what happens between calls of the compiled steps."""
+
+    def __init__(self, request: TrainRequest, monitor: Monitor):
+        self.request, self.monitor, config = request, monitor, request.training
+        self.threads = prepare(config.threads, log=monitor.log)
+        self.patience = Patience(config.early_stopping) if config.early_stopping else None
+        self.data = TrainingData(
+            request.examples, request.transform, seed=request.seed, training=config, log=monitor.log
+        )
+        if not self.data.rows:
+            raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
+        self.total = config.total_steps(self.data.rows)
+        self.stack = max(1, min(config.steps_per_call, self.total, STACK_ROWS // config.batch_size))
+
+        self.checkpoints = (
+            Checkpoints(request.checkpoints, keep=config.keep_checkpoints, log=monitor.log)
+            if request.checkpoints
+            else None
+        )
+        found = self.checkpoints.newest() if self.checkpoints else None
+        self.learner = self._learner(found)
+        self.best = [tf.Variable(v.value, trainable=False) for v in self.model.variables] if self.patience else []
+        self.recorder = Recorder(
+            total=self.total, batch=config.batch_size, monitor=monitor, non_finite_limit=config.non_finite_limit
+        )
+        self.summaries = Summaries(request.summaries if config.summaries else None)
+        self.start, self.seconds = 0, 0.0
+        if found:
+            self._resume(found)
+
+    def _learner(self, found: Found | None) -> Learner:
+        request, config, label = self.request, self.request.training, self.request.transform.label
+        step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
+        self.model = models.build(request.model, request.transform, seed=request.seed, step=step, module=request.module)
+        classes = [str(name) for name in label.classes or (0, 1)]
+        counts = dict(zip(classes, label.counts, strict=True)) if label.counts else None
+        return Learner(
+            model=self.model,
+            task=label.task,
+            step=step,
+            specs=self.data.specs(self.stack),
+            optimizer=config.optimizer,
+            clip_norm=config.clip_norm,
+            label_std=models.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
+            class_weights=class_weights(config.class_weights, classes, counts, label.task),
+            # compiled and plain steps round differently, so a resumed training keeps the mode it began in
+            jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,  # type: ignore[arg-type]
+            log=self.monitor.log,
+        )
+
+    def run(self, out: Path) -> dict[str, Any]:
+        began = time.monotonic()
+        try:
+            step = self._steps(began)
+        finally:
+            self.summaries.close()
+        stopped = "early" if step < self.total else "end"
+        if self.patience and self.patience.best_step is not None:
+            for variable, best in zip(self.model.variables, self.best, strict=True):
+                variable.assign(best)
+        out.mkdir(parents=True, exist_ok=True)
+        models.save_weights(self.model, out / WEIGHTS)
+        return self._finish(out, step, stopped)
+
+    def _steps(self, began: float) -> int:
+        """Run the loop to its end; on a request to stop, save a checkpoint and raise Cancelled."""
+        config = self.request.training
+        every = [Every(self._history_steps(), self._point, at_end=True)]
+        if config.early_stopping:
+            every.append(Every(config.early_stopping.every_steps, self._evaluate_carve, at_end=True))
+        if self.checkpoints:
+            # last, so that a checkpoint holds what the others did at its step
+            every.append(Every(config.checkpoint_every_steps, lambda step: self._save(step, began)))
+        step = self.start
+        if not (self.patience and self.patience.exhausted):
+            step = run(
+                self.learner,
+                self.data.stacks(self.stack),
+                start=self.start,
+                total=self.total,
+                rates=lambda first, count: config.learning_rate.rates(first, count, self.total),
+                every=every,
+                report=self.recorder,
+                cancelled=self.monitor.cancelled,
+            )
+        finished = step == self.total or bool(self.patience and self.patience.exhausted)
+        if not finished:
+            self._save(step, began)
+            self.monitor.check()
+        self.seconds += time.monotonic() - began
+        return step
+
+    def _history_steps(self) -> int:
+        """Steps between two points of the history: a multiple of the stack, so that calls stay whole."""
+        return self.stack * max(1, math.ceil(self.total / HISTORY_POINTS / self.stack))
+
+    def _point(self, step: int) -> None:
+        rate = float(self.request.training.learning_rate.rates(step - 1, 1, self.total)[0])
+        point = self.recorder.point(step, learning_rate=rate)
+        self.summaries.write(step, loss=point["loss"], learning_rate=rate)
+
+    def _evaluate_carve(self, step: int) -> bool:
+        assert self.patience is not None
+        loss = self.learner.evaluate(self.data.carve())
+        better = self.patience.update(step, loss)
+        if better:
+            for best, variable in zip(self.best, self.model.variables, strict=True):
+                best.assign(variable.value)
+        self.recorder.carve(step, loss)
+        self.summaries.write(step, carve_loss=loss)
+        if self.patience.exhausted:
+            self.monitor.log(
+                f"stopped at step {step}: the loss on the carve has not fallen since step {self.patience.best_step}"
+            )
+        return self.patience.exhausted
+
+    def _variables(self) -> Variables:
+        return self.learner.variables() | ({"best": self.best} if self.best else {})
+
+    def _save(self, step: int, began: float) -> None:
+        if self.checkpoints is None or self.learner.mode is None:
+            return  # nowhere to, or nothing ran yet
+        state = {
+            "jit": self.learner.mode,
+            "threads": self.threads,
+            "seconds": self.seconds + time.monotonic() - began,
+            "recorder": self.recorder.state(),
+            "patience": self.patience.state() if self.patience else None,
+        }
+        self.checkpoints.save(step, self._variables(), state)
+
+    def _resume(self, found: Found) -> None:
+        assert self.checkpoints is not None
+        self.checkpoints.restore(found, self._variables())
+        self.start, self.seconds = found.step, found.state["seconds"]
+        self.recorder.restore(found.state["recorder"])
+        if self.patience and found.state["patience"]:
+            self.patience.restore(found.state["patience"])
+        self.monitor.log(f"resumed at step {found.step:,} of {self.total:,}")
+        if found.state["threads"] != self.threads:
+            self.monitor.log(
+                f"warning: the checkpoint was taken with {found.state['threads']} threads and {self.threads} run now, "
+                "so the last bits of the weights may differ from an uninterrupted training's"
+            )
+
+    def _finish(self, out: Path, step: int, stopped: str) -> dict[str, Any]:
+        request, config = self.request, self.request.training
+        rows = step * config.batch_size
+        history = self.recorder.history
+        losses = [point["loss"] for point in history if point.get("loss") is not None]
+        result = {
+            "steps": step,
+            "rows": self.data.rows,
+            "epochs": round(rows / self.data.rows, 4),
+            "seconds": round(self.seconds, 3),
+            "steps_per_second": self.recorder.steps_per_second,
+            "final_loss": losses[-1] if losses else None,
+            "lowest_loss": min(losses) if losses else None,
+            "best_loss": self.patience.best_loss if self.patience else None,
+            "best_step": self.patience.best_step if self.patience else None,
+            "stopped": stopped,
+            "skipped": self.recorder.skipped,
+            "traces": self.learner.traces,
+            "jit": self.learner.mode,
+            "threads": self.threads,
+            "parameters": int(sum(math.prod(v.shape) for v in self.model.trainable_variables)),
+            "resumed_from": self.start or None,
+        }
+        model = {
+            "model": request.model.model_dump(mode="json"),
+            "seed": request.seed,
+            "task": request.transform.label.task,
+        }
+        _write(out / "model.json", model | {"weights": WEIGHTS, "variables": [v.path for v in self.model.variables]})
+        _write(out / "history.json", {"history": history, "result": result})
+        return result
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

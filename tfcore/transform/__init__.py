@@ -1,0 +1,1 @@
+"""From raw columns to model inputs: configured, fitted on train statistics, run in the graph."""

@@ -1,0 +1,186 @@
+"""What a pipeline may do to a column; TensorFlow-free.
+
+    columns:
+      dep_delay: [{clip: {min: -30, max: 300}}, log, standardize]
+      distance: {bucketize: {buckets: 20}}
+      carrier: {vocabulary: {top_k: 1000, min_count: 5}}
+      dest: {transform: {hash: {buckets: 256}}}
+      air_time: {transform: standardize, impute: {strategy: median}}
+
+Numeric operations can follow one another; one that makes a category (bucketize, vocabulary, hash) comes last.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from headway.config import Frozen
+
+
+class Standardize(Frozen):
+    """(x - mean) / standard deviation, of the finite train values."""
+
+    op: Literal["standardize"] = "standardize"
+
+
+class MinMax(Frozen):
+    """Train minimum to `low`, train maximum to `high`; later values may lie outside."""
+
+    op: Literal["min_max"] = "min_max"
+    low: float = 0.0
+    high: float = 1.0
+
+    @model_validator(mode="after")
+    def _ordered(self) -> MinMax:
+        if self.low >= self.high:
+            raise ValueError(f"low {self.low} must be below high {self.high}")
+        return self
+
+
+class Log(Frozen):
+    """sign(x) * ln(1 + |x|): defined everywhere, 0 stays 0."""
+
+    op: Literal["log"] = "log"
+
+
+class Clip(Frozen):
+    """To [min, max], or to the train values at two quantiles."""
+
+    op: Literal["clip"] = "clip"
+    min: float | None = None
+    max: float | None = None
+    quantiles: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]] | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Clip:
+        if (self.quantiles is None) == (self.min is None and self.max is None):
+            raise ValueError("give min and max (or one of them), or quantiles such as [0.01, 0.99]")
+        low, high = self.quantiles or (self.min, self.max)
+        if low is not None and high is not None and low >= high:
+            raise ValueError(f"the lower bound {low} must be below the upper {high}")
+        return self
+
+
+class Bucketize(Frozen):
+    """Which of `buckets` equally full train buckets, or between which given boundaries."""
+
+    op: Literal["bucketize"] = "bucketize"
+    buckets: int | None = Field(default=None, ge=2, le=10_000)
+    boundaries: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Bucketize:
+        if self.buckets is not None and self.boundaries is not None:
+            raise ValueError("give buckets or boundaries, not both")
+        if self.boundaries is not None and (not self.boundaries or list(self.boundaries) != sorted(set(self.boundaries))):
+            raise ValueError("boundaries must rise")
+        return self
+
+
+class Vocabulary(Frozen):
+    """The place of a value among the most frequent train values; others share the out-of-vocabulary buckets by hash."""
+
+    op: Literal["vocabulary"] = "vocabulary"
+    top_k: int | None = Field(default=None, ge=1)
+    min_count: int = Field(default=2, ge=1)
+    oov_buckets: int = Field(default=1, ge=1)
+
+
+class Hash(Frozen):
+    """A hash of the value modulo `buckets`; needs no train values."""
+
+    op: Literal["hash"] = "hash"
+    buckets: int = Field(ge=2)
+
+
+class Identity(Frozen):
+    """The number as it is."""
+
+    op: Literal["identity"] = "identity"
+
+
+Op = Annotated[
+    Standardize | MinMax | Log | Clip | Bucketize | Vocabulary | Hash | Identity, Field(discriminator="op")
+]
+OPS: dict[str, type[Frozen]] = {
+    "standardize": Standardize,
+    "min_max": MinMax,
+    "log": Log,
+    "clip": Clip,
+    "bucketize": Bucketize,
+    "vocabulary": Vocabulary,
+    "hash": Hash,
+    "identity": Identity,
+}
+CATEGORICAL = frozenset({"bucketize", "vocabulary", "hash"})
+
+
+def _one(value: Any) -> Any:
+    if isinstance(value, Frozen):
+        return value
+    if isinstance(value, str):
+        name, settings = value, {}
+    elif isinstance(value, dict) and "op" in value:
+        return value
+    elif isinstance(value, dict) and len(value) == 1:
+        name, settings = next(iter(value.items()))
+        settings = {} if settings is None else settings
+    else:
+        raise ValueError(f"{value!r} is no operation; write its name, or {{name: {{setting: value}}}}")
+    if name not in OPS:
+        close = difflib.get_close_matches(str(name), OPS, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there is: auto, {', '.join(OPS)}"
+        raise ValueError(f"there is no operation {name!r}; {hint}")
+    if not isinstance(settings, dict):
+        raise ValueError(f"{name}: {settings!r} holds no settings; write {{{name}: {{setting: value}}}}")
+    return {"op": name, **settings}
+
+
+def _chain(value: Any) -> Any:
+    if value is None or value == "auto":
+        return "auto"
+    chain = [_one(item) for item in (value if isinstance(value, list | tuple) else [value])]
+    if not chain:
+        raise ValueError("names no operation; say 'auto', or give the column the role ignore")
+    for item in chain[:-1]:
+        name = item["op"] if isinstance(item, dict) else item.op
+        if name in CATEGORICAL:
+            raise ValueError(f"{name} makes a category, so nothing can follow it")
+    return chain
+
+
+TransformConfig = Annotated[Literal["auto"] | tuple[Op, ...], BeforeValidator(_chain)]
+"""What becomes of a column: "auto", or operations in order."""
+
+
+class ImputeConfig(Frozen):
+    """What stands in for a missing number. Categories need none: null is an id of its own."""
+
+    strategy: Literal["mean", "median", "zero", "value"] = "mean"
+    value: float | None = None
+    indicator: bool = Field(default=True, description="add <column>__missing where the train rows have nulls")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"strategy": value}
+        if isinstance(value, int | float):
+            return {"strategy": "value", "value": value}
+        return value
+
+    @model_validator(mode="after")
+    def _valued(self) -> ImputeConfig:
+        if (self.strategy == "value") != (self.value is not None):
+            raise ValueError("strategy: value and a value go together")
+        return self
+
+
+class ColumnTransform(Frozen):
+    """Everything fitting needs to know of one column."""
+
+    transform: TransformConfig = "auto"
+    impute: ImputeConfig = ImputeConfig()

@@ -1,0 +1,186 @@
+"""The transform as a graph: the same tf.Module in the input pipeline and in the exported model.
+
+    transform = Transform(parameters)
+    inputs = transform({"carrier": RawColumn(values=..., present=None, codes=None), ...})
+    inputs["numeric"], inputs["categorical"]          # float32 [rows, n], int32 [rows, m]
+
+Dictionary columns are looked up by their distinct values and then gathered by row. Integers are centred in float64,
+since float32 cannot tell large ones apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters
+
+
+class RawColumn(NamedTuple):
+    """A raw column in the graph. `values` [rows], or [distinct] where `codes` [rows] say which each row has."""
+
+    values: tf.Tensor
+    present: tf.Tensor | None
+    """bool [rows]; None: no row is null."""
+    codes: tf.Tensor | None = None
+
+    def plain(self) -> tf.Tensor:
+        """The value of each row; "" or 0 for null."""
+        return self.values if self.codes is None else _gather(self.values, self.codes)
+
+    def rows(self) -> tf.Tensor:
+        return tf.shape(self.values if self.codes is None else self.codes)[0]
+
+
+def _gather(values: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
+    # a record whose rows are all null has an empty dictionary, and code 0 must still be good for something
+    return tf.gather(tf.concat([values, tf.zeros([1], values.dtype)], 0), codes)
+
+
+class Transform(tf.Module):
+    """Raw columns to model inputs.
+
+    Args:
+        parameters: fitted on train statistics.
+    """
+
+    def __init__(self, parameters: TransformParameters):
+        super().__init__(name="transform")
+        self._parameters = parameters
+        self.tables = {
+            fitted.column.name: _table(fitted.ops[-1]) for fitted in parameters.fitted if fitted.ops[-1].op == "vocabulary"
+        }
+
+    def __call__(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
+        """{"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the parameters."""
+        named = self.named(columns)
+        rows = next(iter(columns.values())).rows()
+        numeric = [named[name] for name in self._parameters.numeric]
+        categorical = [named[entry.name] for entry in self._parameters.categorical]
+        return {
+            "numeric": tf.stack(numeric, 1) if numeric else tf.zeros([rows, 0], tf.float32),
+            "categorical": tf.stack(categorical, 1) if categorical else tf.zeros([rows, 0], tf.int32),
+        }
+
+    def named(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
+        """Each model input by name: float32 or int32, [rows]."""
+        outputs: dict[str, tf.Tensor] = {}
+        for fitted in self._parameters.fitted:
+            column = columns[fitted.column.name]
+            if fitted.size is not None:
+                outputs[fitted.column.name] = self._category(fitted, column)
+            else:
+                outputs |= _numbers(fitted, column)
+        return outputs
+
+    def _category(self, fitted: Fitted, column: RawColumn) -> tf.Tensor:
+        last = fitted.ops[-1]
+        present = column.present
+        if last.op == "bucketize":
+            values = _float(fitted, column.values)
+            finite = tf.math.is_finite(values)
+            present = finite if present is None else present & finite
+            values = tf.where(finite, values, tf.zeros_like(values))
+            for op in fitted.ops[:-1]:
+                values = _apply(op, values)
+            ids = _bucketize(values, last.boundaries or ())
+        else:
+            ids = tf.cast(self._ids(fitted, column.values), tf.int32)
+            if column.codes is not None:
+                ids = _gather(ids, column.codes)
+        if present is None:
+            return ids
+        # NaN in a column that cannot be null counts as the lowest bucket
+        null = fitted.null_id if fitted.null_id is not None else 0
+        return tf.where(present, ids, tf.constant(null, tf.int32))
+
+    def _ids(self, fitted: Fitted, values: tf.Tensor) -> tf.Tensor:
+        op = fitted.ops[-1]
+        if op.op == "vocabulary":
+            return self.tables[fitted.column.name](values)
+        assert op.buckets is not None
+        text = values if fitted.column.type == "bytes" else tf.strings.as_string(values)
+        return tf.strings.to_hash_bucket_fast(text, op.buckets)
+
+
+class VocabularyTable(tf.Module):
+    """Ids of known values by falling train count, then the out-of-vocabulary buckets, by hash. Exports without files."""
+
+    def __init__(self, op: FittedOp):
+        super().__init__(name="vocabulary")
+        words = op.words if op.words is not None else op.integers or ()
+        dtype = tf.string if op.words is not None else tf.int64
+        self._known, self._buckets, self._dtype = len(words), op.oov_buckets or 1, dtype
+        # a table cannot be made of nothing
+        keys = tf.constant(list(words) or ([""] if dtype == tf.string else [0]), dtype)
+        ids = tf.range(max(1, len(words)), dtype=tf.int64)
+        self._table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=-1)
+
+    def __call__(self, values: tf.Tensor) -> tf.Tensor:
+        """int64 ids, shape as `values`."""
+        text = values if self._dtype == tf.string else tf.strings.as_string(values)
+        oov = self._known + (
+            tf.strings.to_hash_bucket_fast(text, self._buckets) if self._buckets > 1 else tf.zeros_like(values, tf.int64)
+        )
+        if not self._known:
+            return oov
+        found = self._table.lookup(values)
+        return tf.where(found >= 0, found, oov)
+
+
+def _table(op: FittedOp) -> VocabularyTable:
+    return VocabularyTable(op)
+
+
+def _float(fitted: Fitted, values: tf.Tensor) -> tf.Tensor:
+    return tf.cast(values, tf.float64) if fitted.column.type == "int64" else values
+
+
+def _numbers(fitted: Fitted, column: RawColumn) -> dict[str, tf.Tensor]:
+    name = fitted.column.name
+    values = _float(fitted, column.values)
+    finite = tf.math.is_finite(values) if fitted.column.type == "float32" else None
+    present = column.present
+    usable = finite if present is None else present if finite is None else present & finite
+    if usable is not None:
+        values = tf.where(usable, values, tf.cast(fitted.fill, values.dtype))
+    for op in fitted.ops:
+        values = _apply(op, values)
+    outputs = {name: tf.cast(values, tf.float32)}
+    if fitted.missing_indicator:
+        outputs[f"{name}__missing"] = (
+            tf.zeros_like(values, tf.float32) if present is None else tf.cast(~present, tf.float32)
+        )
+    if fitted.nan_indicator and finite is not None:
+        odd = ~finite if present is None else present & ~finite
+        outputs[f"{name}__nan"] = tf.cast(odd, tf.float32)
+    return outputs
+
+
+def _apply(op: FittedOp, x: tf.Tensor) -> tf.Tensor:
+    """As reference.apply_numeric."""
+
+    def number(value: float | None) -> tf.Tensor:
+        return tf.constant(value, x.dtype)
+
+    if op.op == "standardize":
+        return (x - number(op.mean)) / number(op.std)
+    if op.op == "min_max":
+        assert op.minimum is not None and op.maximum is not None and op.low is not None and op.high is not None
+        return (x - number(op.minimum)) / number(op.maximum - op.minimum) * number(op.high - op.low) + number(op.low)
+    if op.op == "log":
+        return tf.sign(x) * tf.math.log1p(tf.abs(x))
+    if op.op == "clip":
+        x = x if op.minimum is None else tf.maximum(x, number(op.minimum))
+        return x if op.maximum is None else tf.minimum(x, number(op.maximum))
+    return x
+
+
+def _bucketize(values: tf.Tensor, boundaries: tuple[float, ...]) -> tf.Tensor:
+    """int32: how many boundaries are at or below each value; compared in the column's own precision."""
+    if not boundaries:
+        return tf.zeros_like(values, tf.int32)
+    edges = tf.constant(boundaries, values.dtype)
+    return tf.searchsorted(edges, values, side="right", out_type=tf.int32)

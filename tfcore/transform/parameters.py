@@ -1,0 +1,381 @@
+"""Transforms fitted on train statistics: plain JSON that the graph is built from; TensorFlow-free.
+
+    parameters = fit_parameters(columns, transforms, statistics, task="auto")
+    parameters.numeric                # ("dep_delay", "dep_delay__missing", ...)
+    parameters.categorical            # (Category(name="carrier", size=17), ...)
+
+Fitted numbers come from train statistics alone. Where every distinct value was counted they are exact, also behind other
+operations (each distinct value goes through them); else moments on the raw column are exact, and what stands behind an
+operation is read off 1,001 quantiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.config import Frozen
+from headway.errors import ConfigError, DataError
+from headway.monitor import Monitor
+from headway.schema import LABEL, Column
+from headway.statistics.column import ColumnStatistics
+from headway.statistics.split import SplitStatistics
+from headway.tasks import Task
+from tfcore.transform.config import (
+    Bucketize,
+    Clip,
+    ColumnTransform,
+    Hash,
+    MinMax,
+    Op,
+    Standardize,
+    Vocabulary,
+)
+from tfcore.transform.reference import apply_numeric
+
+VERSION = 1
+FILE = "transform.json"
+AUTO_VOCABULARY_INTS = 50
+"""auto: an integer column with at most this many distinct train values is a category."""
+AUTO_TOP_K = 10_000
+AUTO_MOST_CLASSES = 100
+_QUANTILES = 1001
+
+
+class FittedOp(Frozen):
+    """One operation with its numbers; which fields are set depends on `op`."""
+
+    op: str
+    mean: float | None = None
+    std: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    low: float | None = None
+    high: float | None = None
+    boundaries: tuple[float, ...] | None = None
+    words: tuple[str, ...] | None = None
+    integers: tuple[int, ...] | None = None
+    oov_buckets: int | None = None
+    buckets: int | None = None
+
+
+class Fitted(Frozen):
+    """One raw column's way: what fills its gaps, its operations, its outputs."""
+
+    column: Column
+    ops: tuple[FittedOp, ...]
+    fill: float | None = None
+    """Numeric outputs: what stands in for null, NaN and infinities."""
+    missing_indicator: bool = False
+    nan_indicator: bool = False
+    size: int | None = None
+    """Categories: ids are 0 .. size - 1; None for a numeric output."""
+
+    @property
+    def null_id(self) -> int | None:
+        """The id of null, the last one."""
+        return self.size - 1 if self.size is not None and self.column.nullable else None
+
+    def numeric_names(self) -> list[str]:
+        if self.size is not None:
+            return []
+        name = self.column.name
+        extra = [f"{name}__missing"] * self.missing_indicator + [f"{name}__nan"] * self.nan_indicator
+        return [name, *extra]
+
+
+class Category(Frozen):
+    name: str
+    size: int
+
+
+class LabelParameters(Frozen):
+    """What is predicted. `classes` are the label's values in the order of their indices; None: the value itself."""
+
+    task: Task
+    type: Literal["int64", "float32", "bytes"]
+    classes: tuple[str, ...] | tuple[int, ...] | None = None
+    counts: tuple[int, ...] | None = None
+    """Train rows of each class (binary: negative, positive)."""
+    base_rate: float | None = None
+    mean: float | None = None
+    std: float | None = None
+
+
+class TransformParameters(Frozen):
+    """The layout of the model's inputs and how each is computed."""
+
+    version: int = VERSION
+    fitted: tuple[Fitted, ...]
+    label: LabelParameters
+
+    @property
+    def raw(self) -> tuple[Column, ...]:
+        """The raw columns that serving needs."""
+        return tuple(fitted.column for fitted in self.fitted)
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        """Names of the numeric inputs, in their order."""
+        return tuple(name for fitted in self.fitted for name in fitted.numeric_names())
+
+    @property
+    def categorical(self) -> tuple[Category, ...]:
+        """The categorical inputs, in their order."""
+        return tuple(Category(name=f.column.name, size=f.size) for f in self.fitted if f.size is not None)
+
+
+class TransformRequest(Frozen):
+    """What the stage reads: the stored columns, what the pipeline says of them, where the train statistics are."""
+
+    columns: tuple[Column, ...]
+    transforms: dict[str, ColumnTransform]
+    statistics: Path
+    task: Task | Literal["auto"] = "auto"
+
+
+def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+    """The stage: write out/transform.json; returns {"parameters": ..., "notes": [...]}."""
+    statistics = SplitStatistics.load(request.statistics)
+    parameters, notes = fit_parameters(request.columns, request.transforms, statistics, task=request.task)
+    (out / FILE).write_text(parameters.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    for note in notes:
+        monitor.log(note)
+    return {"parameters": parameters.model_dump(mode="json"), "notes": notes}
+
+
+def fit_parameters(
+    columns: Sequence[Column],
+    transforms: Mapping[str, ColumnTransform],
+    statistics: SplitStatistics,
+    *,
+    task: Task | Literal["auto"] = "auto",
+) -> tuple[TransformParameters, list[str]]:
+    """Parameters, and sentences about what was left out or stands out.
+
+    Raises:
+        ConfigError: an operation that does not go with its column.
+        DataError: no train rows, or no feature is left.
+    """
+    if not statistics.rows:
+        raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
+    fitted, notes = [], []
+    for column in columns:
+        if column.role != "feature":
+            continue
+        one, note = _fit_column(column, transforms.get(column.name, ColumnTransform()), statistics.columns[column.name])
+        if note:
+            notes.append(note)
+        if one is not None:
+            fitted.append(one)
+    if not fitted:
+        raise DataError("no feature is left to learn from", where="columns", fix="name feature columns; " + " ".join(notes))
+    parameters = TransformParameters(fitted=tuple(fitted), label=_label(statistics.columns[LABEL], task))
+    names = [*parameters.numeric, *(c.name for c in parameters.categorical)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"two inputs are called {twice[0]!r}", where="columns", fix="rename the raw column")
+    return parameters, notes
+
+
+def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Fitted | None, str | None]:
+    chain = config.transform
+    if chain == "auto":
+        if not stats.present:
+            return None, f"column {column.name!r} is left out: no train row has a value"
+        if stats.distinct == 1 and not stats.missing:
+            return None, f"column {column.name!r} is left out: it is the same in every train row"
+        if column.type == "bytes" and stats.distinct > 1000 and stats.distinct * 2 > stats.present:
+            return None, (
+                f"column {column.name!r} is left out: {stats.distinct:,} distinct values in {stats.present:,} rows look "
+                "like an identifier; give it a transform to use it"
+            )
+        chain = (_automatic(column, stats),)
+    where = f"columns.{column.name}"
+    if column.type == "bytes" and (len(chain) > 1 or not isinstance(chain[0], Vocabulary | Hash)):
+        raise ConfigError(f"{chain[0].op} needs a number, and the column holds text", where=where, fix="use vocabulary or hash")
+    if isinstance(chain[-1], Vocabulary | Hash) and column.type == "float32":
+        raise ConfigError(f"{chain[-1].op} needs text or integers", where=where, fix="use bucketize for real numbers")
+    if isinstance(chain[-1], Vocabulary | Hash) and len(chain) > 1:
+        raise ConfigError(f"{chain[-1].op} takes the raw value, so it stands alone", where=where)
+    ops: list[FittedOp] = []
+    sample = _Sample(stats) if column.type != "bytes" else None
+    for op in chain:
+        done = _fit_op(op, column, stats, sample, first=not ops, where=where)
+        if sample is not None and op.op not in ("vocabulary", "hash", "bucketize"):
+            sample.through(done)
+        ops.append(done)
+    size = _size(ops[-1], column)
+    if size is not None:
+        return Fitted(column=column, ops=tuple(ops), size=size), None
+    return (
+        Fitted(
+            column=column,
+            ops=tuple(ops),
+            fill=_fill(config, stats),
+            missing_indicator=config.impute.indicator and stats.missing > 0,
+            nan_indicator=config.impute.indicator and stats.nan + stats.infinite > 0,
+        ),
+        None,
+    )
+
+
+def _automatic(column: Column, stats: ColumnStatistics) -> Op:
+    if column.type == "bytes":
+        return Vocabulary(top_k=AUTO_TOP_K)
+    if column.type == "int64" and stats.complete and stats.distinct <= AUTO_VOCABULARY_INTS:
+        return Vocabulary()
+    return Standardize()
+
+
+class _Sample:
+    """The finite train values as weighted points, on their way through the operations."""
+
+    def __init__(self, stats: ColumnStatistics):
+        if stats.numbers is not None:
+            values, counts = stats.numbers.sorted()
+            self.values, self.weights = values.astype(np.float64), counts.astype(np.float64)
+        else:
+            self.values = stats.quantile(((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist())
+            self.weights = np.ones(_QUANTILES)
+
+    def through(self, op: FittedOp) -> None:
+        self.values = apply_numeric(op, self.values)
+
+    def moments(self) -> tuple[float, float]:
+        if not len(self.values):
+            return 0.0, 0.0
+        mean = float(np.average(self.values, weights=self.weights))
+        return mean, float(np.sqrt(np.average((self.values - mean) ** 2, weights=self.weights)))
+
+    def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
+        order = np.argsort(self.values, kind="stable")
+        ends = np.cumsum(self.weights[order])
+        places = np.searchsorted(ends, np.asarray(at) * ends[-1] - 1e-9)
+        return self.values[order][np.minimum(places, len(order) - 1)]
+
+
+def _fit_op(
+    op: Op, column: Column, stats: ColumnStatistics, sample: _Sample | None, *, first: bool, where: str
+) -> FittedOp:
+    if isinstance(op, Vocabulary):
+        return _vocabulary(op, column, stats, where)
+    if isinstance(op, Hash):
+        return FittedOp(op="hash", buckets=op.buckets)
+    assert sample is not None
+    empty = not len(sample.values)
+    if isinstance(op, Standardize):
+        mean, std = (stats.mean, stats.std) if first else sample.moments()
+        return FittedOp(op="standardize", mean=mean, std=std if std > 0 else 1.0)
+    if isinstance(op, MinMax):
+        low, high = (0.0, 1.0) if empty else (float(sample.values.min()), float(sample.values.max()))
+        if first and stats.minimum is not None and stats.maximum is not None:
+            low, high = float(stats.minimum), float(stats.maximum)
+        return FittedOp(op="min_max", minimum=low, maximum=high if high > low else low + 1.0, low=op.low, high=op.high)
+    if isinstance(op, Clip):
+        low_, high_ = op.min, op.max
+        if op.quantiles is not None and not empty:
+            low_, high_ = (float(x) for x in sample.quantile(op.quantiles))
+        return FittedOp(op="clip", minimum=low_, maximum=high_)
+    if isinstance(op, Bucketize):
+        if op.boundaries is not None:
+            return FittedOp(op="bucketize", boundaries=op.boundaries)
+        count = op.buckets or 10
+        edges = [] if empty else sample.quantile([i / count for i in range(1, count)]).tolist()
+        return FittedOp(op="bucketize", boundaries=tuple(sorted(set(edges))))
+    return FittedOp(op=op.op)
+
+
+def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: str) -> FittedOp:
+    if not stats.complete:
+        raise ConfigError(
+            f"the column has about {stats.distinct:,} distinct values, too many integers to count them all",
+            where=where,
+            fix="use hash or standardize, or read it as text: type: string",
+        )
+    found = stats.top(op.top_k, op.min_count)
+    if column.type == "int64":
+        return FittedOp(op="vocabulary", integers=tuple(value for value, _ in found), oov_buckets=op.oov_buckets)
+    words = []
+    for value, _ in found:
+        try:
+            words.append(value.decode("utf-8"))
+        except UnicodeDecodeError:  # bytes that are no text stay out of vocabulary
+            continue
+    return FittedOp(op="vocabulary", words=tuple(words), oov_buckets=op.oov_buckets)
+
+
+def _size(last: FittedOp, column: Column) -> int | None:
+    if last.op == "vocabulary":
+        known = len(last.words if last.words is not None else last.integers or ())
+        size = known + (last.oov_buckets or 0)
+    elif last.op == "hash":
+        size = last.buckets or 0
+    elif last.op == "bucketize":
+        size = len(last.boundaries or ()) + 1
+    else:
+        return None
+    return size + column.nullable
+
+
+def _fill(config: ColumnTransform, stats: ColumnStatistics) -> float:
+    strategy = config.impute.strategy
+    if strategy == "value":
+        assert config.impute.value is not None
+        return config.impute.value
+    if strategy == "zero" or not stats.finite:
+        return 0.0
+    return stats.mean if strategy == "mean" else float(stats.quantile([0.5])[0])
+
+
+def _label(stats: ColumnStatistics, task: Task | Literal["auto"]) -> LabelParameters:
+    if not stats.present:
+        raise DataError("no train row has a label", where="label")
+    if stats.distinct < 2:
+        value = stats.top(1)[0][0] if stats.complete else stats.minimum
+        raise DataError(f"every train row has the label {value!r}: there is nothing to learn", where="label")
+    if task == "auto":
+        task = _infer_task(stats)
+    if task == "regression":
+        if stats.type == "bytes":
+            raise ConfigError("regression needs a number, and the label is text", where="task", fix="task: multiclass")
+        return LabelParameters(task=task, type=stats.type, mean=stats.mean, std=stats.std or 1.0)
+    if not stats.complete:
+        raise ConfigError(f"the label has about {stats.distinct:,} values, too many for classes", where="task", fix="task: regression")
+    found = sorted(stats.top())
+    if task == "binary":
+        if len(found) != 2:
+            raise ConfigError(f"binary needs two label values, and there are {len(found)}", where="task", fix="task: multiclass")
+        plain = [value for value, _ in found] == [0, 1]
+        counts = tuple(count for _, count in found)
+        return LabelParameters(
+            task=task,
+            type=stats.type,
+            classes=None if plain else _classes(stats, found),
+            counts=counts,
+            base_rate=counts[1] / sum(counts),
+        )
+    return LabelParameters(task=task, type=stats.type, classes=_classes(stats, found), counts=tuple(c for _, c in found))
+
+
+def _infer_task(stats: ColumnStatistics) -> Task:
+    if stats.complete and stats.distinct == 2:
+        return "binary"
+    if stats.type == "bytes" or (stats.type == "int64" and stats.complete and stats.distinct <= 20):
+        if stats.distinct > AUTO_MOST_CLASSES:
+            raise ConfigError(
+                f"the label is text with {stats.distinct:,} values", where="label", fix="say task: multiclass if that is meant"
+            )
+        return "multiclass"
+    return "regression"
+
+
+def _classes(stats: ColumnStatistics, found: list[tuple[Any, int]]) -> tuple[str, ...] | tuple[int, ...]:
+    if stats.type == "bytes":
+        return tuple(value.decode("utf-8", "backslashreplace") for value, _ in found)
+    if stats.type == "float32" and any(value != int(value) for value, _ in found):
+        raise ConfigError("a label of fractions cannot be classes", where="label", fix="task: regression")
+    return tuple(int(value) for value, _ in found)
