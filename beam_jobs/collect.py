@@ -5,6 +5,7 @@ result = collect(request, ranges, aside, out)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from beam_jobs.span_range import SHARD, STATISTICS
 from headway import quarantine
 from headway.errors import DataError, StoreError
 from headway.schema import Column
-from headway.sources.base import Range
+from headway.sources.base import InputFile, Range
 from headway.statistics.split import merge_all
 
 Facts = dict[str, Any]
@@ -45,7 +46,7 @@ def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out:
     counts = {
         "read": sum(fact["rows"] for fact in facts),
         "written": sum(split["rows"] for split in splits.values()),
-        "quarantined": quarantine.write(out / quarantine.FILE_NAME, _quarantine(ranges, facts, aside)),
+        "quarantined": quarantine.write(out / quarantine.FILE_NAME, _quarantine(request, ranges, facts, aside)),
         "filtered": sum(fact["filtered"] for fact in facts),
     }
     if counts["read"] != counts["written"] + counts["quarantined"] + counts["filtered"]:
@@ -81,8 +82,11 @@ def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], asid
     return {"rows": rows, "shards": shards, "statistics": statistics.relative_to(out).as_posix()}
 
 
-def _quarantine(ranges: Sequence[Range], facts: Sequence[Facts], aside: Aside) -> Iterator[pa.Table]:
+def _quarantine(
+    request: IngestRequest, ranges: Sequence[Range], facts: Sequence[Facts], aside: Aside
+) -> Iterator[pa.Table]:
     """The ranges' rejected rows with their file's name, counted from 1 within the file."""
+    names = _names(request.files)
     file, before = -1, 0
     for piece, fact in zip(ranges, facts, strict=True):
         if piece.file != file:
@@ -90,6 +94,12 @@ def _quarantine(ranges: Sequence[Range], facts: Sequence[Facts], aside: Aside) -
         if fact["quarantined"]:
             table = quarantine.read(aside.of_range(piece.index))
             rows = pc.add(table.column("row"), before + 1)
-            names = pa.array([piece.path] * table.num_rows, pa.string())
-            yield table.set_column(0, "file", names).set_column(1, "row", rows)
+            files = pa.array([names[piece.file]] * table.num_rows, pa.string())
+            yield table.set_column(0, "file", files).set_column(1, "row", rows)
         before += fact["rows"]
+
+
+def _names(files: Sequence[InputFile]) -> list[str]:
+    """Paths as seen from the folder that holds all of the span's files: where that lies must change no byte."""
+    folder = os.path.commonpath([Path(file.path).parent for file in files]) if files else ""
+    return [Path(file.path).relative_to(folder).as_posix() for file in files]

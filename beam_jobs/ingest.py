@@ -134,7 +134,7 @@ def _pipeline(
     try:
         while thread.is_alive():
             thread.join(_POLL_SECONDS)
-            progress.report(live)
+            progress.report(live.rows() if runner.in_process else progress.whole())
             if progress.monitor.cancelled():
                 _stop(live, asides)
     except BaseException:  # KeyboardInterrupt, or a monitor that raises
@@ -163,6 +163,7 @@ class _Progress:
         known = [piece.facts.get("rows") for pieces in ranges for piece in pieces]
         self._total = None if None in known else sum(known)  # type: ignore[arg-type]
         self._said = 0
+        self._whole: dict[tuple[int, int], int] = {}
 
     def missing(self) -> list[tuple[int, Range]]:
         """(span, range) of the ranges whose outputs are not whole, in order."""
@@ -172,8 +173,15 @@ class _Progress:
             found += [(span, piece) for piece in pieces if piece.index not in finished]
         return found
 
-    def report(self, live: Live) -> None:
-        rows = live.rows()
+    def whole(self) -> int:
+        """Rows of the ranges that are whole: all there is to know of workers in other processes."""
+        for span, aside in enumerate(self._asides):
+            for index in aside.finished():
+                if (span, index) not in self._whole:
+                    self._whole[span, index] = aside.facts(index)["rows"]
+        return sum(self._whole.values())
+
+    def report(self, rows: int) -> None:
         if rows > self._said:
             self._said = rows
             self.monitor.progress(rows, self._total, "rows")

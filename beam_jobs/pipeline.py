@@ -77,6 +77,9 @@ class IngestRange(beam.DoFn):
             if live is not None:
                 live.stop.set()
             return
+        finally:
+            # Arrow's allocator keeps a heap for each thread, and the runner's threads are new ones for every pipeline
+            pa.default_memory_pool().release_unused()
         yield span, piece.index
 
 

@@ -63,8 +63,11 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
 
 
 def _raw_type(column: Column) -> pa.DataType:
-    """What a reader should aim for: text that recurs as a dictionary."""
-    return pa.dictionary(pa.int32(), pa.binary()) if column.encoding == "dictionary" else column.arrow
+    """What a reader should aim for: text that recurs as a dictionary, and numbers as doubles, since a float32 reader
+    turns 1e99 into infinity where coercion would quarantine it."""
+    if column.encoding == "dictionary":
+        return pa.dictionary(pa.int32(), pa.binary())
+    return pa.float64() if column.type == "float32" else column.arrow
 
 
 class _Work:

@@ -38,7 +38,7 @@ LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:|E\d{4} .*failed call to cuInit"
 )
-"""Lines that TensorFlow's C++ code prints at every start whatever LOG_LEVEL says; relayed only when the user set it."""
+"""Lines that TensorFlow's C++ code prints at every start whatever LOG_LEVEL says; relayed when it is 0 or 1."""
 
 
 class ChildError(HeadwayError):
@@ -71,7 +71,7 @@ class Child:
     ):
         self._on_line = on_line or (lambda line: print(line, file=sys.stderr, flush=True))
         self._preload, self._environment = tuple(preload), dict(environment or {})
-        self._quiet = LOG_LEVEL not in {**os.environ, **self._environment}
+        self._quiet = {**os.environ, **self._environment}.get(LOG_LEVEL, "2") not in ("0", "1")
         self._calls = itertools.count(1)
         self._one_call, self._state = threading.RLock(), threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None

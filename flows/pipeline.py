@@ -59,7 +59,9 @@ class Pipeline(Frozen):
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$", description="also the model's name in the registry")
     source: SourceConfig
     label: LabelConfig
-    columns: Literal["auto"] | dict[str, ColumnConfig] = "auto"
+    columns: Literal["auto"] | dict[str, ColumnConfig] = Field(
+        default="auto", description="auto: every column; a mapping: those named, and with '*' in it all others too"
+    )
     schema_path: str = Field(default="schema.pbtxt", alias="schema", description="frozen schema, beside the pipeline")
     task: Task = "auto"
     split: SplitConfig = Field(default_factory=SplitConfig)
@@ -94,7 +96,12 @@ class Pipeline(Frozen):
 
     def column_configs(self) -> dict[str, ColumnConfig]:
         """What the file says of single columns; empty with `columns: auto`."""
-        return self.columns if isinstance(self.columns, dict) else {}
+        return {k: v for k, v in self.columns.items() if k != "*"} if isinstance(self.columns, dict) else {}
+
+    @property
+    def only_named(self) -> bool:
+        """Whether columns that the file does not name are left out."""
+        return isinstance(self.columns, dict) and "*" not in self.columns
 
 
 def _column(entry: Any) -> Any:

@@ -90,7 +90,7 @@ class ReplayProcess:
                 self._lines.append(line.decode("utf-8", "replace").rstrip())
 
     def ask(self, request: dict[str, Any], monitor: Monitor) -> dict[str, Any]:
-        """Its answer to `request`; the process is used up by it. HeadwayError when it fails."""
+        """Its answer to `request`; HeadwayError when it fails."""
         self.start()
         process = self._process
         assert process is not None and process.stdin is not None
@@ -115,7 +115,7 @@ class ReplayProcess:
                 raise HeadwayError(problem, fix="run 'headway doctor'")
             return json.loads(line)
         finally:
-            self.close()
+            self.close()  # it is used up
 
     def close(self) -> None:
         """End it, whatever it does."""
@@ -150,14 +150,17 @@ def replay(
         HeadwayError: a prediction is further than the bound from the training process's, or the model does not load.
     """
     process = process or ReplayProcess()
-    process.start()
-    shards, picked = sample(request.examples, request.rows)
-    expected = _expected(request.predictions, picked, sum(_shard_rows(request.examples)))
-    with tempfile.TemporaryDirectory(prefix="headway-replay-") as folder:
-        moved = Path(folder) / "moved"
-        shutil.copytree(request.saved_model, moved)
-        np.save(Path(folder) / "expected.npy", expected, allow_pickle=False)
-        answer = process.ask(_question(request, shards, moved, Path(folder) / "expected.npy"), monitor)
+    try:
+        process.start()
+        shards, picked = sample(request.examples, request.rows)
+        expected = _expected(request.predictions, picked, sum(_shard_rows(request.examples)))
+        with tempfile.TemporaryDirectory(prefix="headway-replay-") as folder:
+            moved = Path(folder) / "moved"
+            shutil.copytree(request.saved_model, moved)
+            np.save(Path(folder) / "expected.npy", expected, allow_pickle=False)
+            answer = process.ask(_question(request, shards, moved, Path(folder) / "expected.npy"), monitor)
+    finally:
+        process.close()
     if "error" in answer:
         problem = f"the exported model could not be replayed: {answer['error']}"
         raise HeadwayError(problem, where=str(request.saved_model))

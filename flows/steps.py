@@ -9,6 +9,9 @@ only when the step has to run, since until then the outputs it points at need no
 
 from __future__ import annotations
 
+import ast
+import functools
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,12 +29,32 @@ class Stage:
     name: str
     function: str
     """"module:function", called as function(request, out, monitor) -> JSON result."""
-    version: str
-    """"module:CONSTANT": raised by whoever changes what the stage writes for the same input."""
     tensorflow: bool = False
     """Runs in the TensorFlow child."""
     many: str | None = None
     """"module:function" that runs several steps of the stage as one: function(requests, outs, monitor) -> results."""
+
+
+    @property
+    def version(self) -> int:
+        """VERSION of the function's module: raised by whoever changes what the stage writes for the same input."""
+        return _version(self.function.partition(":")[0])
+
+
+@functools.cache
+def _version(module: str) -> int:
+    """Read from the source: importing a TensorFlow stage would import TensorFlow into this process."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin is not None
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        if (
+            isinstance(node, ast.Assign)
+            and any(isinstance(target, ast.Name) and target.id == "VERSION" for target in node.targets)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, int)
+        ):
+            return node.value.value
+    raise RuntimeError(f"{module} has no VERSION")
 
 
 @dataclass(frozen=True)
@@ -39,7 +62,7 @@ class Step:
     stage: Stage
     title: str
     key: dict[str, Any]
-    request: Callable[[], Frozen]
+    request: Callable[[], Frozen | dict[str, Any]]
     runtime: dict[str, Any] = field(default_factory=dict)
     """Arguments that change how the stage runs, not what it writes: worker counts, checkpoint folders."""
 

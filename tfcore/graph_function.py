@@ -8,10 +8,10 @@
     scaled(x=np.ones([2, 3]), scale=np.float32(2))
     # SignatureError: scaled: argument 'x': expected float32 [None, 3], given float64 [2, 3]
 
-`tf.function` retraces in silence, casts NumPy float64 in silence, and turns every other Python number into a graph of its
-own. Here every argument has a spec, checked before anything is bound. With `jit="auto"` the first call tries XLA; when XLA
-refuses, nothing has run yet (a program that does not compile touches no variable), the same graph is used as it is, and
-`mode` says so. The body is traced once whichever it is.
+`tf.function` retraces in silence, casts NumPy float64 in silence, and turns every other Python number into a graph of
+its own. Here every argument has a spec, checked before anything is bound. With `jit="auto"` the first call tries XLA;
+when XLA refuses, nothing has run yet (a program that does not compile touches no variable), the same graph is used as it
+is, and `mode` says so. The body is traced once whichever it is.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RetraceError(HeadwayError):
 
 
 class GraphFunction:
-    """See the module. `traces` counts how often the body was traced; `mode` is "jit" or "graph" after the first call."""
+    """See the module. `traces` counts how often the body was traced; `mode` is "jit" or "graph" after a call."""
 
     def __init__(
         self,

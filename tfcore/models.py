@@ -3,8 +3,8 @@
     model = build(ModelConfig(name="mlp"), layout, seed=0)
     model({"numeric": float32 [rows, n], "categorical": int32 [rows, m]})    # float32 [rows, outputs]
 
-What comes out are logits for a binary (one column) or multiclass label (one for each class) and the predicted number, in
-the label's own units, for regression. The initial weights are a pure function of the seed. `layout` is the fitted
+What comes out are logits for a binary (one column) or multiclass label (one for each class) and the predicted number,
+in the label's own units, for regression. The initial weights are a pure function of the seed. `layout` is the fitted
 TransformParameters: which numeric and categorical inputs there are, and what the label is.
 """
 
@@ -24,7 +24,7 @@ import tensorflow as tf
 from headway.errors import ConfigError, StoreError
 from tfcore.layers import Cross, HashDropout, OffsetEmbedding
 from tfcore.models_config import ModelConfig
-from tfcore.user_module import load_function, line_of
+from tfcore.user_module import line_of, load_function
 
 Layout = Any
 """tfcore.transform's TransformParameters."""
@@ -156,7 +156,7 @@ def _deep(
 
 
 def _bias(config: ModelConfig, layout: Layout) -> Any:
-    """Where the output starts: at the logits of how often each class occurs, so that no step is spent on learning it."""
+    """Where the output starts: at the logits of how often each class occurs, so that no step is spent on that."""
     counts = getattr(layout.label, "counts", None)
     if not config.base_rate_bias or not counts:
         return "zeros"

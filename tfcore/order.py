@@ -58,7 +58,7 @@ class Plan:
 
     def shard_order(self, epoch: int) -> NDArray[np.int64]:
         """The shards' order in an epoch; int64 [shards]."""
-        return permutation(len(self._rows), _SHARDS, self.seed, epoch)
+        return permutation(len(self._rows), _SHARDS, self.seed, int(epoch))
 
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
     def record_rows(self, epoch: int) -> NDArray[np.int64]:

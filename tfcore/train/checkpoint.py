@@ -5,8 +5,8 @@
     found = checkpoints.newest()                     # None, or its step and state
     checkpoints.restore(found, learner.variables())
 
-`<folder>/<step>/` holds the variables as a TensorFlow checkpoint and `checkpoint.json`: size and crc32c of every file, the
-shapes, and a small state of plain JSON. It is written aside, synced, and renamed; one that is torn or altered is
+`<folder>/<step>/` holds the variables as a TensorFlow checkpoint and `checkpoint.json`: size and crc32c of every file,
+the shapes, and a small state of plain JSON. It is written aside, synced, and renamed; one that is torn or altered is
 named in a warning and passed over for the one before.
 """
 

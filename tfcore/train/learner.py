@@ -3,15 +3,15 @@
     learner = Learner(model=model, task="binary", config=TrainingConfig(), step=step, specs=specs)
     outcome = learner.run(stack, first=0, steps=32, rates=rates)      # outcome.losses: float32 [32]
 
-A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B]. Batches `first` to
-`first + steps - 1` are trained on, so a call can begin and end anywhere in a stack without another trace or compilation.
-The loss of a batch is the weighted mean of its rows' losses. A step whose loss or gradients are not finite changes nothing
-but the step count: neither weights, optimizer, nor a moving average.
+A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B]. Batches `first`
+to `first + steps - 1` are trained on, so a call can begin and end anywhere in a stack without another trace or
+compilation. The loss of a batch is the weighted mean of its rows' losses. A step whose loss or gradients are not finite
+changes nothing but the step count: neither weights, optimizer, nor a moving average.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,6 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headway.errors import ConfigError
 from headway.tasks import Task
 from tfcore.graph_function import GraphFunction, Jit
 from tfcore.train.config import OptimizerConfig
@@ -64,7 +63,6 @@ class Learner:
         clip_norm: largest global norm of the gradients.
         label_std: for regression; gradients are those of the error in standard deviations, so that learning rate and
             clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
-        class_weights: [classes], multiplied into the row weights.
     """
 
     def __init__(
@@ -77,7 +75,6 @@ class Learner:
         optimizer: OptimizerConfig,
         clip_norm: float | None = None,
         label_std: float = 1.0,
-        class_weights: Sequence[float] | None = None,
         jit: Jit = "auto",
         log: Callable[[str], None] | None = None,
     ):
@@ -86,7 +83,6 @@ class Learner:
         # before the first trace: its variables must exist, and a checkpoint must find them
         self.optimizer.build(model.trainable_variables)
         self._clip, self._variance = clip_norm, float(label_std) ** 2
-        self._class_weights = None if class_weights is None else np.asarray(class_weights, np.float32)
         self.stack, self.batch = (int(size) for size in specs["label"].shape)
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
@@ -125,7 +121,7 @@ class Learner:
         return Outcome(losses.numpy()[part], weights.numpy()[part], applied.numpy()[part])
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
-        """The weighted mean loss over `batches` ("numeric" [B, n], "label" [B], ...), as trained on but without dropout.
+        """The weighted mean loss over `batches` ("numeric" [B, n], "label" [B], ...): as trained on, without dropout.
 
         All batches have one shape; rows that only pad the last have weight zero. NaN when there is no weight at all.
         """
@@ -201,8 +197,6 @@ class Learner:
         inputs = {"numeric": batch["numeric"], "categorical": batch["categorical"]}
         output = tf.cast(self.model(inputs, training=training), tf.float32)
         label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
-        if self._class_weights is not None:
-            weights = weights * tf.gather(tf.constant(self._class_weights), tf.cast(label, tf.int32))
         return row_losses(self.task, label, output), weights
 
 
@@ -219,36 +213,3 @@ def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
     """The Keras optimizer of `config`. Its learning rate is a variable that every step sets anew."""
     return _OPTIMIZERS[config.name](learning_rate=0.0, **config.settings())
 
-
-def class_weights(
-    wanted: str | Mapping[str, float] | None,
-    classes: Sequence[str],
-    counts: Mapping[str, int] | None,
-    task: Task = "binary",
-) -> list[float] | None:
-    """The loss weight of each class, or None.
-
-    Args:
-        wanted: "balanced" (rows / (classes * rows of the class)), or a weight by class (1 where left out).
-        classes: their names in the order of the model's outputs.
-        counts: rows of each class in the train split, for "balanced".
-    """
-    if wanted is None:
-        return None
-    if task == "regression":
-        raise ConfigError("a regression's label has no classes", where="training.class_weights")
-    if wanted == "balanced":
-        if not counts:
-            raise ConfigError("balanced needs the label's counts", where="training.class_weights")
-        present = [name for name in classes if counts.get(name)]
-        rows = sum(counts[name] for name in present)
-        return [rows / (len(present) * counts[name]) if name in present else 0.0 for name in classes]
-    assert not isinstance(wanted, str)
-    unknown = [name for name in wanted if name not in classes]
-    if unknown:
-        raise ConfigError(
-            f"{unknown[0]!r} is no class of the label",
-            where="training.class_weights",
-            fix=f"the classes are: {', '.join(list(classes)[:20])}",
-        )
-    return [float(wanted.get(name, 1.0)) for name in classes]

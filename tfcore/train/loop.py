@@ -67,6 +67,7 @@ def run(
         outcome = learner.run(stack, first=used, steps=steps, rates=rates(step - used, learner.stack))
         step, used = step + steps, used + steps
         report(step, outcome)
-        if any([each.act(step) for each in every if each.due(step, total)]):  # a list: all of them are called
+        ended = [each.act(step) for each in every if each.due(step, total)]
+        if any(ended):
             break
     return step

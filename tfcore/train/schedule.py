@@ -4,8 +4,8 @@
     schedule.rates(first=0, count=32, total=2000)      # float32 [32], one rate for each step
 
 The rates of a call's steps are handed to the compiled loop as a tensor, so a schedule never causes a retrace and
-resuming at step s continues with the rate of step s. Steps in a schedule count from the end of the warm-up. Arithmetic is
-float64, the result float32.
+resuming at step s continues with the rate of step s. Steps in a schedule count from the end of the warm-up.
+Arithmetic is float64, the result float32.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     train(TrainRequest(...), Path("out"), monitor)      # {"steps": 2000, "final_loss": 0.41, "traces": 1, ...}
 
-`out` gets `weights` (a TensorFlow checkpoint of every model variable), `model.json` and `history.json`. Given a folder for
-checkpoints, a killed or stopped training continues where the last checkpoint was taken and ends at the same bits as one
-that was never interrupted: same order of rows, same masks, same compiled mode.
+`out` gets `weights` (a TensorFlow checkpoint of every model variable), `model.json` and `history.json`. Given a folder
+for checkpoints, a killed or stopped training continues where the last checkpoint was taken and ends at the same bits as
+one that was never interrupted: same order of rows, same masks, same compiled mode.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from headway.errors import DataError
 from headway.monitor import Monitor
 from tfcore import models
 from tfcore.runtime import prepare
 from tfcore.train.checkpoint import Checkpoints, Found, Variables
-from tfcore.train.data import TrainingData
+from tfcore.train.data import TrainingData, class_counts, class_names
 from tfcore.train.early_stopping import Patience
-from tfcore.train.learner import Learner, class_weights
+from tfcore.train.learner import Learner
 from tfcore.train.loop import Every, run
 from tfcore.train.recorder import Recorder
 from tfcore.train.request import TrainRequest
 from tfcore.train.summaries import Summaries
+from tfcore.train.weights import class_weights
 
 VERSION = 1
 WEIGHTS = "weights"
@@ -41,9 +41,9 @@ def train(request: TrainRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """Train as `request` says; see the module.
 
     Returns:
-        steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, best_loss and best_step (on the carve),
-        stopped ("end" or "early"), skipped (steps that were not finite), traces, jit ("jit" or "graph"), threads,
-        parameters, resumed_from.
+        steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
+        (on the carve), stopped ("end" or "early"), skipped (steps that were not finite), traces, jit ("jit" or
+        "graph"), threads, parameters, resumed_from.
 
     Raises:
         Cancelled: on request, after a checkpoint was saved.
@@ -59,11 +59,15 @@ class _Training:
         self.request, self.monitor, config = request, monitor, request.training
         self.threads = prepare(config.threads, log=monitor.log)
         self.patience = Patience(config.early_stopping) if config.early_stopping else None
-        self.data = TrainingData(
-            request.examples, request.transform, seed=request.seed, training=config, log=monitor.log
+        weights = class_weights(
+            config.class_weights,
+            class_names(request.transform),
+            class_counts(request.transform),
+            request.transform.label.task,
         )
-        if not self.data.rows:
-            raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
+        self.data = TrainingData(
+            request.examples, request.transform, seed=request.seed, training=config, class_weights=weights
+        )
         self.total = config.total_steps(self.data.rows)
         self.stack = max(1, min(config.steps_per_call, self.total, STACK_ROWS // config.batch_size))
 
@@ -87,8 +91,6 @@ class _Training:
         request, config, label = self.request, self.request.training, self.request.transform.label
         step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         self.model = models.build(request.model, request.transform, seed=request.seed, step=step, module=request.module)
-        classes = [str(name) for name in label.classes or (0, 1)]
-        counts = dict(zip(classes, label.counts, strict=True)) if label.counts else None
         return Learner(
             model=self.model,
             task=label.task,
@@ -97,7 +99,6 @@ class _Training:
             optimizer=config.optimizer,
             clip_norm=config.clip_norm,
             label_std=models.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
-            class_weights=class_weights(config.class_weights, classes, counts, label.task),
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
             jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,  # type: ignore[arg-type]
             log=self.monitor.log,

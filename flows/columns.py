@@ -1,0 +1,153 @@
+"""Which columns a pipeline reads, stores and learns from.
+
+    columns = resolve(located, files_of_first_span)
+    columns.read, columns.stored, columns.notes
+
+The schema comes from the file beside the pipeline. Without one it is inferred from the first rows of the first span and
+frozen in that file, and the run says so. Columns that the label is made of, keys and times never become features by
+themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flows.pipeline import ColumnConfig, Located
+from headway.errors import ConfigError
+from headway.expressions import parse
+from headway.infer import PREFIX_ROWS, infer
+from headway.schema import LABEL, STORED, Column, Role, Schema, suggest
+from headway.schema_file import from_text, to_text
+from headway.sources.base import InputFile, open_source
+from headway.store import replace_text
+from tfcore.transform.config import ColumnTransform
+
+_STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
+
+
+@dataclass(frozen=True)
+class Columns:
+    schema: Schema
+    read: tuple[Column, ...]
+    """With their roles: everything that ingest reads."""
+    stored: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def of_role(self, role: Role) -> Column | None:
+        """The one column of a role that only one column can have."""
+        return next((column for column in self.read if column.role == role), None)
+
+    def transforms(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
+        """What the pipeline says of each feature's transform."""
+        features = {column.name for column in self.read if column.role == "feature"}
+        return {
+            name: ColumnTransform(transform=config.transform, impute=config.impute)
+            for name, config in configs.items()
+            if name in features
+        }
+
+
+def resolve(located: Located, files: Sequence[InputFile], *, freeze: bool) -> Columns:
+    """The columns of a pipeline.
+
+    Args:
+        files: of the window's first span, to infer from when there is no schema file.
+        freeze: write the inferred schema beside the pipeline.
+
+    Raises:
+        ConfigError: a column that does not exist, or a role that does not go with it.
+    """
+    pipeline = located.pipeline
+    configs, notes = pipeline.column_configs(), []
+    path = located.schema_file
+    if path.is_file():
+        schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
+    else:
+        schema, notes = _infer(located, files)
+        if freeze:
+            replace_text(path, to_text(schema))
+            notes.append(f"the schema was inferred from the first rows of the window's first span and frozen in {path}")
+    needed = _needed(located)
+    for name in [*configs, *sorted(needed)]:
+        ignored = name in configs and configs[name].role == "ignore" and name not in needed
+        if name not in schema and not ignored:
+            raise ConfigError(
+                f"there is no column {name!r} in the schema",
+                where=f"{located.file}, against {path}",
+                fix=f"{suggest(name, schema.names())} (delete the schema file to infer it anew)",
+            )
+    read = []
+    for column in schema.columns:
+        role = _role(column.name, located)
+        if (role == "ignore" and column.name not in needed) or (
+            pipeline.only_named and column.name not in configs and column.name not in needed
+        ):
+            continue
+        read.append(_configured(column, configs.get(column.name), role))
+    _check(read, located)
+    stored = tuple(column.name for column in read if column.role in _STORED_ROLES)
+    return Columns(schema, tuple(read), stored, tuple(notes))
+
+
+def _infer(located: Located, files: Sequence[InputFile]) -> tuple[Schema, list[str]]:
+    pipeline = located.pipeline
+    prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
+    return infer(
+        prefix,
+        pipeline.column_configs(),
+        only=pipeline.only_named,
+        needed=_needed(located),
+        where=str(located.file),
+    )
+
+
+def _needed(located: Located) -> frozenset[str]:
+    """Columns that have to be read whatever their role."""
+    pipeline = located.pipeline
+    where = parse(pipeline.source.where).columns if pipeline.source.where else frozenset()
+    return pipeline.label.columns() | where | pipeline.split.columns() | frozenset(pipeline.evaluation.slices)
+
+
+def _role(name: str, located: Located) -> Role:
+    pipeline = located.pipeline
+    config = pipeline.column_configs().get(name)
+    sliced = name in pipeline.evaluation.slices
+    if config is not None and (config.role != "ignore" or not sliced):
+        return config.role
+    if sliced and (pipeline.only_named or config is not None or name in pipeline.label.columns()):
+        return "passthrough"
+    if name in pipeline.label.columns():
+        return "ignore"
+    if name in pipeline.split.columns():
+        return "key"
+    return "ignore" if pipeline.only_named else "feature"
+
+
+def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Column:
+    changes: dict[str, object] = {"role": role}
+    if config is not None and config.nullable is not None:
+        changes["nullable"] = config.nullable
+    if config is not None and config.type is not None and STORED[config.type] != column.type:
+        kind = STORED[config.type]
+        changes |= {"type": kind, "encoding": "dictionary" if kind == "bytes" else "plain"}
+    return Column.model_validate(column.model_dump() | changes)
+
+
+def _check(read: Sequence[Column], located: Located) -> None:
+    where = f"{located.file}: columns"
+    for role in ("weight", "group", "time"):
+        named = [column.name for column in read if column.role == role]
+        if len(named) > 1:
+            raise ConfigError(f"{' and '.join(named)} both have the role {role}", where=where, fix="only one column can")
+    for column in read:
+        if column.role == "weight" and column.type == "bytes":
+            raise ConfigError(f"the weight column {column.name!r} holds text", where=where)
+        if column.name == LABEL and column.role in _STORED_ROLES:
+            raise ConfigError(
+                f"a column is called {LABEL!r}, the name that the label is stored under",
+                where=where,
+                fix=f"leave it out ({LABEL}: ignore), or rename it in the source",
+            )
+    if not any(column.role == "feature" for column in read):
+        raise ConfigError("names no feature column", where=where, fix="list the columns to learn from, or use 'columns: auto'")

@@ -1,0 +1,114 @@
+"""Small spans on disk, and requests for them."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_jobs.request import IngestRequest
+from headway.label import LabelConfig
+from headway.records.encode import decode
+from headway.records.spec import RecordsConfig
+from headway.records.tfrecord import read_records
+from headway.schema import Column
+from headway.sources.base import CsvConfig, ParquetConfig, SourceConfig, files, spans
+from headway.splits import SplitConfig
+
+COLUMNS = (
+    Column(name="id", type="int64", nullable=False, role="key"),
+    Column(name="x", type="float32", nullable=True),
+    Column(name="s", type="bytes", nullable=True, encoding="dictionary"),
+    Column(name="y", type="float32", nullable=True),
+)
+
+Ingestable = Callable[..., IngestRequest]
+
+
+@pytest.fixture
+def request_for() -> Ingestable:
+    """request_for(path, where=..., range_bytes=...): id, x and s stored, the label is y > 0, split by a hash of id."""
+
+    def make(
+        path: Path,
+        *,
+        span: str | None = None,
+        where: str | None = None,
+        range_bytes: int = 1 << 20,
+        range_rows: int = 1 << 20,
+        label: Any = "y > 0",
+        split: SplitConfig | None = None,
+        rows: int = 16,
+        columns: tuple[Column, ...] = COLUMNS,
+        stored: tuple[str, ...] = ("id", "x", "s"),
+    ) -> IngestRequest:
+        source = SourceConfig(
+            format="csv" if path.suffix != ".parquet" else "parquet",
+            path=str(path),
+            where=where,
+            csv=CsvConfig(range_bytes=range_bytes),
+            parquet=ParquetConfig(range_rows=range_rows),
+        )
+        span = span or spans(source)[0]
+        return IngestRequest(
+            span=span,
+            files=files(source, span),
+            source=source,
+            read=columns,
+            stored=stored,
+            label=LabelConfig.model_validate(label),
+            split=split or SplitConfig(key=("id",)),
+            records=RecordsConfig(rows=rows),
+        )
+
+    return make
+
+
+@pytest.fixture
+def write_csv(tmp_path: Path) -> Callable[..., Path]:
+    """write_csv(rows, name): a CSV of `rows` good rows, a null here and there."""
+
+    def write(rows: int, name: str = "raw.csv", first: int = 0) -> Path:
+        path = tmp_path / "raw" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = ["id,x,s,y"]
+        for i in range(first, first + rows):
+            x = "" if i % 7 == 0 else f"{i / 8}"
+            s = "NA" if i % 11 == 0 else f"s{i % 5}"
+            lines.append(f"{i},{x},{s},{i % 3 - 1}")
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    return write
+
+
+def rows_of(out: Path, result: dict[str, Any], split: str) -> list[dict[str, Any]]:
+    """Every row of a split as it stands in the shards."""
+    columns = [Column.model_validate(column) for column in result["columns"]]
+    found: list[dict[str, Any]] = []
+    for shard in result["splits"][split]["shards"]:
+        for record, rows in zip(read_records(out / shard["file"]), shard["rows"], strict=True):
+            batch = decode(record, columns, result["rows_per_record"])
+            assert batch.num_rows == rows
+            found += batch.to_pylist()
+    return found
+
+
+def digests(out: Path) -> dict[str, str]:
+    """SHA-256 of each file."""
+    return {
+        path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(name="rows_of")
+def _rows_of() -> Callable[..., list[dict[str, Any]]]:
+    return rows_of
+
+
+@pytest.fixture(name="digests")
+def _digests() -> Callable[[Path], dict[str, str]]:
+    return digests

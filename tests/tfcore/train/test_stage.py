@@ -1,0 +1,232 @@
+"""The training stage on real shards: exact resume, early stopping, tasks, and a process that is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from headway.errors import Cancelled, ConfigError, DataError
+from headway.monitor import Monitor
+from headway.schema import Column
+from tfcore.models_config import ModelConfig
+from tfcore.testing import write_examples
+from tfcore.train import TrainingConfig, TrainRequest, train
+
+ROWS = 3000
+COLUMNS = (
+    Column(name="delay", type="float32", nullable=True),
+    Column(name="hour", type="int64", nullable=False),
+    Column(name="carrier", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="importance", type="float32", nullable=False, role="weight"),
+)
+LABELS = {"binary": "int64", "multiclass": "bytes", "regression": "float32"}
+
+
+def table(task, rows=ROWS):
+    rng = np.random.default_rng(1)
+    delay = rng.standard_normal(rows).astype(np.float32)
+    hour = rng.integers(0, 24, rows)
+    carrier = rng.integers(0, 5, rows)
+    score = delay + 0.1 * hour + 0.5 * carrier - 2.2 + 0.3 * rng.standard_normal(rows)
+    label = {
+        "binary": pa.array((score > 0).astype(np.int64)),
+        "multiclass": pa.array([[b"early", b"fair", b"late"][i] for i in np.digitize(score, [-0.7, 0.7])], pa.binary()),
+        "regression": pa.array((1000 + 50 * score).astype(np.float32)),
+    }[task]
+    return pa.table(
+        {
+            "delay": pa.array(delay, mask=rng.random(rows) < 0.1),
+            "hour": pa.array(hour),
+            "carrier": pa.array([b"AA", b"BB", b"CC", b"DD", b"EE"]).take(pa.array(carrier)),
+            "importance": pa.array(rng.uniform(0.5, 2, rows).astype(np.float32)),
+            "label": label,
+        }
+    )
+
+
+def written(folder, task="binary"):
+    columns = (*COLUMNS, Column(name="label", type=LABELS[task], nullable=False, role="label"))
+    return write_examples(folder, {"train": table(task)}, columns, rows_per_record=256, shards=3)
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("examples"))
+
+
+def request(examples, task="binary", model=None, **training):
+    training = {"batch_size": 32, "steps": 60, "steps_per_call": 8, "jit": "off", "learning_rate": 0.01} | training
+    return TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(task=task),
+        model=model or ModelConfig(hidden=(16, 8), embedding=3, dropout=0.1),
+        training=TrainingConfig(**training),
+        seed=3,
+    )
+
+
+def weights(out):
+    reader = tf.train.load_checkpoint(str(out / "weights"))
+    names = sorted(n for n in reader.get_variable_to_shape_map() if n.startswith("model/"))
+    return [reader.get_tensor(n).tobytes() for n in names]
+
+
+class StopAt(Monitor):
+    """Asks to stop once `step` was reached, as a Ctrl-C would."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step, self.lines, self.seen = step, [], []
+
+    def progress(self, done, total, unit, **facts):
+        self.seen.append((done, total, unit, facts))
+
+    def cancelled(self):
+        return super().cancelled()
+
+    def log(self, line):
+        self.lines.append(line)
+
+
+def test_a_training_learns_and_says_what_it_did(examples, tmp_path):
+    monitor = StopAt(None)
+    asked = request(examples, epochs=4, steps=None).model_copy(update={"summaries": tmp_path / "summaries"})
+    result = train(asked, tmp_path / "out", monitor)
+    json.dumps(result)
+    assert result["steps"] == -(-4 * ROWS // 32)
+    assert (result["rows"], result["traces"], result["jit"], result["stopped"]) == (ROWS, 1, "graph", "end")
+    assert result["final_loss"] < 0.35
+    assert result["parameters"] > 100
+    history = json.loads((tmp_path / "out" / "history.json").read_text())["history"]
+    assert history[0]["loss"] > history[-1]["loss"]
+    assert history[-1]["step"] == result["steps"]
+    assert json.loads((tmp_path / "out" / "model.json").read_text())["model"]["hidden"] == [16, 8]
+    done, total, unit, facts = monitor.seen[-1]
+    assert (done, total, unit) == (result["steps"], result["steps"], "steps")
+    assert facts["loss"] > 0
+    assert facts["rows_per_second"] > 0
+    assert _scalars(tmp_path / "summaries") == {"loss", "learning_rate"}
+
+
+def _scalars(folder):
+    names = set()
+    for file in folder.glob("events.*"):
+        for record in tf.data.TFRecordDataset(str(file)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            names |= {value.tag for value in event.summary.value}
+    return names
+
+
+@pytest.mark.parametrize("task", ["multiclass", "regression"])
+def test_other_tasks_learn_too(task, tmp_path):
+    made = written(tmp_path / "examples", task)
+    result = train(request(made, task, steps=300, class_weights="balanced" if task == "multiclass" else None), tmp_path, Monitor())
+    history = json.loads((tmp_path / "history.json").read_text())["history"]
+    assert result["final_loss"] < {"multiclass": 0.55, "regression": 1300}[task] < history[0]["loss"]
+
+
+@pytest.mark.parametrize("length", [{"steps": 150}, {"epochs": 1.6, "steps": None}])
+def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, length, monkeypatch):
+    options = {**length, "early_stopping": {"every_steps": 40, "patience": 9}, "checkpoint_every_steps": 30}
+    whole = train(request(examples, **options), tmp_path / "whole", Monitor())
+    asked = request(examples, **options).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+    for stop in (37, 90, 121):
+        monitor = StopAt(None)
+        monkeypatch.setattr(
+            monitor, "progress", lambda done, *_, m=monitor, stop=stop, **__: done >= stop and m.stop.set()
+        )
+        monkeypatch.setattr("tfcore.train.recorder.PROGRESS_SECONDS", 0.0)
+        with pytest.raises(Cancelled):
+            train(asked, tmp_path / "stopped", monitor)
+    monitor = StopAt(None)
+    again = train(asked, tmp_path / "resumed", monitor)
+    assert again["resumed_from"] >= 121
+    assert any("resumed at step" in line for line in monitor.lines)
+    assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")
+    history = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("resumed", "whole")]
+    assert history[0] == history[1]
+    assert again["best_loss"] == whole["best_loss"]
+
+
+def test_early_stopping_keeps_the_best_weights(examples, tmp_path):
+    monitor = StopAt(None)
+    options = {"learning_rate": 0.3, "early_stopping": {"every_steps": 10, "patience": 3, "carve": 0.2}, "steps": 5000}
+    result = train(request(examples, **options), tmp_path / "long", monitor)
+    assert result["stopped"] == "early"
+    assert result["steps"] == result["best_step"] + 30
+    assert 0.75 * ROWS < result["rows"] < 0.85 * ROWS
+    assert "has not fallen since step" in monitor.lines[-1]
+    best = {**options, "steps": result["best_step"]}
+    train(request(examples, **best), tmp_path / "best", Monitor())
+    assert weights(tmp_path / "best") == weights(tmp_path / "long")
+
+
+def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_path):
+    options = {"steps": 3000, "checkpoint_every_steps": 100, "jit": "on"}
+    whole = request(examples, **options)
+    train(whole, tmp_path / "whole", Monitor())
+    checkpoints = tmp_path / "checkpoints"
+    asked = whole.model_copy(update={"checkpoints": checkpoints})
+    (tmp_path / "request.json").write_text(asked.model_dump_json())
+    code = (
+        "import sys; from pathlib import Path; from headway.monitor import Monitor;"
+        "from tfcore.train import TrainRequest, train;"
+        "train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Monitor())"
+    )
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "request.json"), str(tmp_path / "killed")],
+        env=environment,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not list(checkpoints.glob("[0-9]*")) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "killed" / "weights.index").exists()
+    result = train(asked, tmp_path / "resumed", Monitor())
+    assert 100 <= result["resumed_from"] < 3000
+    assert result["jit"] == "jit"
+    assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")
+
+
+def test_a_resume_keeps_the_mode_it_began_in(examples, tmp_path, monkeypatch):
+    asked = request(examples, jit="on", checkpoint_every_steps=20).model_copy(update={"checkpoints": tmp_path / "c"})
+    train(asked, tmp_path / "a", Monitor())
+    training = asked.training.model_copy(update={"jit": "off", "steps": 70})
+    result = train(asked.model_copy(update={"training": training}), tmp_path / "b", Monitor())
+    assert (result["resumed_from"], result["jit"]) == (60, "jit")
+
+
+def test_mistakes_are_told_before_training(examples, tmp_path):
+    with pytest.raises(ConfigError, match="'9' is no class"):
+        train(request(examples, class_weights={"9": 2.0}), tmp_path, Monitor())
+    empty = examples.result | {"splits": {"train": {"rows": 0, "shards": []}}}
+    asked = request(examples)
+    part = asked.examples[0].model_copy(update={"result": empty})
+    with pytest.raises(DataError, match="train split has no rows"):
+        train(asked.model_copy(update={"examples": (part,)}), tmp_path, Monitor())
+
+
+def test_a_damaged_shard_is_named(examples, tmp_path):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for file in examples.folder.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    shard = sorted(folder.glob("train-*"))[1]
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(bytes(data))
+    asked = request(examples)
+    part = asked.examples[0].model_copy(update={"path": folder})
+    with pytest.raises(DataError, match=shard.name):
+        train(asked.model_copy(update={"examples": (part,)}), Path(tmp_path), Monitor())

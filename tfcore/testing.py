@@ -1,0 +1,91 @@
+"""For tests and benches: a table in memory as an ingested span, without Beam.
+
+    examples = write_examples(folder, {"train": table, "eval": other}, columns)
+    examples.part("train")                    # what TrainRequest.examples holds
+    examples.statistics["train"]              # fitted transforms come from these
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headway.records.encode import encode, encode_classic
+from headway.records.tfrecord import ShardWriter
+from headway.schema import Column
+from headway.statistics.split import SplitStatistics
+from headway.tasks import Task
+from tfcore.train.request import Examples
+from tfcore.transform.config import ColumnTransform
+from tfcore.transform.parameters import TransformParameters, fit_parameters
+
+
+@dataclass(frozen=True)
+class Written:
+    """A span as the ingest stage would have left it."""
+
+    folder: Path
+    result: dict[str, Any]
+    columns: tuple[Column, ...]
+    statistics: dict[str, SplitStatistics]
+
+    def part(self, split: str) -> Examples:
+        return Examples(path=self.folder, split=split, result=self.result)
+
+    def fit(self, transforms: Mapping[str, ColumnTransform] | None = None, task: Task | None = None) -> TransformParameters:
+        """Transform parameters from the train split's statistics."""
+        return fit_parameters(self.columns, transforms or {}, self.statistics["train"], task=task or "auto")[0]
+
+
+def write_examples(
+    folder: Path,
+    splits: Mapping[str, pa.Table],
+    columns: Sequence[Column],
+    *,
+    rows_per_record: int = 4096,
+    shards: int = 2,
+    span: str = "all",
+) -> Written:
+    """Write the tables of stored columns (the label's column is "label") as shards into `folder`.
+
+    Args:
+        shards: how many each split is cut into, of equal length.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    made: dict[str, Any] = {}
+    statistics = {}
+    for split, table in splits.items():
+        statistics[split] = SplitStatistics.create(columns)
+        length = -(-table.num_rows // shards)
+        written = []
+        for number in range(shards):
+            piece = table.slice(number * length, length)
+            if not piece.num_rows:
+                continue
+            name = f"{split}-{number:05d}-of-{shards:05d}.tfrecord"
+            with ShardWriter(folder / name) as shard:
+                for batch in piece.combine_chunks().to_batches(max_chunksize=max(rows_per_record, 1024)):
+                    statistics[split].update(batch)
+                    _write(shard, batch, columns, rows_per_record)
+            written.append({"file": name, "rows": shard.rows})
+        made[split] = {"rows": table.num_rows, "shards": written}
+    result = {
+        "span": span,
+        "rows_per_record": rows_per_record,
+        "columns": [column.model_dump(mode="json") for column in columns],
+        "splits": made,
+    }
+    return Written(folder, result, tuple(columns), statistics)
+
+
+def _write(shard: ShardWriter, batch: pa.RecordBatch, columns: Sequence[Column], rows_per_record: int) -> None:
+    if rows_per_record == 1:
+        shard.write_many(encode_classic(batch, columns))
+        return
+    for start in range(0, batch.num_rows, rows_per_record):
+        piece = batch.slice(start, rows_per_record)
+        shard.write(encode(piece, columns), piece.num_rows)

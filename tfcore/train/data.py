@@ -1,0 +1,125 @@
+"""The rows of a training: stacks to learn from, and the carve to stop early by.
+
+    data = TrainingData(examples, parameters, seed=0, training=TrainingConfig(), class_weights=None)
+    stacks = data.stacks(32)            # from a step to the stacks that begin with its batch
+    data.carve()                        # batches of the rows that are never trained on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from headway.errors import DataError
+from tfcore.dataset import Batch, Carve, Labeler, Shards, evaluation_dataset, safe, training_dataset, training_rows
+from tfcore.train.config import TrainingConfig
+from tfcore.train.request import Examples
+from tfcore.transform.graph import Transform
+from tfcore.transform.parameters import TransformParameters
+
+CARVE_BATCH = 8192
+CARVE_MEMORY_BYTES = 256 * 2**20
+"""A carve up to this size is kept in memory instead of being read each time."""
+
+
+class TrainingData:
+    """See the module.
+
+    Args:
+        examples: the train split of each span, in window order.
+        class_weights: [classes], multiplied into the rows' weights, of the carve too.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Examples],
+        parameters: TransformParameters,
+        *,
+        seed: int,
+        training: TrainingConfig,
+        class_weights: Sequence[float] | None = None,
+    ):
+        self._parameters, self._seed, self._training = parameters, seed, training
+        self._shards = shards_of(examples)
+        self._transform = Transform(parameters)
+        self._labeler = labeler(self._shards, parameters, class_weights)
+        early = training.early_stopping
+        self._outside = Carve(early.carve, inside=False) if early else None
+        self._inside = Carve(early.carve, inside=True) if early else None
+        self._carved: list[Batch] | None = None
+        self.rows = training_rows(self._shards, self._outside)
+        self.carve_rows = training_rows(self._shards, self._inside) if early else 0
+        if not self.rows:
+            raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
+        if early and not self.carve_rows:
+            raise DataError(
+                f"a carve of {early.carve} holds none of the {self.rows} train rows",
+                where="training.early_stopping.carve",
+                fix="raise it, or train without early stopping",
+            )
+
+    def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
+        """What a stack looks like."""
+        shape = [stack, self._training.batch_size]
+        label = tf.int32 if self._parameters.label.task == "multiclass" else tf.float32
+        return {
+            "numeric": tf.TensorSpec([*shape, len(self._parameters.numeric)], tf.float32),
+            "categorical": tf.TensorSpec([*shape, len(self._parameters.categorical)], tf.int32),
+            "label": tf.TensorSpec(shape, label),
+            "weight": tf.TensorSpec(shape, tf.float32),
+        }
+
+    def stacks(self, stack: int) -> Callable[[int], Iterator[Batch]]:
+        """From a step to the endless stacks whose first batch is that step's."""
+
+        def begin(step: int) -> Iterator[Batch]:
+            dataset = training_dataset(
+                self._shards,
+                self._transform,
+                self._labeler,
+                seed=self._seed,
+                batch=self._training.batch_size,
+                stack=stack,
+                start_step=step,
+                carve=self._outside,
+                window_rows=self._training.shuffle_rows,
+            )
+            return safe(dataset, self._shards)
+
+        return begin
+
+    def carve(self) -> Iterable[Batch]:
+        """The carved rows in their order, in batches of one shape."""
+        if self._carved is not None:
+            return self._carved
+        batch = min(CARVE_BATCH, self.carve_rows)
+        dataset = evaluation_dataset(self._shards, self._transform, self._labeler, batch=batch, carve=self._inside)
+        batches = ({name: rows[name] for name in self.specs(1)} for rows in safe(dataset, self._shards))
+        row_bytes = 4 * (len(self._parameters.numeric) + len(self._parameters.categorical) + 2)
+        if self.carve_rows * row_bytes > CARVE_MEMORY_BYTES:
+            return batches
+        self._carved = list(batches)
+        return self._carved
+
+
+def shards_of(examples: Sequence[Examples]) -> Shards:
+    """The shards of all examples, in their order."""
+    return Shards.of([(part.path, part.result, part.split) for part in examples])
+
+
+def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequence[float] | None = None) -> Labeler:
+    """Labels and weights of the stored rows: the weight column is the one with that role."""
+    weight = next((column for column in shards.columns if column.role == "weight"), None)
+    return Labeler(parameters.label, weight=weight, class_weights=class_weights)
+
+
+def class_names(parameters: TransformParameters) -> list[str]:
+    """The label's classes as they are written in a config, in the order of the model's outputs."""
+    return [str(name) for name in parameters.label.classes or (0, 1)]
+
+
+def class_counts(parameters: TransformParameters) -> dict[str, int] | None:
+    counts: Any = parameters.label.counts
+    return dict(zip(class_names(parameters), counts, strict=True)) if counts else None
