@@ -12,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Callable, Sequence
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Engine:
         child: the TensorFlow process; started by the first step that needs it, if not before.
         monitor_for: the monitor of a step, by its title.
         on_output: called after each step, hit or not.
-        force: titles' stages to run although their output exists.
+        runtime: by stage, arguments that live in this process.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class Engine:
         child: Child,
         monitor_for: Callable[[str], Monitor],
         on_output: OnOutput = lambda output: None,
+        runtime: Mapping[str, dict[str, Any]] | None = None,
     ):
         self.store, self.child = store, child
+        self._runtime = dict(runtime or {})
         self._monitor_for, self._on_output = monitor_for, on_output
 
     def call(self, step: Step) -> Output:
@@ -76,7 +79,9 @@ class Engine:
             if step.stage.tensorflow:
                 result = self.child.call(step.stage.function, step.request(), staging.path, monitor, **step.runtime)
             else:
-                result = load_function(step.stage.function)(step.request(), staging.path, monitor, **step.runtime)
+                runtime = step.runtime | self._runtime.get(step.stage.name, {})
+                function = load_function(step.stage.function)
+                result = function(_validated(function, step.request()), staging.path, monitor, **runtime)
             manifest = _commit(staging, result, time.perf_counter() - started)
         return self._done(step, manifest, why)
 
@@ -163,6 +168,14 @@ def load_function(name: str) -> Callable[..., Any]:
     """The object that "module:attribute" names."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def _validated(function: Callable[..., Any], request: Any) -> Any:
+    """A request given as plain values, as the type that the function's first parameter is annotated with."""
+    if not isinstance(request, dict):
+        return request
+    kind = next(iter(typing.get_type_hints(function).values()))
+    return kind.model_validate(request)
 
 
 def _commit(staging: Any, result: dict[str, Any], seconds: float) -> Manifest:

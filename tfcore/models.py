@@ -26,6 +26,8 @@ from tfcore.layers import Cross, HashDropout, OffsetEmbedding
 from tfcore.models_config import ModelConfig
 from tfcore.user_module import line_of, load_function
 
+WEIGHTS = "weights"
+"""The prefix of the weights' checkpoint in a training's output."""
 Layout = Any
 """tfcore.transform's TransformParameters."""
 

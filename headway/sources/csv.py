@@ -128,7 +128,9 @@ class CsvSource:
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range
     ) -> tuple[pa.Table, list[Malformed]]:
         text = {name: pa.binary() for name in columns}  # whatever its encoding
-        attempts: list[Mapping[str, pa.DataType] | None] = [types, None, text]
+        # what is text to us must not be taken for a number or a date: "007" would come back as "7"
+        guessed = {name: kind for name, kind in types.items() if _is_text(kind)}
+        attempts: list[Mapping[str, pa.DataType] | None] = [types, guessed, text]
         for i, attempt in enumerate(attempts):
             try:
                 return self._attempt(data, names, columns, attempt, piece.facts["quoted"])
@@ -180,3 +182,7 @@ class CsvSource:
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) or pa.types.is_binary(kind) or pa.types.is_string(kind)

@@ -208,3 +208,12 @@ def test_every_row_is_written_filtered_or_quarantined(request_for, tmp_path_fact
 def test_facts_are_json(request_for, write_csv, tmp_path: Path):
     facts, _, _ = run(request_for(write_csv(30), where="x > 1"), tmp_path / "out")
     assert json.loads(json.dumps(facts)) == facts
+
+
+def test_text_stays_as_written_beside_a_bad_number(request_for, tmp_path):
+    for text in ("007", "1e3", "2013-01-01", "TRUE"):
+        path = tmp_path / "raw.csv"
+        path.write_text(f"id,x,s,y\n1,1,{text},1\n2,oops,{text},1\n3,3,{text},1\n")
+        facts, splits, _ = run(request_for(path, split=SplitConfig(mode="time")), tmp_path / text)
+        assert facts["quarantined"] == 1
+        assert [row["s"] for row in splits["all"]] == [text.encode()] * 2

@@ -15,6 +15,9 @@ from tfcore.models_config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.transform.parameters import TransformParameters
 
+VERSION = 1
+"""Raised by whoever changes what training writes for the same request."""
+
 
 class Examples(Frozen):
     """One split of one ingested span."""

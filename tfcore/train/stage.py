@@ -26,12 +26,12 @@ from tfcore.train.early_stopping import Patience
 from tfcore.train.learner import Learner
 from tfcore.train.loop import Every, run
 from tfcore.train.recorder import Recorder
-from tfcore.train.request import TrainRequest
+from tfcore.train.request import VERSION, TrainRequest
 from tfcore.train.summaries import Summaries
 from tfcore.train.weights import class_weights
 
-VERSION = 1
-WEIGHTS = "weights"
+__all__ = ["VERSION", "train"]
+
 STACK_ROWS = 262_144
 """Most rows in a stack: of large batches, fewer are handed over at once."""
 HISTORY_POINTS = 200
@@ -115,7 +115,7 @@ class _Training:
             for variable, best in zip(self.model.variables, self.best, strict=True):
                 variable.assign(best)
         out.mkdir(parents=True, exist_ok=True)
-        models.save_weights(self.model, out / WEIGHTS)
+        models.save_weights(self.model, out / models.WEIGHTS)
         return self._finish(out, step, stopped)
 
     def _steps(self, began: float) -> int:
@@ -227,7 +227,7 @@ class _Training:
             "seed": request.seed,
             "task": request.transform.label.task,
         }
-        _write(out / "model.json", model | {"weights": WEIGHTS, "variables": [v.path for v in self.model.variables]})
+        _write(out / "model.json", model | {"weights": models.WEIGHTS, "variables": [v.path for v in self.model.variables]})
         _write(out / "history.json", {"history": history, "result": result})
         return result
 

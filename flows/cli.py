@@ -1,0 +1,147 @@
+"""The command line: `headway COMMAND`.
+
+Exit codes: 0 done; 1 a bug; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store; 6 locked by
+another process; 130 stopped by Ctrl-C (what was done is kept). Nothing heavy is imported before a command needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+DESCRIPTION = "From raw files to a promoted TensorFlow model."
+EPILOG = """\
+exit codes: 0 done; 1 a bug; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store;
+6 locked by another run; 130 stopped by Ctrl-C (what was done is kept)"""
+STAGE_COMMANDS = {
+    "ingest": ("ingest", "raw files to shards, statistics and quarantine"),
+    "stats": ("statistics", "the window's statistics, per split"),
+    "validate": ("validate", "check the window against the schema"),
+    "train": ("train", "everything up to trained weights"),
+    "evaluate": ("evaluate", "everything up to metrics, of the candidate and the champion"),
+    "gate": ("gate", "everything up to the verdict; promotes nothing"),
+    "export": ("replay", "everything up to the exported, replayed SavedModel, whatever the verdict; promotes nothing"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    options = parser().parse_args(arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from headway.errors import HeadwayError
+
+    try:
+        return int(_command(options.command)(options) or 0)
+    except HeadwayError as error:
+        _complain(options, str(error), error.exit_code)
+        return error.exit_code
+    except KeyboardInterrupt:
+        _complain(options, "stopped", 130)
+        return 130
+    except BrokenPipeError:
+        # the reader of our output left: not an error of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _complain(options: argparse.Namespace, text: str, code: int) -> None:
+    if getattr(options, "json", False):
+        import json
+
+        print(json.dumps({"error": text, "exit_code": code}))
+    print(f"headway {options.command}: {text}", file=sys.stderr)
+
+
+def _command(name: str) -> Callable[[argparse.Namespace], int | None]:
+    from flows import commands
+
+    if name in STAGE_COMMANDS:
+        return commands.stage
+    return getattr(commands, name)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    root = argparse.ArgumentParser(
+        prog="headway", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    root.add_argument("--version", action="version", version=_version())
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, text: str, *, pipeline: bool = True) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        command.add_argument("--json", action="store_true", help="answer in JSON on stdout, say nothing else")
+        if pipeline:
+            command.add_argument("pipeline", nargs="?", default=".", help="pipeline.yaml, or its folder (default: here)")
+            command.add_argument(
+                "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key: training.epochs=3"
+            )
+        return command
+
+    def window(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--window", type=int, help="how many spans (default: all up to --until)")
+        command.add_argument("--until", default="latest", help="the last span (default: latest)")
+        command.add_argument("--seed", type=int, help="instead of the pipeline's")
+
+    def waits(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="wait for another run's lock")
+
+    run = add("run", "the whole road: ingest to promotion; what is done already is not done again")
+    window(run)
+    waits(run)
+    run.add_argument("--force", action="store_true", help="promote whatever the gate says")
+    plan = add("plan", "what a run would do, and why")
+    window(plan)
+    for name, (_, text) in STAGE_COMMANDS.items():
+        command = add(name, text)
+        window(command)
+        waits(command)
+    promoted = add("promote", "make a version, or the last run's held candidate, the champion")
+    promoted.add_argument("--to", type=int, metavar="VERSION", help="a version of the registry (default: the held candidate)")
+    promoted.add_argument("--reason", default="asked for on the command line")
+    window(promoted)
+    waits(promoted)
+    rollback = add("rollback", "go back to the champion before, or to a version")
+    rollback.add_argument("--to", type=int, metavar="VERSION")
+    rollback.add_argument("--reason", default="asked for on the command line")
+    add("models", "the versions in the registry, and the champion")
+    runs = add("runs", "the runs of this store, newest first")
+    runs.add_argument("--limit", type=int, default=20)
+    show = add("show", "one run in full")
+    show.add_argument("run", nargs="?", default="latest", help="its name (default: latest)")
+    verify = add("verify", "read every byte of the store and compare checksums")
+    verify.set_defaults(code=5)
+    gc = add("gc", "remove what no kept run points at")
+    gc.add_argument("--keep", type=int, default=20, metavar="RUNS", help="runs to keep of each pipeline (default: 20)")
+    gc.add_argument("--dry-run", action="store_true", help="only say what would go")
+    add("schema", "the JSON Schema of pipeline.yaml, for editors", pipeline=False)
+    add("doctor", "check versions, TensorFlow's devices, Prefect, the disk and the store")
+    return root
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    return f"headway {metadata.version('headway')}"
+
+
+def stop_on_signals(stop: threading.Event, say: Callable[[str], None]) -> None:
+    """Ctrl-C or SIGTERM asks for a clean stop; a second one ends the process."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        say("stopping: saving what is done (again to stop at once)")
+
+    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGTERM, handle)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,263 @@
+"""What each command of the command line does. Answers go to stdout; with --json as one JSON value."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flows.cli import STAGE_COMMANDS, stop_on_signals
+from flows.pipeline import Located, json_schema, read_pipeline
+from flows.reporting import metrics_line, reporter
+from flows.road import Trip
+from headway.errors import ConfigError, StoreError
+from headway.registry import Registry, names
+from headway.store import Store
+
+
+def _located(options: argparse.Namespace) -> Located:
+    overrides = {}
+    for item in options.set:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{item!r} is no KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
+        overrides[key] = yaml.safe_load(value)
+    return read_pipeline(Path(options.pipeline), overrides)
+
+
+def _trip(options: argparse.Namespace, *, last: str | None = None, force: bool = False) -> Trip:
+    located = _located(options)
+    return Trip(
+        located=located,
+        store=Store(located.store_path),
+        window=options.window,
+        until=options.until,
+        seed=options.seed,
+        force=force,
+        last=last,
+    )
+
+
+def _store(options: argparse.Namespace) -> tuple[Located, Store]:
+    located = _located(options)
+    store = Store(located.store_path)
+    if not store.stages.is_dir():
+        raise StoreError("there is no store yet", where=str(store.root), fix="headway run makes one")
+    return located, store
+
+
+def _answer(options: argparse.Namespace, value: Any, text: str) -> None:
+    print(json.dumps(value, indent=1) if options.json else text)
+
+
+def _execute(options: argparse.Namespace, trip: Trip) -> dict[str, Any]:
+    from flows.local import run_locally
+
+    stop = threading.Event()
+    with reporter(json=options.json, stop=stop) as report:
+        stop_on_signals(stop, report.note)
+        return run_locally(trip, report, wait_seconds=options.wait)
+
+
+def run(options: argparse.Namespace) -> int:
+    trip = _trip(options, force=options.force)
+    record = _execute(options, trip)
+    _answer(options, record, _told(record, trip))
+    return 0 if record["state"] in ("promoted", "already champion") else 4
+
+
+def stage(options: argparse.Namespace) -> int:
+    trip = _trip(options, last=STAGE_COMMANDS[options.command][0])
+    record = _execute(options, trip)
+    _answer(options, record | {"outputs": _paths(record, trip)}, _told(record, trip))
+    return 0
+
+
+def _paths(record: dict[str, Any], trip: Trip) -> dict[str, str]:
+    return {s["title"]: str(trip.store.output(s["stage"], s["fingerprint"])) for s in record["stages"]}
+
+
+def _told(record: dict[str, Any], trip: Trip) -> str:
+    """A run as its last words on a terminal."""
+    ran = [s for s in record["stages"] if not s["cached"]]
+    spans = record["spans"]
+    window = spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}, {len(spans)} spans"
+    lines = [f"{record['pipeline']}: {window}; run {record['run']}"]
+    lines += [f"  note: {note}" for note in record["notes"]]
+    lines += [f"  warning: {warning}" for warning in record["warnings"]]
+    if not ran:
+        lines.append(f"  nothing to do: all {len(record['stages'])} outputs are there already")
+    if "verdict" in record:
+        lines.append(f"  verdict: {record['verdict']['verdict']}")
+        lines += [f"    {reason}" for reason in record["verdict"]["reasons"]]
+    if record.get("metrics"):
+        lines.append(f"  metrics: {metrics_line(record['metrics'])}")
+    if record["state"] == "promoted":
+        version = trip.registry.version(record["version"])
+        lines.append(f"  promoted: version {record['version']}, {version.saved_model}")
+        lines.append(f"  serving:  {trip.registry.serving / str(record['serving'])}")
+    if trip.last is not None and record["stages"]:
+        last = record["stages"][-1]
+        lines.append(f"  output: {trip.store.output(last['stage'], last['fingerprint'])}")
+    lines.append(f"  {len(ran)} of {len(record['stages'])} stages ran, {record['seconds']:.1f} s in all")
+    return "\n".join(lines)
+
+
+def plan(options: argparse.Namespace) -> int:
+    from flows.engine import Planner
+    from flows.road import road
+
+    trip = _trip(options)
+    planner = Planner(trip.store)
+    end = road(trip, planner, freeze=False)
+    rows = [
+        {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why} for o in planner.outputs
+    ]
+    lines = [f"{trip.located.pipeline.name}: {end.spans[0]} to {end.spans[-1]} ({len(end.spans)} spans)"]
+    lines += [f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {r['why'] or ''}".rstrip() for r in rows]
+    if end.later:
+        lines.append(f"  then, as the verdict goes: {', '.join(end.later)}")
+    elif end.verdict:
+        lines.append(f"  verdict: {end.verdict['verdict']}")
+    _answer(options, {"spans": end.spans, "steps": rows, "later": end.later, "notes": end.notes}, "\n".join(lines))
+    return 0
+
+
+def promote(options: argparse.Namespace) -> int:
+    """A version by number; without one the window's candidate, by force."""
+    if options.to is not None:
+        located, store = _store(options)
+        registry = Registry(store, located.pipeline.name)
+        event = registry.promote(options.to, reason=options.reason)
+        told = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
+        _answer(options, event.model_dump(mode="json"), told)
+        return 0
+    trip = _trip(options, force=True)
+    record = _execute(options, trip)
+    _answer(options, record, _told(record, trip))
+    return 0 if record["state"] == "promoted" else 4
+
+
+def rollback(options: argparse.Namespace) -> int:
+    located, store = _store(options)
+    registry = Registry(store, located.pipeline.name)
+    event = registry.rollback(options.to, reason=options.reason)
+    told = (
+        f"version {event.version} is the champion again, in place of {event.previous}; "
+        f"served as {registry.serving / str(event.serving)}"
+    )
+    _answer(options, event.model_dump(mode="json"), told)
+    return 0
+
+
+def models(options: argparse.Namespace) -> int:
+    _, store = _store(options)
+    value, lines = {}, []
+    for name in names(store):
+        registry = Registry(store, name)
+        history = registry.history()
+        champion = history[-1].version if history else None
+        gone = registry.rolled_back()
+        value[name] = {
+            "champion": champion,
+            "serving": str(registry.serving / str(history[-1].serving)) if history else None,
+            "versions": [v.model_dump(mode="json") for v in registry.versions()],
+            "history": [event.model_dump(mode="json") for event in history],
+        }
+        lines.append(name)
+        for version in reversed(registry.versions()):
+            mark = "champion" if version.number == champion else "rolled back" if version.number in gone else ""
+            spans = version.facts.get("spans") or ["?"]
+            metrics = metrics_line(version.facts.get("metrics"))
+            lines.append(
+                f"  {version.number:>4}  {mark:<11}  {version.created[:16]}  {spans[0]} to {spans[-1]}  {metrics}"
+            )
+            lines.append(f"        {version.saved_model}")
+    _answer(options, value, "\n".join(lines) or "no model was promoted yet")
+    return 0
+
+
+def runs(options: argparse.Namespace) -> int:
+    _, store = _store(options)
+    found = store.runs()[: options.limit]
+    lines = []
+    for r in found:
+        spans = r.get("spans") or ["-"]
+        ran = sum(not s["cached"] for s in r["stages"])
+        version = f" v{r['version']}" if "version" in r else ""
+        lines.append(
+            f"{r['run']}  {r['pipeline']:<16} {r['state'] + version:<20} {r.get('seconds', 0):>7.1f} s  {ran} ran  {spans[0]} to {spans[-1]}"
+        )
+    _answer(options, found, "\n".join(lines) or "no run yet")
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    _, store = _store(options)
+    record = store.run(options.run)
+    lines = [f"{key}: {value}" for key, value in record.items() if key not in ("stages", "verdict", "metrics", "error")]
+    lines.append("stages:")
+    for s in record["stages"]:
+        took = "cached" if s["cached"] else f"{s['seconds']:.1f} s"
+        lines.append(f"  {s['title']:<22} {took:>8}  {store.output(s['stage'], s['fingerprint'])}")
+        if s["why"] and not s["cached"]:
+            lines.append(f"  {'':<22} {'':>8}  ran because: {s['why']}")
+    if "verdict" in record:
+        lines += [f"verdict: {record['verdict']['verdict']}", *(f"  {reason}" for reason in record["verdict"]["reasons"])]
+    if record.get("metrics"):
+        lines.append(f"metrics: {metrics_line(record['metrics'])}")
+    if "error" in record:
+        lines.append(f"error: {record['error']}")
+    _answer(options, record, "\n".join(lines))
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    _, store = _store(options)
+    problems = [*store.verify()]
+    for name in names(store):
+        problems += Registry(store, name).verify()
+    value = {"problems": [{"file": str(path), "problem": problem} for path, problem in problems]}
+    lines = [f"{path}: {problem}" for path, problem in problems]
+    outputs = sum(1 for _ in store.all_outputs())
+    fix = "delete the damaged output's folder: the next run makes it again"
+    _answer(options, value, "\n".join([*lines, f"  fix: {fix}"]) if lines else f"{outputs} outputs: every byte is as written")
+    return options.code if problems else 0
+
+
+def gc(options: argparse.Namespace) -> int:
+    from headway.gc import collect, remove
+    from headway.locks import Lock
+
+    located, store = _store(options)
+    lock = Lock(store.locks / f"run-{located.pipeline.name}.json", facts={"command": "gc"})
+    with lock.held():
+        garbage = collect(store, keep_runs=options.keep)
+        freed = sum(item.bytes for item in garbage) if options.dry_run else remove(garbage)
+    value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
+    verb = "would free" if options.dry_run else "freed"
+    lines = [f"{item.path}: {item.bytes:,} bytes, {item.why}" for item in garbage]
+    _answer(options, {"removed": value, "bytes": freed}, "\n".join([*lines, f"{verb} {freed:,} bytes"]))
+    return 0
+
+
+def schema(options: argparse.Namespace) -> int:
+    print(json.dumps(json_schema(), indent=1))
+    return 0
+
+
+def doctor(options: argparse.Namespace) -> int:
+    from flows.doctor import examine
+
+    findings = examine(Path(options.pipeline), options.set)
+    lines = [f"{'ok' if f.ok else 'PROBLEM':<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "") for f in findings]
+    _answer(options, [f.__dict__ for f in findings], "\n".join(lines))
+    if any(not f.ok for f in findings):
+        print("headway doctor: there are problems", file=sys.stderr)
+        return 1
+    return 0

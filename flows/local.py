@@ -1,0 +1,32 @@
+"""Runs on this machine, without a server: the same road, stages called one after the other.
+
+    run = run_locally(trip, report)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from flows.engine import Engine
+from flows.reporting import Reporter
+from flows.road import REPLAY, Caller, Trip
+from flows.runs import Helpers, execute
+from flows.steps import Output
+
+
+def run_locally(trip: Trip, report: Reporter, *, wait_seconds: float = 0.0) -> dict[str, Any]:
+    """Execute a trip here; see `flows.runs.execute`."""
+    return execute(trip, functools.partial(engine, trip, report), report, wait_seconds=wait_seconds)
+
+
+def engine(trip: Trip, report: Reporter, helpers: Helpers, on_output: Callable[[Output], None]) -> Caller:
+    """An engine whose replay stage asks the process that was started early."""
+    return Engine(
+        trip.store,
+        child=helpers.child,
+        monitor_for=report.monitor,
+        on_output=on_output,
+        runtime={REPLAY.name: {"process": helpers.replay}},
+    )

@@ -1,0 +1,175 @@
+"""One run, start to end: the lock, the plan, the road, the promotion, the record of it all.
+
+    result = execute(trip, engine_for, report)       # {"run": ..., "state": "promoted", "version": 3, ...}
+
+Used by the command line and by the Prefect flow, which differ only in who calls the steps.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from flows.child import Child
+from flows.engine import Planner
+from flows.replay import ReplayProcess
+from flows.reporting import Reporter
+from flows.road import ALREADY, Caller, End, Trip, road
+from flows.steps import Output
+from headway.errors import Cancelled, HeadwayError
+from headway.locks import Lock
+from headway.registry import Event, Version
+from headway.store import now
+
+
+@dataclass(frozen=True)
+class Helpers:
+    """The processes beside this one. Both are started early when a plan says that they will be needed."""
+
+    child: Child
+    replay: ReplayProcess
+
+    @classmethod
+    @contextmanager
+    def open(cls, report: Reporter) -> Iterator[Helpers]:
+        replay = ReplayProcess()
+        try:
+            with Child(on_line=lambda line: report.note(f"  | {line}")) as child:
+                yield cls(child, replay)
+        finally:
+            replay.close()
+
+
+CallerFor = Callable[[Helpers, Callable[[Output], None]], Caller]
+"""(the processes, what to tell of each output) -> who calls the steps."""
+
+
+def execute(
+    trip: Trip, caller_for: CallerFor, report: Reporter, *, wait_seconds: float = 0.0, run: str | None = None
+) -> dict[str, Any]:
+    """Run the road under the pipeline's lock, promote what the gate lets through, and record the run.
+
+    Returns:
+        The run as it is kept in runs/<run>.json.
+
+    Raises:
+        Locked: another run of this pipeline is going on.
+        HeadwayError: as the stages raise; the run is recorded as failed.
+    """
+    name = trip.located.pipeline.name
+    run = run or new_run_name()
+    trip.store.create()
+    lock = Lock(trip.store.locks / f"run-{name}.json", facts={"run": run})
+    with lock.held(wait_seconds=wait_seconds, on_wait=lambda who: report.note(f"waiting for {who}")):
+        return _Run(trip, run, caller_for, report).go()
+
+
+def new_run_name() -> str:
+    """Sorts by time."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(2)
+
+
+class _Run:
+    def __init__(self, trip: Trip, run: str, caller_for: CallerFor, report: Reporter):
+        self.trip, self.caller_for, self.report = trip, caller_for, report
+        self.began = time.perf_counter()
+        pipeline = trip.located.pipeline
+        self.record: dict[str, Any] = {
+            "run": run,
+            "pipeline": pipeline.name,
+            "file": str(trip.located.file),
+            "state": "running",
+            "started": now(),
+            "window": trip.window,
+            "until": trip.until,
+            "seed": trip.chosen_seed,
+            "force": trip.force,
+            "last": trip.last,
+            "stages": [],
+        }
+
+    def go(self) -> dict[str, Any]:
+        for folder in self.trip.store.sweep():
+            self.report.note(f"swept a torn folder of a run that died: {folder.name}")
+        try:
+            with Helpers.open(self.report) as helpers:
+                self._begin(helpers)
+                end = road(self.trip, self.caller_for(helpers, self._output))
+            self._finish(end)
+        except HeadwayError as error:
+            self._failed("cancelled" if isinstance(error, Cancelled) else "failed", str(error))
+            raise
+        except BaseException as error:
+            self._failed("failed", f"{type(error).__name__}: {error}")
+            raise
+        return self.record
+
+    def _begin(self, helpers: Helpers) -> None:
+        """Look ahead; start TensorFlow now if it will be needed, so that it imports while Beam ingests."""
+        planner = Planner(self.trip.store)
+        plan = road(self.trip, planner, freeze=False)
+        if planner.tensorflow:
+            self.record["spans"] = plan.spans
+            self.trip.store.save_run(self.record)
+            helpers.child.spawn()
+            if self.trip.last in (None, "replay"):
+                helpers.replay.start()
+
+    def _output(self, output: Output) -> None:
+        self.report.output(output)
+        stage = {
+            "stage": output.stage,
+            "title": output.title,
+            "fingerprint": output.fingerprint,
+            "cached": output.hit,
+            "seconds": round(output.seconds, 3),
+            "why": output.why,
+        }
+        self.record["stages"].append(stage)
+        if output.stage == "train":
+            self.record["training"] = output.fingerprint
+
+    def _finish(self, end: End) -> None:
+        record = self.record
+        record["spans"], record["notes"] = end.spans, end.notes
+        record["warnings"] = [a["message"] for a in end.anomalies if a["severity"] == "warning"]
+        verdict = end.verdict
+        if verdict is not None:
+            record["verdict"] = {key: verdict[key] for key in ("verdict", "promote", "reasons")}
+        if end.evaluation is not None:
+            record["metrics"] = end.evaluation.get("metrics")
+        elif end.facts.get("metrics"):
+            record["metrics"] = end.facts["metrics"]
+        record["state"] = "done"
+        if verdict is not None and verdict["verdict"] == ALREADY:
+            record |= {"state": ALREADY, "version": verdict["champion"]}
+        elif verdict is not None and self.trip.last is None:
+            record["state"] = "promoted" if verdict["promote"] else verdict["verdict"]
+            if verdict["promote"]:
+                version, event = promote(self.trip, end, run=record["run"])
+                record |= {"version": version.number, "serving": event.serving}
+        self._close()
+
+    def _failed(self, state: str, error: str) -> None:
+        self.record |= {"state": state, "error": error}
+        self._close()
+
+    def _close(self) -> None:
+        self.record |= {"ended": now(), "seconds": round(time.perf_counter() - self.began, 3)}
+        self.trip.store.save_run(self.record)
+
+
+def promote(trip: Trip, end: End, *, run: str) -> tuple[Version, Event]:
+    """Publish the run's export as a version, unless a run that died after publishing left it there, and promote it."""
+    assert end.export is not None and end.verdict is not None
+    registry = trip.registry
+    version = registry.find("export", end.facts["export"])
+    if version is None:
+        saved_model = end.export.path / end.export.get()["saved_model"]
+        version = registry.publish(saved_model, end.facts | {"run": run, "replay": end.replay})
+    reasons = [end.verdict["verdict"], *end.verdict["reasons"]]
+    return version, registry.promote(version.number, reason="; ".join(reasons))

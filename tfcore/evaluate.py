@@ -1,0 +1,203 @@
+"""The evaluation stage: one pass over the eval rows, their predictions written in order, metrics from those.
+
+    predict(EvaluateRequest(...), Path("out"), monitor)       # {"metrics": {"auc": 0.71, ...}, "rows": 65432, ...}
+
+`out/predictions.parquet` has one row for each row of the shards: row, label (the number, or the class index), weight,
+prediction (a probability, probabilities, or the number; float64), each slice column and the group column as text.
+`out/metrics.json` is `headway.metrics.summary` of it, `out/expected.npy` the first predictions as the model gave them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway import metrics
+from headway.errors import ConfigError, DataError
+from headway.monitor import Monitor
+from headway.schema import suggest
+from headway.tasks import Task
+from tfcore.dataset import Shards, evaluation_dataset, safe
+from tfcore.evaluate_request import VERSION, EvaluateRequest, TrainedModel
+from tfcore.runtime import prepare
+from tfcore.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
+from tfcore.train.data import labeler, shards_of
+from tfcore.transform.graph import Transform
+
+__all__ = ["VERSION", "predict"]
+
+PREDICTIONS, METRICS, EXPECTED = "predictions.parquet", "metrics.json", "expected.npy"
+EXPECTED_ROWS = 2000
+PARQUET_ROWS = 131_072
+
+
+def predict(request: EvaluateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+    """Score the rows and measure; see the module.
+
+    Returns:
+        predictions (the file's name), rows, metrics (overall), by_slice, calibration_bins, seconds, rows_per_second,
+        traces; or {"incompatible": why} for a SavedModel that cannot score these rows.
+
+    Raises:
+        ConfigError: a slice is no stored column.
+        DataError: there are no rows, or a shard is damaged.
+        StoreError: the model's files are missing or of another model.
+    """
+    began = time.monotonic()
+    prepare(None)
+    shards = shards_of(request.examples)
+    _check(request, shards)
+    out.mkdir(parents=True, exist_ok=True)
+    task = request.transform.label.task
+    try:
+        scorer = _scorer(request, shards)
+        rows, expected = _write(request, scorer, shards, out / PREDICTIONS, monitor)
+    except Incompatible as error:
+        (out / PREDICTIONS).unlink(missing_ok=True)
+        monitor.log(f"the model cannot score these rows: {error}")
+        return {"incompatible": str(error)}
+    np.save(out / EXPECTED, expected, allow_pickle=False)
+    seconds = time.monotonic() - began
+    table = pq.read_table(out / PREDICTIONS)
+    found = metrics.summary(table, task, slices=request.slices, min_rows=request.slice_min_rows)
+    (out / METRICS).write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return {
+        "predictions": PREDICTIONS,
+        "rows": rows,
+        "weight": found["weight"],
+        "metrics": found["overall"],
+        "by_slice": found["slices"],
+        "calibration_bins": found["calibration_bins"],
+        "seconds": round(seconds, 3),
+        "rows_per_second": round(rows / max(seconds, 1e-9)),
+        "traces": scorer.traces,
+    }
+
+
+def _check(request: EvaluateRequest, shards: Shards) -> None:
+    if not shards.total:
+        raise DataError("the eval split has no rows", where="split", fix="hold out more, or widen the window")
+    names = [column.name for column in shards.columns]
+    reserved = {"row", "label", "weight", "prediction"}
+    for what, wanted in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):
+        for name in wanted:
+            if name not in names:
+                raise ConfigError(f"{name!r} is no stored column", where=what, fix=suggest(name, names))
+            if name in reserved:
+                raise ConfigError(f"{name!r} cannot be sliced by: predictions have a column of that name", where=what)
+
+
+def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedModelScorer:
+    if isinstance(request.model, TrainedModel):
+        return TrainedScorer(request.model, request.transform)
+    return SavedModelScorer(request.model.path, request.transform.label, shards.columns)
+
+
+def _write(
+    request: EvaluateRequest,
+    scorer: TrainedScorer | SavedModelScorer,
+    shards: Shards,
+    file: Path,
+    monitor: Monitor,
+) -> tuple[int, NDArray[np.float32]]:
+    """Write the predictions -> (rows, the first of them as the model gave them)."""
+    texts = tuple(dict.fromkeys([*request.slices, *([request.group] if request.group else [])]))
+    dataset = evaluation_dataset(
+        shards,
+        Transform(request.transform) if scorer.transforms else None,
+        labeler(shards, request.transform),
+        batch=min(request.batch_size, shards.total),
+        raw=tuple(dict.fromkeys([*scorer.raw, *texts])),
+    )
+    first: list[NDArray[np.float32]] = []
+    rows = kept = 0
+    task = request.transform.label.task
+    with _Writer(file) as writer:
+        for batch in safe(dataset, shards):
+            monitor.check()
+            scores = scorer(batch)
+            # only the last batch is padded, and only at its end
+            valid = int(np.count_nonzero(batch["valid"]))
+            writer.add(_table(task, batch, scores, texts, rows, valid))
+            if kept < EXPECTED_ROWS:
+                first.append(scores.given[: min(valid, EXPECTED_ROWS - kept)])
+                kept += len(first[-1])
+            rows += valid
+            monitor.progress(rows, shards.total, "rows")
+    if rows != shards.total:
+        raise DataError(f"the shards hold {rows:,} rows, and their manifests say {shards.total:,}", where=shards.paths[0])
+    return rows, np.concatenate(first)
+
+
+def _table(
+    task: Task, batch: dict[str, tf.Tensor], scores: Scores, texts: Sequence[str], start: int, count: int
+) -> pa.Table:
+    """The first `count` rows of a batch as they are written; `start` is the number of the first."""
+    label = batch["label"].numpy()[:count]
+    columns: dict[str, Any] = {
+        "row": pa.array(np.arange(start, start + count)),
+        "label": pa.array(label.astype(np.float64 if task == "regression" else np.int64)),
+        "weight": pa.array(batch["weight"].numpy()[:count].astype(np.float64)),
+        "prediction": _predictions(scores.exact[:count]),
+    }
+    for name in texts:
+        present = batch[f"raw/{name}/present"].numpy()[:count]
+        columns[name] = text_column(batch[f"raw/{name}"].numpy()[:count], present)
+    return pa.table(columns)
+
+
+def _predictions(values: NDArray[np.float64]) -> pa.Array:
+    if values.ndim == 1:
+        return pa.array(values)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+
+
+def text_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
+    """Raw values as text: UTF-8 of bytes (what is none is escaped), numbers as they are written; null stays null."""
+    if values.dtype != object:
+        # a float32 as itself: 0.1, not 0.10000000149011612
+        return pa.array(values, mask=~present).cast(pa.string())
+    encoded = pa.array(values, pa.binary(), mask=~present).dictionary_encode()
+    words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
+    return pc.take(pa.array(words, pa.string()), encoded.indices)
+
+
+class _Writer:
+    """A Parquet file written in row groups of a good size, whatever the batches'."""
+
+    def __init__(self, path: Path):
+        self._path, self._held, self._rows = path, list[pa.Table](), 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def add(self, table: pa.Table) -> None:
+        self._held.append(table)
+        self._rows += table.num_rows
+        if self._rows >= PARQUET_ROWS:
+            self._flush()
+
+    def __exit__(self, *_: object) -> None:
+        self._flush()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        table = pa.concat_tables(self._held)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, table.schema)
+        self._writer.write_table(table)
+        self._held, self._rows = [], 0
