@@ -6,6 +6,7 @@ result = collect(request, ranges, aside, out)
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], asid
             shards.append({"file": name, "rows": fact["records"][split]})
     statistics = out / "statistics" / split
     statistics.parent.mkdir(exist_ok=True)
+    shutil.rmtree(statistics, ignore_errors=True)
     if len(saved) == 1:
         saved[0].replace(statistics)
     else:

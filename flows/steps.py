@@ -54,6 +54,8 @@ def _version(module: str) -> int:
             and isinstance(node.value.value, int)
         ):
             return node.value.value
+        if isinstance(node, ast.ImportFrom) and node.module and any(alias.name == "VERSION" for alias in node.names):
+            return _version(node.module)
     raise RuntimeError(f"{module} has no VERSION")
 
 

@@ -23,46 +23,44 @@ COLUMNS = (
     Column(name="y", type="float32", nullable=True),
 )
 
-Ingestable = Callable[..., IngestRequest]
+
+def make_request(
+    path: Path,
+    *,
+    span: str | None = None,
+    where: str | None = None,
+    range_bytes: int = 1 << 20,
+    range_rows: int = 1 << 20,
+    label: Any = "y > 0",
+    split: SplitConfig | None = None,
+    rows: int = 16,
+    columns: tuple[Column, ...] = COLUMNS,
+    stored: tuple[str, ...] = ("id", "x", "s"),
+) -> IngestRequest:
+    """id, x and s are stored, the label is y > 0, the split a hash of id."""
+    source = SourceConfig(
+        format="csv" if path.suffix != ".parquet" else "parquet",
+        path=str(path),
+        where=where,
+        csv=CsvConfig(range_bytes=range_bytes),
+        parquet=ParquetConfig(range_rows=range_rows),
+    )
+    span = span or spans(source)[0]
+    return IngestRequest(
+        span=span,
+        files=files(source, span),
+        source=source,
+        read=columns,
+        stored=stored,
+        label=LabelConfig.model_validate(label),
+        split=split or SplitConfig(key=("id",)),
+        records=RecordsConfig(rows=rows),
+    )
 
 
 @pytest.fixture
-def request_for() -> Ingestable:
-    """request_for(path, where=..., range_bytes=...): id, x and s stored, the label is y > 0, split by a hash of id."""
-
-    def make(
-        path: Path,
-        *,
-        span: str | None = None,
-        where: str | None = None,
-        range_bytes: int = 1 << 20,
-        range_rows: int = 1 << 20,
-        label: Any = "y > 0",
-        split: SplitConfig | None = None,
-        rows: int = 16,
-        columns: tuple[Column, ...] = COLUMNS,
-        stored: tuple[str, ...] = ("id", "x", "s"),
-    ) -> IngestRequest:
-        source = SourceConfig(
-            format="csv" if path.suffix != ".parquet" else "parquet",
-            path=str(path),
-            where=where,
-            csv=CsvConfig(range_bytes=range_bytes),
-            parquet=ParquetConfig(range_rows=range_rows),
-        )
-        span = span or spans(source)[0]
-        return IngestRequest(
-            span=span,
-            files=files(source, span),
-            source=source,
-            read=columns,
-            stored=stored,
-            label=LabelConfig.model_validate(label),
-            split=split or SplitConfig(key=("id",)),
-            records=RecordsConfig(rows=rows),
-        )
-
-    return make
+def request_for() -> Callable[..., IngestRequest]:
+    return make_request
 
 
 @pytest.fixture

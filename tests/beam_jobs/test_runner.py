@@ -14,7 +14,13 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.parametrize(
     ("said", "meant"),
-    [("direct", "direct"), ("FnApiRunner", "direct"), ("DirectRunner", "direct"), ("FlinkRunner", "flink"), ("spark", "spark")],
+    [
+        ("direct", "direct"),
+        ("FnApiRunner", "direct"),
+        ("DirectRunner", "direct"),
+        ("FlinkRunner", "flink"),
+        ("spark", "spark"),
+    ],
 )
 def test_runners_go_by_short_names_and_by_beams_own(said, meant):
     assert RunnerConfig.model_validate(said).name == meant
