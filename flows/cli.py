@@ -77,7 +77,9 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         command.add_argument("--json", action="store_true", help="answer in JSON on stdout, say nothing else")
         if pipeline:
-            command.add_argument("pipeline", nargs="?", default=".", help="pipeline.yaml, or its folder (default: here)")
+            command.add_argument(
+                "pipeline", nargs="?", default=".", help="pipeline.yaml, or its folder (default: here)"
+            )
             command.add_argument(
                 "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key: training.epochs=3"
             )
@@ -102,7 +104,9 @@ def parser() -> argparse.ArgumentParser:
         window(command)
         waits(command)
     promoted = add("promote", "make a version, or the last run's held candidate, the champion")
-    promoted.add_argument("--to", type=int, metavar="VERSION", help="a version of the registry (default: the held candidate)")
+    promoted.add_argument(
+        "--to", type=int, metavar="VERSION", help="a version of the registry (default: the held candidate)"
+    )
     promoted.add_argument("--reason", default="asked for on the command line")
     window(promoted)
     waits(promoted)

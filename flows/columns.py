@@ -59,7 +59,7 @@ def resolve(located: Located, files: Sequence[InputFile], *, freeze: bool) -> Co
         ConfigError: a column that does not exist, or a role that does not go with it.
     """
     pipeline = located.pipeline
-    configs, notes = pipeline.column_configs(), []
+    configs, notes = pipeline.column_configs(), list[str]()
     path = located.schema_file
     if path.is_file():
         schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
@@ -139,7 +139,9 @@ def _check(read: Sequence[Column], located: Located) -> None:
     for role in ("weight", "group", "time"):
         named = [column.name for column in read if column.role == role]
         if len(named) > 1:
-            raise ConfigError(f"{' and '.join(named)} both have the role {role}", where=where, fix="only one column can")
+            raise ConfigError(
+                f"{' and '.join(named)} both have the role {role}", where=where, fix="only one column can"
+            )
     for column in read:
         if column.role == "weight" and column.type == "bytes":
             raise ConfigError(f"the weight column {column.name!r} holds text", where=where)
@@ -150,4 +152,6 @@ def _check(read: Sequence[Column], located: Located) -> None:
                 fix=f"leave it out ({LABEL}: ignore), or rename it in the source",
             )
     if not any(column.role == "feature" for column in read):
-        raise ConfigError("names no feature column", where=where, fix="list the columns to learn from, or use 'columns: auto'")
+        raise ConfigError(
+            "names no feature column", where=where, fix="list the columns to learn from, or use 'columns: auto'"
+        )

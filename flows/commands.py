@@ -116,10 +116,13 @@ def plan(options: argparse.Namespace) -> int:
     planner = Planner(trip.store)
     end = road(trip, planner, freeze=False)
     rows = [
-        {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why} for o in planner.outputs
+        {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
+        for o in planner.outputs
     ]
     lines = [f"{trip.located.pipeline.name}: {end.spans[0]} to {end.spans[-1]} ({len(end.spans)} spans)"]
-    lines += [f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {r['why'] or ''}".rstrip() for r in rows]
+    lines += [
+        f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {r['why'] or ''}".rstrip() for r in rows
+    ]
     if end.later:
         lines.append(f"  then, as the verdict goes: {', '.join(end.later)}")
     elif end.verdict:
@@ -190,9 +193,8 @@ def runs(options: argparse.Namespace) -> int:
         spans = r.get("spans") or ["-"]
         ran = sum(not s["cached"] for s in r["stages"])
         version = f" v{r['version']}" if "version" in r else ""
-        lines.append(
-            f"{r['run']}  {r['pipeline']:<16} {r['state'] + version:<20} {r.get('seconds', 0):>7.1f} s  {ran} ran  {spans[0]} to {spans[-1]}"
-        )
+        took = f"{r.get('seconds', 0):>7.1f} s  {ran} ran"
+        lines.append(f"{r['run']}  {r['pipeline']:<16} {r['state'] + version:<20} {took}  {spans[0]} to {spans[-1]}")
     _answer(options, found, "\n".join(lines) or "no run yet")
     return 0
 
@@ -208,7 +210,10 @@ def show(options: argparse.Namespace) -> int:
         if s["why"] and not s["cached"]:
             lines.append(f"  {'':<22} {'':>8}  ran because: {s['why']}")
     if "verdict" in record:
-        lines += [f"verdict: {record['verdict']['verdict']}", *(f"  {reason}" for reason in record["verdict"]["reasons"])]
+        lines += [
+            f"verdict: {record['verdict']['verdict']}",
+            *(f"  {reason}" for reason in record["verdict"]["reasons"]),
+        ]
     if record.get("metrics"):
         lines.append(f"metrics: {metrics_line(record['metrics'])}")
     if "error" in record:
@@ -226,7 +231,11 @@ def verify(options: argparse.Namespace) -> int:
     lines = [f"{path}: {problem}" for path, problem in problems]
     outputs = sum(1 for _ in store.all_outputs())
     fix = "delete the damaged output's folder: the next run makes it again"
-    _answer(options, value, "\n".join([*lines, f"  fix: {fix}"]) if lines else f"{outputs} outputs: every byte is as written")
+    _answer(
+        options,
+        value,
+        "\n".join([*lines, f"  fix: {fix}"]) if lines else f"{outputs} outputs: every byte is as written",
+    )
     return options.code if problems else 0
 
 
@@ -255,7 +264,10 @@ def doctor(options: argparse.Namespace) -> int:
     from flows.doctor import examine
 
     findings = examine(Path(options.pipeline), options.set)
-    lines = [f"{'ok' if f.ok else 'PROBLEM':<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "") for f in findings]
+    lines = [
+        f"{'ok' if f.ok else 'PROBLEM':<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "")
+        for f in findings
+    ]
     _answer(options, [f.__dict__ for f in findings], "\n".join(lines))
     if any(not f.ok for f in findings):
         print("headway doctor: there are problems", file=sys.stderr)

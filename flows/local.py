@@ -1,6 +1,6 @@
 """Runs on this machine, without a server: the same road, stages called one after the other.
 
-    run = run_locally(trip, report)
+run = run_locally(trip, report)
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Pipeline(Frozen):
     def _shorthand(cls, value: Any) -> Any:
         """`carrier: vocabulary` and `dep_delay: [clip, standardize]` mean {transform: ...}; a bare name means auto."""
         if isinstance(value, list):
-            value = {name: None for name in value}
+            value = dict.fromkeys(value)
         if not isinstance(value, dict):
             return value
         return {name: _column(entry) for name, entry in value.items()}

@@ -216,7 +216,9 @@ class _Walk:
         wrong = errors(validated.result)
         if wrong:
             lines = "\n".join(f"  - {a['message']}" + (f"\n    fix: {a['fix']}" if a["fix"] else "") for a in wrong)
-            raise DataError(f"validation found {len(wrong)} error{'s' * (len(wrong) > 1)}:\n{lines}", where=str(validated.path))
+            raise DataError(
+                f"validation found {len(wrong)} error{'s' * (len(wrong) > 1)}:\n{lines}", where=str(validated.path)
+            )
         return True
 
     def _transform(self, statistics: Output) -> Output:
@@ -244,9 +246,7 @@ class _Walk:
         return {"module": digest} if digest else {}
 
     def _examples(self, ingested: Mapping[str, Output], split: str) -> list[dict[str, Any]]:
-        return [
-            {"path": str(out.path), "split": part, "result": out.get()} for out, part in self._of(ingested, split)
-        ]
+        return [{"path": str(out.path), "split": part, "result": out.get()} for out, part in self._of(ingested, split)]
 
     def _train(self, ingested: Mapping[str, Output], transform: Output) -> Output:
         training = self.pipeline.training
@@ -278,7 +278,12 @@ class _Walk:
         return self._call(TRAIN, "train", key, request)
 
     def _evaluate(
-        self, title: str, ingested: Mapping[str, Output], transform: Output, model: dict[str, Any], identity: dict[str, Any]
+        self,
+        title: str,
+        ingested: Mapping[str, Output],
+        transform: Output,
+        model: dict[str, Any],
+        identity: dict[str, Any],
     ) -> Output:
         config, group = self.pipeline.evaluation, self.columns.of_role("group")
         key = {
@@ -315,9 +320,7 @@ class _Walk:
             "module": str(module) if module else None,
         }
 
-    def _judge(
-        self, ingested: Mapping[str, Output], transform: Output, train: Output, champion: Version | None
-    ) -> End:
+    def _judge(self, ingested: Mapping[str, Output], transform: Output, train: Output, champion: Version | None) -> End:
         candidate = self._evaluate(
             "evaluate", ingested, transform, self._trained_model(train), {"train": train.fingerprint}
         )
@@ -415,7 +418,11 @@ class _Walk:
         return None
 
     def _ship(self, ingested: Mapping[str, Output], transform: Output, train: Output, candidate: Output) -> End:
-        key = {"config": {}, **self._module(), "inputs": {"train": train.fingerprint, "transform": transform.fingerprint}}
+        key = {
+            "config": {},
+            **self._module(),
+            "inputs": {"train": train.fingerprint, "transform": transform.fingerprint},
+        }
 
         def request() -> dict[str, Any]:
             model = self._trained_model(train)
@@ -437,9 +444,7 @@ class _Walk:
             self.end.facts = self._facts(transform, train, candidate, export)
         return self.end
 
-    def _replay(
-        self, ingested: Mapping[str, Output], transform: Output, candidate: Output, export: Output
-    ) -> Output:
+    def _replay(self, ingested: Mapping[str, Output], transform: Output, candidate: Output, export: Output) -> Output:
         key = {
             "config": self.pipeline.export.model_dump(mode="json"),
             "inputs": {"export": export.fingerprint, "candidate": candidate.fingerprint},

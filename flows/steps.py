@@ -34,7 +34,6 @@ class Stage:
     many: str | None = None
     """"module:function" that runs several steps of the stage as one: function(requests, outs, monitor) -> results."""
 
-
     @property
     def version(self) -> int:
         """VERSION of the function's module: raised by whoever changes what the stage writes for the same input."""

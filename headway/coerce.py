@@ -91,7 +91,10 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
 
 def _is_text(kind: pa.DataType) -> bool:
     return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
     )
 
 
@@ -163,9 +166,16 @@ def _to_float(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_
     kind = raw.type
     if pa.types.is_float32(kind):
         return raw, None, ""
-    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind)):
+    if not (
+        pa.types.is_floating(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_boolean(kind)
+    ):
         raise _never(raw, column)
-    doubles = raw.cast(pa.float64(), safe=False) if not pa.types.is_boolean(kind) else raw.cast(pa.int64()).cast(pa.float64())
+    doubles = (
+        raw.cast(pa.float64(), safe=False) if not pa.types.is_boolean(kind) else raw.cast(pa.int64()).cast(pa.float64())
+    )
     array = doubles.cast(pa.float32(), safe=False)
     top = pc.max(pc.abs(array)).as_py()
     if top is None or top < float("inf"):

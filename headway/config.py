@@ -1,9 +1,9 @@
 """The base of every config model, and how a model is read from a file.
 
-    class SplitConfig(Frozen):
-        eval: float = 0.2
+class SplitConfig(Frozen):
+    eval: float = 0.2
 
-    load(SplitConfig, {"eval": "x"}, where="pipeline.yaml")   # ConfigError: split.eval: 'x' is not a number
+load(SplitConfig, {"eval": "x"}, where="pipeline.yaml")   # ConfigError: split.eval: 'x' is not a number
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML keeps the last of two equal keys without a word; a config file should not."""
 
-    def construct_mapping(self, node, deep=False):  # type: ignore[no-untyped-def]
+    def construct_mapping(self, node, deep=False):
         seen = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=deep)
@@ -120,7 +120,9 @@ def expand(text: str, *, where: str) -> str:
             return os.environ[match[1]]
         except KeyError:
             raise ConfigError(
-                f"the environment variable {match[1]} is not set (in {text!r})", where=where, fix=f"export {match[1]}=..."
+                f"the environment variable {match[1]} is not set (in {text!r})",
+                where=where,
+                fix=f"export {match[1]}=...",
             ) from None
 
     return _VARIABLE.sub(value, text)

@@ -98,14 +98,18 @@ class Expression:
         for name in sorted(self.columns):
             if name not in batch.schema.names:
                 raise ConfigError(
-                    f"there is no column {name!r}", where=f"expression {self.text!r}", fix=suggest(name, batch.schema.names)
+                    f"there is no column {name!r}",
+                    where=f"expression {self.text!r}",
+                    fix=suggest(name, batch.schema.names),
                 )
         try:
             value = _evaluate(self._tree, batch)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
             types = ", ".join(f"{name}: {batch.schema.field(name).type}" for name in sorted(self.columns))
             reason = str(error).splitlines()[0]
-            raise DataError(f"cannot be evaluated on columns {types}: {reason}", where=f"expression {self.text!r}") from None
+            raise DataError(
+                f"cannot be evaluated on columns {types}: {reason}", where=f"expression {self.text!r}"
+            ) from None
         if isinstance(value, pa.Scalar):
             value = pa.repeat(value, batch.num_rows)
         return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
@@ -132,7 +136,9 @@ def parse(text: str) -> Expression:
     except (SyntaxError, ValueError, RecursionError) as error:
         column = getattr(error, "offset", None)
         raise ConfigError(
-            f"not an expression{f' (at character {column})' if column else ''}", where=f"expression {text!r}", fix=_EXAMPLE
+            f"not an expression{f' (at character {column})' if column else ''}",
+            where=f"expression {text!r}",
+            fix=_EXAMPLE,
         ) from None
     names: set[str] = set()
     _check(tree, text, names)
@@ -160,14 +166,16 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
                 _check(value, text, names)
         case ast.Compare(left=left, ops=ops, comparators=comparators):
             _check(left, text, names)
-            for op, right in zip(ops, comparators, strict=True):
-                _check_comparison(op, right, text, names)
+            for comparison, right in zip(ops, comparators, strict=True):
+                _check_comparison(comparison, right, text, names)
         case ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)], keywords=[]):
             names.add(name)
         case ast.Call(func=ast.Name(id=function), args=[argument], keywords=[]) if function in FUNCTIONS:
             _check(argument, text, names)
         case ast.Call(func=ast.Name(id=function)):
-            raise _refuse(node, text, f"{function}() is not known with these arguments; there is {', '.join(FUNCTIONS)}")
+            raise _refuse(
+                node, text, f"{function}() is not known with these arguments; there is {', '.join(FUNCTIONS)}"
+            )
         case _:
             raise _refuse(node, text, f"{type(node).__name__} is not allowed here")
 
@@ -188,7 +196,7 @@ def _check_comparison(op: ast.cmpop, right: ast.expr, text: str, names: set[str]
 def _evaluate(node: ast.expr, batch: pa.RecordBatch) -> Value:
     match node:
         case ast.Name(id=name) | ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=name)]):
-            return _column(batch, name)
+            return _column(batch, str(name))
         case ast.Constant(value=value):
             return pa.scalar(value)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -203,8 +211,8 @@ def _evaluate(node: ast.expr, batch: pa.RecordBatch) -> Value:
             return functools.reduce(together, (_evaluate(value, batch) for value in values))
         case ast.Compare(left=left, ops=ops, comparators=comparators):
             at, parts = left, []
-            for op, right in zip(ops, comparators, strict=True):
-                parts.append(_compare(op, at, right, batch))
+            for comparison, right in zip(ops, comparators, strict=True):
+                parts.append(_compare(comparison, at, right, batch))
                 at = right
             return functools.reduce(pc.and_kleene, parts)
         case ast.Call(func=ast.Name(id=function), args=[argument]):

@@ -26,29 +26,45 @@ def fingerprint(key: Key) -> str:
 
 
 def first_difference(old: Key, new: Key) -> str | None:
-    """Where two keys part, for a person; None when they are equal. Keys are compared in the order of `new`."""
-    return _difference(old, new, "")
+    """Where two keys part, for a person; None exactly when their fingerprints are equal.
+
+    Keys are compared in the order of `new`. Entries of a list that are files (they have a "path") are matched and named
+    by it, other entries by their place.
+    """
+    # through JSON, so that a key from a manifest (lists) equals the same key fresh from a config (tuples)
+    return _difference(json.loads(json.dumps(old)), json.loads(json.dumps(new)), "")
 
 
 def _difference(old: Any, new: Any, at: str) -> str | None:
-    if old == new:
+    if canonical(old) == canonical(new):  # not ==, for which 1, 1.0 and true are one
         return None
+    listed = isinstance(old, list) and isinstance(new, list)
+    if listed:
+        if (by_path := _by_path(old)) is not None and (other := _by_path(new)) is not None:
+            old, new = by_path, other
+        elif len(old) != len(new):
+            return f"{at}: {len(old)} entries -> {len(new)}"
+        else:
+            old, new = dict(enumerate(old)), dict(enumerate(new))
     if isinstance(old, dict) and isinstance(new, dict):
         for name in [*new, *(n for n in old if n not in new)]:
-            where = f"{at}.{name}" if at else str(name)
+            where = f"{at}[{name}]" if listed else f"{at}.{name}" if at else name
             if name not in old:
                 return f"{where} is new"
             if name not in new:
                 return f"{where} is gone"
             if found := _difference(old[name], new[name], where):
                 return found
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for i, (a, b) in enumerate(zip(old, new, strict=True)):
-            if found := _difference(a, b, f"{at}[{i}]"):
-                return found
-    if isinstance(old, list) and isinstance(new, list):
-        return f"{at}: {len(old)} entries -> {len(new)}"
+        return f"{at}: another order"
     return f"{at}: {_short(old)} -> {_short(new)}"
+
+
+def _by_path(entries: list[Any]) -> dict[str, Any] | None:
+    """Files by their path; None when these are no files, or a path stands twice."""
+    if not all(isinstance(entry, dict) and isinstance(entry.get("path"), str) for entry in entries):
+        return None
+    found = {entry["path"]: entry for entry in entries}
+    return found if len(found) == len(entries) else None
 
 
 def _short(value: Any) -> str:
@@ -60,6 +76,6 @@ def shared(old: Key, new: Key) -> int:
     """How much two keys have in common: the number of equal leaves."""
     if isinstance(old, dict) and isinstance(new, dict):
         return sum(shared(old[name], new[name]) for name in old.keys() & new.keys())
-    if isinstance(old, list) and isinstance(new, list):
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
         return sum(shared(a, b) for a, b in zip(old, new, strict=False))
     return int(old == new)

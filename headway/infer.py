@@ -49,9 +49,17 @@ def infer(
         values = prefix.column(name)
         kind = STORED[config.type] if config is not None and config.type else _stored(values.type)
         if kind is None or "/" in name:
-            why = "its name holds '/'" if "/" in name else "it is empty" if pa.types.is_null(values.type) else f"its type {values.type} cannot be stored"
+            why = (
+                "its name holds '/'"
+                if "/" in name
+                else "it is empty"
+                if pa.types.is_null(values.type)
+                else f"its type {values.type} cannot be stored"
+            )
             if wanted:
-                raise ConfigError(f"column {name!r} cannot be used: {why}", where=where, fix="give it a type, or leave it out")
+                raise ConfigError(
+                    f"column {name!r} cannot be used: {why}", where=where, fix="give it a type, or leave it out"
+                )
             notes.append(f"column {name!r} is left out: {why}")
             continue
         nullable = config.nullable if config is not None and config.nullable is not None else True
@@ -71,7 +79,12 @@ def _stored(kind: pa.DataType) -> StoredType | None:
         return "float32"
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
         return "int64"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    ):
         return "bytes"
     return None
 

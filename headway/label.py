@@ -1,8 +1,8 @@
 """The label: a column, or an expression over columns.
 
-    label: species                      # a column
-    label: arr_delay > 15               # an expression; true is stored as 1
-    label: {expression: tips > 0.2 * fare, missing: quarantine}
+label: species                      # a column
+label: arr_delay > 15               # an expression; true is stored as 1
+label: {expression: tips > 0.2 * fare, missing: quarantine}
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ class LabelConfig(Frozen):
 
     def stored(self, columns: tuple[Column, ...]) -> Column:
         """The label as a stored column, given the coerced columns it is made of."""
-        empty = pa.RecordBatch.from_arrays(
-            [pa.array([], c.arrow) for c in columns], names=[c.name for c in columns]
-        )
+        empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in columns], names=[c.name for c in columns])
         missing = sorted(self.columns() - set(empty.schema.names))
         if missing:
             raise ConfigError(f"the label needs column {missing[0]!r}, which the source does not have", where="label")

@@ -8,21 +8,22 @@ A folder without a valid manifest does not exist, for anyone; so the manifest is
 from __future__ import annotations
 
 import json
-import os
 import platform
+import stat
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
 from headway.config import Frozen
+from headway.disk import sync_path, write_synced
 from headway.errors import DataError, StoreError
 
 NAME = "manifest.json"
 FORMAT = 1
-"""Raised when the meaning of a field changes; older formats stay readable."""
+"""Raised when the meaning of a field changes. Older formats stay readable: a new field has a default."""
 TOOLS = ("headway", "apache-beam", "keras", "numpy", "pyarrow", "tensorflow")
 _BLOCK = 4 << 20
 
@@ -81,26 +82,30 @@ def tools() -> dict[str, str]:
 
 
 def read(folder: Path) -> Manifest | None:
-    """The manifest in `folder`; None when there is none or it is not a whole one."""
+    """The manifest in `folder`; None when there is none or it is not a whole one.
+
+    Raises:
+        StoreError: it cannot be read, or a newer Headway wrote it: what this one cannot judge it must not replace.
+    """
+    path = folder / NAME
     try:
-        return Manifest.model_validate_json((folder / NAME).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValidationError):
+        value = json.loads(path.read_bytes())
+        if isinstance(value, dict) and isinstance(value.get("format"), int) and value["format"] > FORMAT:
+            raise StoreError(
+                f"has format {value['format']}, and this Headway knows up to {FORMAT}",
+                where=str(path),
+                fix="update Headway, or use another store",
+            )
+        return Manifest.model_validate(value)
+    except (FileNotFoundError, NotADirectoryError, ValueError, DataError):  # pydantic's and JSON's are ValueErrors
         return None
     except OSError as error:
-        raise StoreError(f"cannot be read: {error.strerror}", where=str(folder / NAME)) from None
+        raise StoreError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
 def write(folder: Path, manifest: Manifest) -> None:
     """Write and sync; the caller makes the folder visible afterwards."""
     write_synced(folder / NAME, json.dumps(manifest.model_dump(mode="json"), indent=1) + "\n")
-
-
-def write_synced(path: Path, text: str) -> None:
-    """Write `text` and have it on the disk before returning."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def checksum(path: Path) -> tuple[int, str]:
@@ -124,25 +129,23 @@ def entries(folder: Path, *, sync: bool) -> tuple[FileEntry, ...]:
     return tuple(found)
 
 
-def sync_path(path: Path) -> None:
-    """fsync a file or a folder."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def sizes_problem(folder: Path, manifest: Manifest) -> str | None:
     """The first file that is not there with its size; None when all are."""
     for entry in manifest.files:
         try:
-            size = (folder / entry.path).stat().st_size
-        except FileNotFoundError:
-            return f"{entry.path} is gone"
-        if size != entry.bytes:
-            return f"{entry.path} has {size} bytes instead of {entry.bytes}"
+            found = (folder / entry.path).stat()
+        except OSError as error:
+            return f"{entry.path} {_why(error)}"
+        if not stat.S_ISREG(found.st_mode):
+            return f"{entry.path} is not a file"
+        if found.st_size != entry.bytes:
+            return f"{entry.path} has {found.st_size} bytes instead of {entry.bytes}"
     return None
+
+
+def _why(error: OSError) -> str:
+    gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+    return "is gone" if gone else f"cannot be read: {error.strerror}"
 
 
 def checksum_problems(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
@@ -152,7 +155,7 @@ def checksum_problems(folder: Path, manifest: Manifest) -> list[tuple[str, str]]
         try:
             size, crc = checksum(folder / entry.path)
         except OSError as error:
-            problems.append((entry.path, "is gone" if isinstance(error, FileNotFoundError) else str(error.strerror)))
+            problems.append((entry.path, _why(error)))
             continue
         if size != entry.bytes:
             problems.append((entry.path, f"has {size} bytes instead of {entry.bytes}"))

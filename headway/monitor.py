@@ -1,9 +1,9 @@
 """How a stage tells its caller what it is doing, and learns that it should stop.
 
-    def stage(request, out, monitor):
-        for done in range(total):
-            monitor.check()                                   # raises Cancelled after a Ctrl-C
-            monitor.progress(done, total, "rows", loss=0.3)
+def stage(request, out, monitor):
+    for done in range(total):
+        monitor.check()                                   # raises Cancelled after a Ctrl-C
+        monitor.progress(done, total, "rows", loss=0.3)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rejected rows: which file, which row, which column, what stood there, and why it did not fit.
 
-    table = rejected([3], "fare", ["12,5"], "is not a number")
-    write(Path("quarantine.parquet"), [table])
+table = rejected([3], "fare", ["12,5"], "is not a number")
+write(Path("quarantine.parquet"), [table])
 """
 
 from __future__ import annotations

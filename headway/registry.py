@@ -8,25 +8,33 @@
 Layout: models/<name>/<version>/ (immutable: version.json, saved_model/, manifest.json), models/<name>/champion.json (one
 atomic pointer with its history), serving/<name>/<n>/ (what TensorFlow Serving watches: it always loads the highest n, so
 each promotion and each rollback publishes a new, higher one).
+
+A promotion prepares the serving copy aside, which is all that takes time or space; then moves the pointer, which is the
+promotion; then renames the copy into place. A process that dies before the pointer moved has promoted nothing and
+serves nothing new; one that dies after it leaves a pointer that names the serving number that is missing, and `repair`
+(or the same promotion again) puts it there. The other order would serve a model that no history knows of, and a
+rollback, asked for because of it, would go back one version too far.
 """
 
 from __future__ import annotations
 
 import contextlib
+import getpass
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from headway import manifest as manifests
 from headway.config import Frozen
+from headway.disk import remove, replace_text, sync_folders, sync_path, write_synced, writing
 from headway.errors import StoreError
 from headway.locks import Lock
 from headway.manifest import Manifest
-from headway.store import Store, now, replace_text
+from headway.owner import mark, place
+from headway.store import Store, now
 
 SAVED_MODEL, FACTS, CHAMPION = "saved_model", "version.json", "champion.json"
 _LOCK_WAIT_SECONDS = 30.0
@@ -53,7 +61,13 @@ class Event(Frozen):
     version: int
     previous: int | None
     serving: int
+    """Its number under serving/<name>/."""
     reason: str
+    by: str = ""
+    """user@host"""
+    run: str | None = None
+    """The run that decided it; None when a person did."""
+    verdict: str | None = None
 
 
 class Registry:
@@ -72,10 +86,7 @@ class Registry:
 
     def versions(self) -> list[Version]:
         """All whole versions, lowest first."""
-        if not self.folder.is_dir():
-            return []
-        numbers = sorted(int(entry.name) for entry in self.folder.iterdir() if entry.name.isdigit())
-        return [version for number in numbers if (version := self._read(number)) is not None]
+        return [version for number in _numbers(self.folder) if (version := self._read(number)) is not None]
 
     def _read(self, number: int) -> Version | None:
         path = self.folder / str(number)
@@ -93,21 +104,32 @@ class Registry:
         found = self._read(number)
         if found is None:
             known = ", ".join(str(v.number) for v in self.versions()) or "none"
-            raise StoreError(f"version {number} does not exist or is damaged", where=str(self.folder), fix=f"there is: {known}")
+            raise StoreError(
+                f"version {number} does not exist or is damaged", where=str(self.folder), fix=f"there is: {known}"
+            )
         return found
 
     def history(self) -> list[Event]:
-        """Every promotion and rollback, oldest first."""
+        """Every promotion and rollback, oldest first.
+
+        Raises:
+            StoreError: champion.json is damaged.
+        """
+        path = self.folder / CHAMPION
         try:
-            value = json.loads((self.folder / CHAMPION).read_text(encoding="utf-8"))
+            return [Event.model_validate(event) for event in json.loads(path.read_bytes())["history"]]
         except FileNotFoundError:
             return []
-        except ValueError:
-            raise StoreError("is damaged", where=str(self.folder / CHAMPION), fix="restore it from a backup") from None
-        return [Event.model_validate(event) for event in value["history"]]
+        except (ValueError, KeyError, TypeError):
+            fix = "restore it from a backup; the versions beside it are whole"
+            raise StoreError("is damaged", where=str(path), fix=fix) from None
 
     def champion(self) -> Version | None:
-        """The version in production; None before the first promotion."""
+        """The version in production; None before the first promotion.
+
+        Raises:
+            StoreError: it is damaged.
+        """
         events = self.history()
         return self.version(events[-1].version) if events else None
 
@@ -125,17 +147,18 @@ class Registry:
         return next((v for v in reversed(self.versions()) if v.facts.get(key) == value), None)
 
     def publish(self, saved_model: Path, facts: dict[str, Any]) -> Version:
-        """Copy a SavedModel in as the next version; it is not the champion yet."""
-        with self.lock():
+        """Copy a SavedModel in as the next version; it is not the champion yet.
+
+        Args:
+            facts: JSON; what later runs and people need to know of it.
+        """
+        with self.lock(), writing(self.store.root):
             self.folder.mkdir(parents=True, exist_ok=True)
             # a damaged version keeps its number: numbers are never used twice
-            taken = [int(entry.name) for entry in self.folder.iterdir() if entry.name.isdigit()]
-            taken += [event.version for event in self.history()]
-            number = max(taken, default=0) + 1
-            aside = self.folder / f".{number}.{uuid.uuid4().hex[:8]}"
-            try:
+            number = max([*_numbers(self.folder), *(event.version for event in self.history())], default=0) + 1
+            with _aside(self.folder) as aside:
                 shutil.copytree(saved_model, aside / SAVED_MODEL)
-                manifests.write_synced(aside / FACTS, json.dumps(facts, indent=1) + "\n")
+                write_synced(aside / FACTS, json.dumps(facts, indent=1) + "\n")
                 manifest = Manifest(
                     stage="version",
                     fingerprint=str(number),
@@ -147,82 +170,175 @@ class Registry:
                     result=facts,
                 )
                 manifests.write(aside, manifest)
-                aside.rename(self.folder / str(number))
-                manifests.sync_path(self.folder)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
+                _place(aside, self.folder / str(number))
         return self.version(number)
 
-    def promote(self, number: int, *, reason: str, kind: str = "promote") -> Event:
-        """Make a version the champion and serve it.
+    def promote(
+        self, number: int, *, reason: str, run: str | None = None, verdict: str | None = None, force: bool = False
+    ) -> Event:
+        """Make a version the champion and serve it. Of the champion itself: only see to it that it is served.
 
-        The serving copy is put in place first: a crash between the two leaves the new model served under a number that
-        the history does not know yet, and the next promotion goes beyond it. The other order could leave a champion
-        that is not served.
+        Args:
+            run, verdict: who decided; kept in the history.
+            force: let a version return that was rolled back.
+
+        Raises:
+            StoreError: it does not exist, is damaged, or was rolled back.
         """
         with self.lock():
-            version = self.version(number)
             events = self.history()
-            event = Event(
-                time=now(),
-                kind=kind,
-                version=number,
-                previous=events[-1].version if events else None,
-                serving=self._serve(version),
-                reason=reason,
-            )
-            history = [e.model_dump(mode="json") for e in [*events, event]]
-            replace_text(
-                self.folder / CHAMPION, json.dumps({"version": number, "serving": event.serving, "history": history}, indent=1) + "\n"
-            )
-        return event
+            if events and events[-1].version == number:
+                self._repair(events[-1])
+                return events[-1]
+            self._allow(number, force)
+            return self._point(number, events, kind="promote", reason=reason, run=run, verdict=verdict)
 
-    def rollback(self, to: int | None = None, *, reason: str = "asked for") -> Event:
+    def rollback(self, to: int | None = None, *, reason: str = "asked for", force: bool = False) -> Event:
         """Make an earlier version the champion again: `to`, or the champion before the present one.
+
+        Args:
+            force: let `to` be a version that was itself rolled back.
 
         Raises:
             StoreError: there is nothing to go back to.
         """
-        events = self.history()
-        if not events:
-            raise StoreError("there is no champion yet", where=str(self.folder), fix="headway run promotes one")
-        current = events[-1].version
-        if to is None:
-            gone = self.rolled_back()
-            earlier = [e.version for e in events if e.version != current and e.version not in gone]
-            if not earlier:
-                raise StoreError(f"there is no champion before version {current}", where=str(self.folder), fix="name one: --to N")
-            to = earlier[-1]
-        if to == current:
-            raise StoreError(f"version {to} is the champion already", where=str(self.folder))
-        return self.promote(to, reason=reason, kind="rollback")
+        with self.lock():
+            events = self.history()
+            if not events:
+                raise StoreError("there is no champion yet", where=str(self.folder), fix="headway run promotes one")
+            current, gone = events[-1].version, self.rolled_back()
+            earlier = [e.version for e in events if e.version != current]
+            whole = [number for number in earlier if number not in gone and self._read(number) is not None]
+            listed = ", ".join(str(number) for number in sorted(set(earlier))) or "none"
+            if to is None:
+                if not whole:
+                    problem = f"there is no champion before version {current} to go back to"
+                    raise StoreError(
+                        problem, where=str(self.folder), fix=f"name one (--to N); champions before it: {listed}"
+                    )
+                to = whole[-1]
+            elif to == current:
+                raise StoreError(f"version {to} is the champion already", where=str(self.folder))
+            elif to not in earlier:
+                fix = f"headway promote makes it the champion; champions before this one: {listed}"
+                raise StoreError(f"version {to} never was the champion", where=str(self.folder), fix=fix)
+            self._allow(to, force)
+            return self._point(to, events, kind="rollback", reason=reason)
 
-    def _serve(self, version: Version) -> int:
+    def repair(self) -> bool:
+        """Serve the champion if a crash in the middle of its promotion, or a hand, left it unserved; whether it had to."""
+        with self.lock():
+            events = self.history()
+            return bool(events) and self._repair(events[-1])
+
+    def _repair(self, event: Event) -> bool:
+        target = self.serving / str(event.serving)
+        if target.is_dir():
+            return False
+        with writing(self.store.root), self._serving_copy(self.version(event.version)) as aside:
+            _place(aside, target)
+        return True
+
+    def _allow(self, number: int, force: bool) -> None:
+        why = self.rolled_back().get(number)
+        if why is not None and not force:
+            problem = f"version {number} was rolled back {why}"
+            raise StoreError(problem, where=str(self.folder), fix="it returns only by force (--force)")
+
+    def _point(self, number: int, events: list[Event], **facts: Any) -> Event:
+        """The three steps of the module's docstring, in their order."""
+        version = self.version(number)
+        event = Event(
+            time=now(),
+            version=number,
+            previous=events[-1].version if events else None,
+            serving=max([*_numbers(self.serving), *(e.serving for e in events)], default=0) + 1,
+            by=_me(),
+            **facts,
+        )
+        history = [e.model_dump(mode="json") for e in [*events, event]]
+        pointer = {"version": number, "serving": event.serving, "history": history}
+        with writing(self.store.root), self._serving_copy(version) as aside:
+            replace_text(self.folder / CHAMPION, json.dumps(pointer, indent=1) + "\n")
+            _place(aside, self.serving / str(event.serving))
+        return event
+
+    @contextlib.contextmanager
+    def _serving_copy(self, version: Version) -> Iterator[Path]:
         self.serving.mkdir(parents=True, exist_ok=True)
-        taken = [int(entry.name) for entry in self.serving.iterdir() if entry.name.isdigit()]
-        number = max(taken, default=0) + 1
-        aside = self.serving / f".{number}.{uuid.uuid4().hex[:8]}"
-        try:
-            shutil.copytree(version.saved_model, aside, copy_function=_link_or_copy)
-            aside.rename(self.serving / str(number))
-            manifests.sync_path(self.serving)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-        return number
+        with _aside(self.serving) as aside:
+            shutil.copytree(version.saved_model, aside, copy_function=_link_or_copy, dirs_exist_ok=True)
+            yield aside
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """(file, problem) for everything in the registry that is not what its manifest says."""
-        if not self.folder.is_dir():
-            return
-        for entry in sorted(self.folder.iterdir()):
-            if not entry.name.isdigit():
-                continue
-            manifest = manifests.read(entry)
+        """(file, problem) for everything in the registry that is not as it was written. Reads every byte."""
+        for number in _numbers(self.folder):
+            path = self.folder / str(number)
+            manifest = manifests.read(path)
             if manifest is None:
-                yield entry / manifests.NAME, "is gone or damaged"
+                yield path / manifests.NAME, "is gone or damaged"
                 continue
-            for name, problem in manifests.checksum_problems(entry, manifest):
-                yield entry / name, problem
+            for name, problem in manifests.checksum_problems(path, manifest):
+                yield path / name, problem
+        try:
+            events = self.history()
+        except StoreError as error:
+            yield self.folder / CHAMPION, error.problem
+            return
+        if not events:
+            return
+        champion = manifests.read(self.folder / str(events[-1].version))
+        if champion is None:
+            yield self.folder / CHAMPION, f"points at version {events[-1].version}, which is gone or damaged"
+            return
+        yield from self._verify_served(champion, events[-1])
+
+    def _verify_served(self, champion: Manifest, event: Event) -> Iterator[tuple[Path, str]]:
+        served = self.serving / str(event.serving)
+        if not served.is_dir():
+            yield served, f"is gone: version {event.version} is the champion and not served; promote it again"
+            return
+        prefix = SAVED_MODEL + "/"
+        files = [
+            entry.model_copy(update={"path": entry.path.removeprefix(prefix)})
+            for entry in champion.files
+            if entry.path.startswith(prefix)
+        ]
+        for name, problem in manifests.checksum_problems(served, champion.model_copy(update={"files": tuple(files)})):
+            yield served / name, problem
+
+
+@contextlib.contextmanager
+def _aside(parent: Path) -> Iterator[Path]:
+    """A hidden folder beside its target, so that the rename stays on one disk; `Store.sweep` knows its name."""
+    aside = parent / mark(".aside")
+    aside.mkdir()
+    try:
+        yield aside
+    finally:
+        remove(aside)
+
+
+def _place(aside: Path, target: Path) -> None:
+    for path in aside.rglob("*"):
+        if path.is_file():
+            sync_path(path)
+    sync_folders(aside)
+    aside.rename(target)
+    sync_path(target.parent)
+
+
+def _numbers(folder: Path) -> list[int]:
+    """The numbers that name something in `folder`, lowest first."""
+    return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()) if folder.is_dir() else []
+
+
+def _me() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"{user}@{place()}"
 
 
 def _link_or_copy(source: str, target: str) -> None:

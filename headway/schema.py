@@ -16,7 +16,7 @@ import json
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
@@ -69,9 +69,9 @@ class Schema(Frozen):
     """Columns in the order of the source, with what is known of their values."""
 
     columns: tuple[Column, ...]
-    ranges: dict[str, tuple[float | None, float | None]] = {}
+    ranges: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
     """Least and greatest value by column, where the schema file bounds them."""
-    domains: dict[str, tuple[str, ...]] = {}
+    domains: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """The values of string columns with few of them."""
     required: tuple[str, ...] = ()
     """Columns whose presence the schema file demands in every row."""

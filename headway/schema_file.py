@@ -1,7 +1,7 @@
 """The schema file beside a pipeline: tensorflow_metadata's Schema as protobuf text, which TFDV reads and a person edits.
 
-    path.write_text(to_text(schema))
-    schema = from_text(path.read_text(), where=str(path))
+path.write_text(to_text(schema))
+schema = from_text(path.read_text(), where=str(path))
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def from_text(text: str, *, where: str) -> Schema:
         line = error.GetLine()
         at = f"{where}:{line}" if line else where
         reason = str(error).split(" : ", 1)[-1]
-        raise ConfigError(f"not a schema: {reason}", where=at, fix="mend the line, or delete the file to infer it anew") from None
+        raise ConfigError(
+            f"not a schema: {reason}", where=at, fix="mend the line, or delete the file to infer it anew"
+        ) from None
     kinds: dict[int, StoredType] = {schema_pb2.INT: "int64", schema_pb2.FLOAT: "float32", schema_pb2.BYTES: "bytes"}
     columns: list[Column] = []
     ranges: dict[str, tuple[float | None, float | None]] = {}
@@ -67,7 +69,9 @@ def from_text(text: str, *, where: str) -> Schema:
     for feature in message.feature:
         name = feature.name
         if feature.type not in kinds:
-            raise ConfigError(f"feature {name!r} has no type that can be stored", where=where, fix="say type: INT, FLOAT or BYTES")
+            raise ConfigError(
+                f"feature {name!r} has no type that can be stored", where=where, fix="say type: INT, FLOAT or BYTES"
+            )
         if name in {column.name for column in columns}:
             raise ConfigError(f"feature {name!r} stands twice", where=where, fix="remove one")
         kind = kinds[feature.type]
@@ -83,7 +87,9 @@ def from_text(text: str, *, where: str) -> Schema:
         elif feature.HasField("domain"):
             found = [d for d in message.string_domain if d.name == feature.domain]
             if not found:
-                raise ConfigError(f"feature {name!r} names the domain {feature.domain!r}, which does not exist", where=where)
+                raise ConfigError(
+                    f"feature {name!r} names the domain {feature.domain!r}, which does not exist", where=where
+                )
             domains[name] = tuple(found[0].value)
     return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required))
 

@@ -31,7 +31,9 @@ class SplitConfig(Frozen):
     """How rows are split. `eval` and `test` are shares for mode hash; *_spans are counts for mode time."""
 
     mode: Literal["hash", "time", "column"] = "hash"
-    key: tuple[str, ...] = Field(default=(), description="hash these columns; none: every column, so duplicates stay together")
+    key: tuple[str, ...] = Field(
+        default=(), description="hash these columns; none: every column, so duplicates stay together"
+    )
     eval: float = Field(default=0.2, gt=0.0, lt=1.0)
     test: float = Field(default=0.0, ge=0.0, lt=1.0)
     salt: int = Field(default=0, ge=0, description="another salt, another split")
@@ -97,7 +99,7 @@ def assign(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
 
 def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     assert config.column is not None
-    meaning = config.values or {name: name for name in SPLITS}
+    meaning: dict[str, Any] = dict(config.values) if config.values else {name: name for name in SPLITS}
     encoded = batch.column(config.column).cast(pa.string()).dictionary_encode()
     lookup = []
     for value in encoded.dictionary.to_pylist():
@@ -110,7 +112,9 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
         lookup.append(SPLITS.index(meaning[value]))
     if encoded.null_count:
         raise DataError(
-            f"{encoded.null_count} rows have no value", where=f"split column {config.column!r}", fix="filter them: source.where"
+            f"{encoded.null_count} rows have no value",
+            where=f"split column {config.column!r}",
+            fix="filter them: source.where",
         )
     return np.array(lookup, np.int8)[encoded.indices.to_numpy()] if lookup else np.zeros(batch.num_rows, np.int8)
 
@@ -131,7 +135,12 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
     if pa.types.is_dictionary(array.type):
         return _gather(column_hash(array.dictionary), array.indices)
     kind = array.type
-    if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
+    if (
+        pa.types.is_binary(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_large_string(kind)
+    ):
         if len(array) > 1024:
             # repeated values are hashed once
             encoded = array.dictionary_encode()

@@ -15,22 +15,16 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
-import shutil
-import socket
-import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from headway import manifest as manifests
+from headway.disk import remove, replace_text, sync_folders, sync_path, writing
 from headway.errors import StoreError
 from headway.fingerprint import Key, shared
 from headway.manifest import Counts, Manifest
-
-_FOREIGN_SECONDS = 24 * 3600
-"""A staging folder of another host is torn once nothing in it changed for this long."""
+from headway.owner import abandoned, mark
 
 
 class Store:
@@ -41,16 +35,22 @@ class Store:
         self.stages, self.runs_folder = root / "stages", root / "runs"
         self.checkpoints, self.locks, self.summaries = root / "checkpoints", root / "locks", root / "summaries"
         self.staging = self.stages / ".staging"
+        self._read: dict[Path, tuple[int, Manifest]] = {}
 
     def create(self) -> None:
         """Make the folders.
 
         Raises:
-            StoreError: the disk or its permissions are against it.
+            StoreError: the disk or its permissions are against it, or a file is in the way.
         """
-        with _disk(self.root):
+        with writing(self.root):
             for folder in (self.staging, self.runs_folder, self.checkpoints, self.locks):
-                folder.mkdir(parents=True, exist_ok=True)
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                except (FileExistsError, NotADirectoryError):
+                    raise StoreError(
+                        "a file is in the way of a folder", where=str(folder), fix="name another store"
+                    ) from None
 
     def output(self, stage: str, fingerprint: str) -> Path:
         """Where an output is, or would be."""
@@ -58,41 +58,58 @@ class Store:
 
     def find(self, stage: str, fingerprint: str) -> Manifest | None:
         """The manifest of an output whose files are all there with their sizes; None when it must be made."""
-        folder = self.output(stage, fingerprint)
-        found = manifests.read(folder)
-        if found is None or found.fingerprint != fingerprint or manifests.sizes_problem(folder, found):
-            return None
-        return found
+        return self._look(stage, fingerprint)[0]
 
     def check(self, stage: str, fingerprint: str) -> str | None:
         """Why an output that was once made cannot be used; None when it can, or never was."""
+        return self._look(stage, fingerprint)[1]
+
+    def _look(self, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
         folder = self.output(stage, fingerprint)
-        if not folder.exists():
-            return None
         found = manifests.read(folder)
         if found is None:
-            return "its manifest is gone or damaged"
-        return manifests.sizes_problem(folder, found)
+            return None, "its manifest is gone or damaged" if folder.exists() else None
+        if (found.stage, found.fingerprint) != (stage, fingerprint):
+            return None, f"its manifest is that of {found.stage}/{found.fingerprint}"
+        problem = manifests.sizes_problem(folder, found)
+        return (None, problem) if problem else (found, None)
 
     @contextlib.contextmanager
     def open(self, stage: str, fingerprint: str, key: Key) -> Iterator[Staging]:
-        """A folder aside to write an output in; it is gone afterwards unless it was committed."""
-        name = f"{stage}-{fingerprint}@{socket.gethostname()}@{os.getpid()}@{uuid.uuid4().hex[:8]}"
-        path = self.staging / name
-        with _disk(path):
+        """A folder aside to write an output in; it is gone afterwards unless it was committed.
+
+        Raises:
+            StoreError: the disk is full, or may not be written.
+        """
+        path = self.staging / mark(f"{stage}-{fingerprint}")
+        with writing(self.root):
             path.mkdir(parents=True)
             try:
                 yield Staging(self, stage, fingerprint, key, path)
             finally:
-                shutil.rmtree(path, ignore_errors=True)
+                remove(path)
 
     def manifests(self, stage: str) -> list[Manifest]:
         """Every valid manifest of a stage, newest first."""
         folder = self.stages / stage
         if not folder.is_dir():
             return []
-        found = [m for entry in folder.iterdir() if entry.is_dir() and (m := manifests.read(entry)) is not None]
+        found = [m for entry in folder.iterdir() if (m := self._manifest(entry)) is not None]
         return sorted(found, key=lambda m: m.created, reverse=True)
+
+    def _manifest(self, folder: Path) -> Manifest | None:
+        """As it was read last, if it has not changed: a plan over a year of days asks for each a hundred times."""
+        try:
+            changed = (folder / manifests.NAME).stat().st_mtime_ns
+        except OSError:
+            return None
+        known = self._read.get(folder)
+        if known is None or known[0] != changed:
+            found = manifests.read(folder)
+            if found is None:
+                return None
+            self._read[folder] = known = (changed, found)
+        return known[1]
 
     def nearest(self, stage: str, key: Key) -> Manifest | None:
         """The output of the stage whose key has most in common with `key`; the newest of equals."""
@@ -108,28 +125,31 @@ class Store:
                     yield stage.name, folder
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """(file, problem) for everything under stages/ that is not what its manifest says. Reads every byte."""
-        for _, folder in self.all_outputs():
+        """(file, problem) for every output and run that is not as it was written. Reads every byte.
+
+        The models' part is `Registry.verify`.
+        """
+        for stage, folder in self.all_outputs():
             found = manifests.read(folder)
             if found is None:
                 yield folder / manifests.NAME, "is gone or damaged"
                 continue
+            if (found.stage, found.fingerprint) != (stage, folder.name):
+                yield folder / manifests.NAME, f"is that of {found.stage}/{found.fingerprint}"
             for name, problem in manifests.checksum_problems(folder, found):
                 yield folder / name, problem
+        for path in sorted(self.runs_folder.glob("*.json")):
+            if _run(path) is None:
+                yield path, "is not a run's JSON"
 
     def sweep(self) -> list[Path]:
-        """Remove staging folders whose owner is dead; returns what was removed."""
-        swept = []
-        for folder in sorted(self.staging.iterdir()) if self.staging.is_dir() else []:
-            parts = folder.name.split("@")
-            host, pid = (parts[1], parts[2]) if len(parts) == 4 else ("?", "0")
-            if host == socket.gethostname() and pid.isdigit():
-                torn = not alive(int(pid))
-            else:
-                torn = time.time() - folder.stat().st_mtime > _FOREIGN_SECONDS
-            if torn:
-                shutil.rmtree(folder, ignore_errors=True)
-                swept.append(folder)
+        """Remove folders that were being written by a process that is dead; returns what was removed."""
+        asides = list(self.staging.iterdir()) if self.staging.is_dir() else []
+        # the registry writes beside its target, since serving/ may be a disk of its own
+        asides += [*self.root.glob("models/*/.*@*"), *self.root.glob("serving/*/.*@*")]
+        swept = [path for path in sorted(asides) if abandoned(path)]
+        for path in swept:
+            remove(path)
         return swept
 
     def save_run(self, run: dict[str, Any]) -> Path:
@@ -155,14 +175,16 @@ class Store:
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs, newest first."""
-        if not self.runs_folder.is_dir():
-            return []
         paths = sorted(self.runs_folder.glob("*.json"), reverse=True)
-        found = []
-        for path in paths:
-            with contextlib.suppress(ValueError, OSError):
-                found.append(json.loads(path.read_text(encoding="utf-8")))
-        return found
+        return [run for path in paths if (run := _run(path)) is not None]
+
+
+def _run(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, OSError):
+        return None
+    return value if isinstance(value, dict) and "run" in value else None
 
 
 class Staging:
@@ -173,7 +195,11 @@ class Staging:
         self.path = path
 
     def commit(self, *, result: dict[str, Any], counts: Counts | None = None, seconds: float = 0.0) -> Manifest:
-        """Sync every file, write the manifest, make the whole visible by one rename."""
+        """Sync every file, write the manifest, make the whole visible by one rename.
+
+        Returns:
+            The manifest as it stands in the store: JSON, as every later reader gets it.
+        """
         manifest = Manifest(
             stage=self._stage,
             fingerprint=self._fingerprint,
@@ -186,13 +212,15 @@ class Staging:
             result=result,
         )
         manifests.write(self.path, manifest)
-        for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir())]:
-            manifests.sync_path(folder)
+        sync_folders(self.path)
         target = self._store.output(self._stage, self._fingerprint)
         target.parent.mkdir(parents=True, exist_ok=True)
         self._publish(target)
-        manifests.sync_path(target.parent)
-        return manifest
+        sync_path(target.parent)
+        found = self._store.find(self._stage, self._fingerprint)
+        if found is None:
+            raise StoreError("was removed or damaged as it was written", where=str(target), fix="run again")
+        return found
 
     def _publish(self, target: Path) -> None:
         for _ in range(3):
@@ -204,53 +232,22 @@ class Staging:
                     raise
             if self._store.find(self._stage, self._fingerprint) is not None:
                 return  # somebody else made the same output meanwhile
-            # a damaged output stands in the way
-            aside = self._store.staging / f"{target.name}@{socket.gethostname()}@0@{uuid.uuid4().hex[:8]}"
-            with contextlib.suppress(FileNotFoundError):
-                target.rename(aside)
-            shutil.rmtree(aside, ignore_errors=True)
+            self._clear(target)
         raise StoreError("cannot be put in place: another process keeps replacing it", where=str(target))
 
-
-@contextlib.contextmanager
-def _disk(path: Path) -> Iterator[None]:
-    """A full or read-only disk as a StoreError."""
-    try:
-        yield
-    except PermissionError as error:
-        raise StoreError("may not be written", where=error.filename or str(path), fix="give this user the right to write there") from None
-    except OSError as error:
-        if error.errno not in (28, 30, 122):  # ENOSPC, EROFS, EDQUOT
-            raise
-        raise StoreError(f"cannot be written: {error.strerror}", where=str(path), fix="make room: headway gc, or another store") from None
-
-
-def alive(pid: int) -> bool:
-    """Whether a process of this host lives."""
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    def _clear(self, target: Path) -> None:
+        """Move a damaged output out of the way."""
+        aside = self._store.staging / mark(f"damaged-{target.name}")
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(aside)
+        found = manifests.read(aside)
+        if found is not None and not manifests.sizes_problem(aside, found):
+            # another process replaced the damaged one between our look and our move: what we moved is good
+            with contextlib.suppress(OSError):
+                aside.rename(target)
+        remove(aside)
 
 
 def now() -> str:
     """The time in UTC, ISO 8601 with milliseconds."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old text or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    with _disk(path):
-        try:
-            manifests.write_synced(aside, text)
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
-        manifests.sync_path(path.parent)

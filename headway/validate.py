@@ -32,7 +32,10 @@ class ValidateConfig(Frozen):
     max_quarantined: float = Field(default=0.01, ge=0, le=1, description="share of a span's rows that may be rejected")
     max_unseen: float = Field(default=0.05, ge=0, le=1, description="share of rows with values outside a string domain")
     max_missing: float = Field(
-        default=0.05, ge=0, le=1, description="share of nulls accepted in a column that the schema says is always present"
+        default=0.05,
+        ge=0,
+        le=1,
+        description="share of nulls accepted in a column that the schema says is always present",
     )
     min_train_rows: int = Field(default=1, ge=1)
     min_eval_rows: int = Field(default=1, ge=1)

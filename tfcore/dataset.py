@@ -160,14 +160,20 @@ class Decoder:
             return RawColumn(value, None)
         lengths = value.row_lengths()
         places = tf.where(lengths > 0)
-        dense = tf.scatter_nd(places, tf.gather(value.flat_values, tf.gather(value.row_starts(), places[:, 0])), tf.shape(lengths, tf.int64))
+        dense = tf.scatter_nd(
+            places,
+            tf.gather(value.flat_values, tf.gather(value.row_starts(), places[:, 0])),
+            tf.shape(lengths, tf.int64),
+        )
         return RawColumn(dense, lengths > 0)
 
 
 class Labeler:
     """The label tensor of a task, and rows' weights."""
 
-    def __init__(self, label: LabelParameters, *, weight: Column | None = None, class_weights: Sequence[float] | None = None):
+    def __init__(
+        self, label: LabelParameters, *, weight: Column | None = None, class_weights: Sequence[float] | None = None
+    ):
         self._label, self._weight = label, weight
         self._class_weights = None if class_weights is None else tf.constant(list(class_weights), tf.float32)
         self._table = None
@@ -257,7 +263,9 @@ def training_dataset(
         if start.drop_rows:
             # the graph is one for every epoch, so the drop is by number
             chunks = chunks.enumerate().map(
-                lambda i, rows: _drop(rows, tf.where(first & tf.equal(i, 0), tf.constant(start.drop_rows), tf.constant(0)))
+                lambda i, rows: _drop(
+                    rows, tf.where(first & tf.equal(i, 0), tf.constant(start.drop_rows), tf.constant(0))
+                )
             )
         windows = chunks.rebatch(window_rows).enumerate()
 
@@ -273,11 +281,18 @@ def training_dataset(
         return windows.map(shuffled, num_parallel_calls=AUTOTUNE, deterministic=True)
 
     def stacked(rows: Batch) -> Batch:
-        return {name: tf.reshape(value, tf.concat([[stack, batch], tf.shape(value)[1:]], 0)) for name, value in rows.items()}
+        return {
+            name: tf.reshape(value, tf.concat([[stack, batch], tf.shape(value)[1:]], 0)) for name, value in rows.items()
+        }
 
     epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
     rows = epochs.flat_map(epoch_rows).rebatch(stack * batch, drop_remainder=True)
-    shape = {"numeric": [stack, batch, None], "categorical": [stack, batch, None], "label": [stack, batch], "weight": [stack, batch]}
+    shape = {
+        "numeric": [stack, batch, None],
+        "categorical": [stack, batch, None],
+        "label": [stack, batch],
+        "weight": [stack, batch],
+    }
 
     def fixed(stacks: Batch) -> Batch:
         return {name: tf.ensure_shape(value, shape[name]) for name, value in stacks.items()}
@@ -378,5 +393,7 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
                         pass
                 except FileNotFoundError:
                     raise DataError("the shard is gone", where=path, fix="run again: it is made anew") from None
-            raise DataError(f"a shard cannot be read: {error.message}", where=shards.paths[0] if shards.paths else None) from None
+            raise DataError(
+                f"a shard cannot be read: {error.message}", where=shards.paths[0] if shards.paths else None
+            ) from None
         yield value

@@ -135,7 +135,9 @@ def _write(
             rows += valid
             monitor.progress(rows, shards.total, "rows")
     if rows != shards.total:
-        raise DataError(f"the shards hold {rows:,} rows, and their manifests say {shards.total:,}", where=shards.paths[0])
+        raise DataError(
+            f"the shards hold {rows:,} rows, and their manifests say {shards.total:,}", where=shards.paths[0]
+        )
     return rows, np.concatenate(first)
 
 

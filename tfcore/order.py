@@ -50,7 +50,13 @@ class Plan:
     """
 
     def __init__(
-        self, rows_of_records: Sequence[Sequence[int]], seed: int, *, window: int = WINDOW_ROWS, cycle: int = CYCLE, block: int = 1
+        self,
+        rows_of_records: Sequence[Sequence[int] | NDArray[np.int64]],
+        seed: int,
+        *,
+        window: int = WINDOW_ROWS,
+        cycle: int = CYCLE,
+        block: int = 1,
     ):
         self._rows = [np.asarray(rows, np.int64) for rows in rows_of_records]
         self.seed, self.window, self.cycle, self.block = seed, window, cycle, block

@@ -1,8 +1,8 @@
 """Models as functions from a batch of rows to predictions: one trained just now, or a published SavedModel.
 
-    scorer = TrainedScorer(model, parameters)
-    scorer = SavedModelScorer(path, parameters.label, columns)        # Incompatible when it cannot score these rows
-    scorer(batch)                                                     # Scores, float32 as the model gave them
+scorer = TrainedScorer(model, parameters)
+scorer = SavedModelScorer(path, parameters.label, columns)        # Incompatible when it cannot score these rows
+scorer(batch)                                                     # Scores, float32 as the model gave them
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """For tests and benches: a table in memory as an ingested span, without Beam.
 
-    examples = write_examples(folder, {"train": table, "eval": other}, columns)
-    examples.part("train")                    # what TrainRequest.examples holds
-    examples.statistics["train"]              # fitted transforms come from these
+examples = write_examples(folder, {"train": table, "eval": other}, columns)
+examples.part("train")                    # what TrainRequest.examples holds
+examples.statistics["train"]              # fitted transforms come from these
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Written:
     def part(self, split: str) -> Examples:
         return Examples(path=self.folder, split=split, result=self.result)
 
-    def fit(self, transforms: Mapping[str, ColumnTransform] | None = None, task: Task | None = None) -> TransformParameters:
+    def fit(
+        self, transforms: Mapping[str, ColumnTransform] | None = None, task: Task | None = None
+    ) -> TransformParameters:
         """Transform parameters from the train split's statistics."""
         return fit_parameters(self.columns, transforms or {}, self.statistics["train"], task=task or "auto")[0]
 

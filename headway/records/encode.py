@@ -11,6 +11,7 @@ whatever dictionary the batch came with. A null is stored as 0 or the empty stri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,14 +53,14 @@ def _plain(array: pa.Array, column: Column) -> bytes:
     return wire.bytes_list(pc.fill_null(array, b"").to_pylist())
 
 
-def _numbers(array: pa.Array, null: np.generic) -> NDArray[np.generic]:
+def _numbers(array: pa.Array, null: np.generic) -> NDArray[Any]:
     """The values with nulls as zero, without a copy when there are none."""
     if not array.null_count:
         return array.to_numpy()
     return np.where(array.is_valid().to_numpy(zero_copy_only=False), _raw(array), null)
 
 
-def _raw(array: pa.Array) -> NDArray[np.generic]:
+def _raw(array: pa.Array) -> NDArray[Any]:
     """The value buffer itself: slots of nulls hold anything."""
     dtype = np.float32 if pa.types.is_float32(array.type) else np.int64
     return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]

@@ -87,7 +87,11 @@ class SourceConfig(Frozen):
 
     def at_ingest(self) -> dict[str, Any]:
         """The part that changes what ingest writes; where the files lie does not."""
-        return {"format": self.format, "where": self.where, self.format: getattr(self, self.format).model_dump(mode="json")}
+        return {
+            "format": self.format,
+            "where": self.where,
+            self.format: getattr(self, self.format).model_dump(mode="json"),
+        }
 
 
 class InputFile(Frozen):
@@ -178,7 +182,9 @@ def spans(config: SourceConfig) -> list[str]:
         if match := pattern.match(path):
             found.add(match["span"])
     if not found:
-        raise ConfigError(f"no file matches {config.path}", where="source.path", fix="check the path; {span} stands for any name")
+        raise ConfigError(
+            f"no file matches {config.path}", where="source.path", fix="check the path; {span} stands for any name"
+        )
     return sorted(found)
 
 
@@ -226,7 +232,9 @@ def _matches(config: SourceConfig, span: str) -> list[str]:
         elif Path(path).is_file():
             found.append(path)
     if not found:
-        raise ConfigError(f"no file matches {pattern}", where="source.path", fix="check the path and its files' endings")
+        raise ConfigError(
+            f"no file matches {pattern}", where="source.path", fix="check the path and its files' endings"
+        )
     return found
 
 

@@ -46,7 +46,9 @@ class CsvSource:
                 line += more
             try:
                 names = pacsv.read_csv(
-                    pa.py_buffer(line[skip:]), parse_options=self._parse_options(), read_options=pacsv.ReadOptions(use_threads=False)
+                    pa.py_buffer(line[skip:]),
+                    parse_options=self._parse_options(),
+                    read_options=pacsv.ReadOptions(use_threads=False),
                 ).column_names
             except (pa.ArrowInvalid, UnicodeDecodeError) as error:
                 raise DataError(f"the header cannot be read: {error}", where=path) from None
@@ -60,7 +62,9 @@ class CsvSource:
         for number, file in enumerate(files):
             names, start = self._header(file.path)
             for end in self._cuts(file, start):
-                found.append(Range(len(found), file.path, number, start, end, {"names": names, "quoted": file.quoted_newlines}))
+                found.append(
+                    Range(len(found), file.path, number, start, end, {"names": names, "quoted": file.quoted_newlines})
+                )
                 start = end
         return found
 

@@ -48,7 +48,9 @@ class ParquetSource:
             first = 0
             groups = list(range(piece.start, piece.end))
             try:
-                for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False):
+                for batch in parquet.iter_batches(
+                    BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False
+                ):
                     yield Chunk(batch.select(list(columns)), first)
                     first += batch.num_rows
             except (OSError, pa.ArrowException) as error:

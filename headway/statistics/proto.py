@@ -1,10 +1,11 @@
 """Statistics as tensorflow_metadata's DatasetFeatureStatisticsList, which TFDV and Facets read.
 
-    Path("statistics.pb").write_bytes(to_proto({"train": train, "eval": eval}).SerializeToString())
+Path("statistics.pb").write_bytes(to_proto({"train": train, "eval": eval}).SerializeToString())
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,7 +65,7 @@ def _numbers(stats: Any, column: ColumnStatistics) -> None:
     edges[0], edges[-1] = column.minimum, column.maximum
     stats.median = float(column.quantile([0.5])[0])
     quantiles = stats.histograms.add(type=1, num_nan=column.nan)  # QUANTILES
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in itertools.pairwise(edges):
         quantiles.buckets.add(low_value=low, high_value=high, sample_count=column.finite / _BINS)
     standard = stats.histograms.add(type=0, num_nan=column.nan)  # STANDARD
     width = np.linspace(column.minimum, column.maximum, _BINS + 1)

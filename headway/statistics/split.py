@@ -1,9 +1,9 @@
 """Statistics of one split: a `ColumnStatistics` for each stored column, kept as a folder a person can read.
 
-    statistics = SplitStatistics.create(columns)
-    statistics.update(batch)
-    statistics.save(Path("statistics/train"))      # statistics.json + counts.arrow
-    statistics.merge(SplitStatistics.load(Path("other")))
+statistics = SplitStatistics.create(columns)
+statistics.update(batch)
+statistics.save(Path("statistics/train"))      # statistics.json + counts.arrow
+statistics.merge(SplitStatistics.load(Path("other")))
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class SplitStatistics:
                 for i in range(reader.num_record_batches):
                     _take(reader.get_batch(i), columns)
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            raise DataError(f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again") from None
+            raise DataError(
+                f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"
+            ) from None
         return made
 
 

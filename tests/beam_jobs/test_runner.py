@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from beam_jobs import runner
 from beam_jobs.runner import RunnerConfig, make_pipeline, usable_cores
 from headway.config import load
 from headway.errors import ConfigError
@@ -62,7 +63,8 @@ def test_options_reach_beam_and_unknown_ones_are_refused():
         make_pipeline(RunnerConfig(options={"jobname": "nightly"}))
 
 
-def test_a_runner_that_is_not_installed_is_a_config_error():
+def test_a_runner_that_is_not_installed_is_a_config_error(monkeypatch):
+    monkeypatch.setitem(runner._BEAM_NAMES, "dataflow", "absent.package.DataflowRunner")
     with pytest.raises(ConfigError, match="dataflow runner cannot be used"):
         make_pipeline(RunnerConfig(name="dataflow"))
 

@@ -153,7 +153,9 @@ def test_a_saved_model_that_does_not_fit_is_told_not_raised(binary, other, tmp_p
     columns = [c for c in binary.examples.columns if c.name != "hour"]
     fewer = write_examples(tmp_path / "fewer", {"eval": binary.rows.drop(["hour"])}, columns)
     assert reason(binary.saved, fewer) == "it needs column 'hour', which is not among the stored ones"
-    columns = [Column(name="hour", type="float32", nullable=False) if c.name == "hour" else c for c in binary.examples.columns]
+    columns = [
+        Column(name="hour", type="float32", nullable=False) if c.name == "hour" else c for c in binary.examples.columns
+    ]
     hour = binary.rows["hour"].cast(pa.float32())
     changed = binary.rows.set_column(1, "hour", hour)
     retyped = write_examples(tmp_path / "retyped", {"eval": changed}, columns)

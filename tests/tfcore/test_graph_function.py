@@ -80,7 +80,7 @@ def test_a_body_that_makes_its_variables_late_is_told_so():
             made.append(tf.Variable(1.0))
         return x * made[0]
 
-    with pytest.raises(Exception, match="traced again|before the first call|tf.function-decorated"):
+    with pytest.raises(Exception, match=r"traced again|before the first call|tf.function-decorated"):
         GraphFunction(late, {"x": _spec()})(x=np.ones(2, np.float32))
 
 

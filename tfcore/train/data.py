@@ -1,8 +1,8 @@
 """The rows of a training: stacks to learn from, and the carve to stop early by.
 
-    data = TrainingData(examples, parameters, seed=0, training=TrainingConfig(), class_weights=None)
-    stacks = data.stacks(32)            # from a step to the stacks that begin with its batch
-    data.carve()                        # batches of the rows that are never trained on
+data = TrainingData(examples, parameters, seed=0, training=TrainingConfig(), class_weights=None)
+stacks = data.stacks(32)            # from a step to the stacks that begin with its batch
+data.carve()                        # batches of the rows that are never trained on
 """
 
 from __future__ import annotations

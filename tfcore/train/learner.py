@@ -212,4 +212,3 @@ def row_losses(task: Task, label: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
 def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
     """The Keras optimizer of `config`. Its learning rate is a variable that every step sets anew."""
     return _OPTIMIZERS[config.name](learning_rate=0.0, **config.settings())
-

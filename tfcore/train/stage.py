@@ -227,7 +227,9 @@ class _Training:
             "seed": request.seed,
             "task": request.transform.label.task,
         }
-        _write(out / "model.json", model | {"weights": models.WEIGHTS, "variables": [v.path for v in self.model.variables]})
+        _write(
+            out / "model.json", model | {"weights": models.WEIGHTS, "variables": [v.path for v in self.model.variables]}
+        )
         _write(out / "history.json", {"history": history, "result": result})
         return result
 

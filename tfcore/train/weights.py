@@ -1,7 +1,7 @@
 """How much the rows of each class count in the loss; TensorFlow-free.
 
-    class_weights("balanced", ["0", "1"], {"0": 75, "1": 25})      # [0.667, 2.0]
-    class_weights({"1": 3.0}, ["0", "1"], None)                    # [1.0, 3.0]
+class_weights("balanced", ["0", "1"], {"0": 75, "1": 25})      # [0.667, 2.0]
+class_weights({"1": 3.0}, ["0", "1"], None)                    # [1.0, 3.0]
 """
 
 from __future__ import annotations

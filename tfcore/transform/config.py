@@ -75,7 +75,9 @@ class Bucketize(Frozen):
     def _one(self) -> Bucketize:
         if self.buckets is not None and self.boundaries is not None:
             raise ValueError("give buckets or boundaries, not both")
-        if self.boundaries is not None and (not self.boundaries or list(self.boundaries) != sorted(set(self.boundaries))):
+        if self.boundaries is not None and (
+            not self.boundaries or list(self.boundaries) != sorted(set(self.boundaries))
+        ):
             raise ValueError("boundaries must rise")
         return self
 
@@ -102,9 +104,7 @@ class Identity(Frozen):
     op: Literal["identity"] = "identity"
 
 
-Op = Annotated[
-    Standardize | MinMax | Log | Clip | Bucketize | Vocabulary | Hash | Identity, Field(discriminator="op")
-]
+Op = Annotated[Standardize | MinMax | Log | Clip | Bucketize | Vocabulary | Hash | Identity, Field(discriminator="op")]
 OPS: dict[str, type[Frozen]] = {
     "standardize": Standardize,
     "min_max": MinMax,
@@ -121,6 +121,7 @@ CATEGORICAL = frozenset({"bucketize", "vocabulary", "hash"})
 def _one(value: Any) -> Any:
     if isinstance(value, Frozen):
         return value
+    settings: Any
     if isinstance(value, str):
         name, settings = value, {}
     elif isinstance(value, dict) and "op" in value:

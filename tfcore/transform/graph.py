@@ -50,7 +50,9 @@ class Transform(tf.Module):
         super().__init__(name="transform")
         self._parameters = parameters
         self.tables = {
-            fitted.column.name: _table(fitted.ops[-1]) for fitted in parameters.fitted if fitted.ops[-1].op == "vocabulary"
+            fitted.column.name: _table(fitted.ops[-1])
+            for fitted in parameters.fitted
+            if fitted.ops[-1].op == "vocabulary"
         }
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
@@ -122,7 +124,9 @@ class VocabularyTable(tf.Module):
         """int64 ids, shape as `values`."""
         text = values if self._dtype == tf.string else tf.strings.as_string(values)
         oov = self._known + (
-            tf.strings.to_hash_bucket_fast(text, self._buckets) if self._buckets > 1 else tf.zeros_like(values, tf.int64)
+            tf.strings.to_hash_bucket_fast(text, self._buckets)
+            if self._buckets > 1
+            else tf.zeros_like(values, tf.int64)
         )
         if not self._known:
             return oov

@@ -173,7 +173,9 @@ def fit_parameters(
         if one is not None:
             fitted.append(one)
     if not fitted:
-        raise DataError("no feature is left to learn from", where="columns", fix="name feature columns; " + " ".join(notes))
+        raise DataError(
+            "no feature is left to learn from", where="columns", fix="name feature columns; " + " ".join(notes)
+        )
     parameters = TransformParameters(fitted=tuple(fitted), label=_label(statistics.columns[LABEL], task))
     names = [*parameters.numeric, *(c.name for c in parameters.categorical)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -196,7 +198,9 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
         chain = (_automatic(column, stats),)
     where = f"columns.{column.name}"
     if column.type == "bytes" and (len(chain) > 1 or not isinstance(chain[0], Vocabulary | Hash)):
-        raise ConfigError(f"{chain[0].op} needs a number, and the column holds text", where=where, fix="use vocabulary or hash")
+        raise ConfigError(
+            f"{chain[0].op} needs a number, and the column holds text", where=where, fix="use vocabulary or hash"
+        )
     if isinstance(chain[-1], Vocabulary | Hash) and column.type == "float32":
         raise ConfigError(f"{chain[-1].op} needs text or integers", where=where, fix="use bucketize for real numbers")
     if isinstance(chain[-1], Vocabulary | Hash) and len(chain) > 1:
@@ -344,11 +348,15 @@ def _label(stats: ColumnStatistics, task: Task | Literal["auto"]) -> LabelParame
             raise ConfigError("regression needs a number, and the label is text", where="task", fix="task: multiclass")
         return LabelParameters(task=task, type=stats.type, mean=stats.mean, std=stats.std or 1.0)
     if not stats.complete:
-        raise ConfigError(f"the label has about {stats.distinct:,} values, too many for classes", where="task", fix="task: regression")
+        raise ConfigError(
+            f"the label has about {stats.distinct:,} values, too many for classes", where="task", fix="task: regression"
+        )
     found = sorted(stats.top())
     if task == "binary":
         if len(found) != 2:
-            raise ConfigError(f"binary needs two label values, and there are {len(found)}", where="task", fix="task: multiclass")
+            raise ConfigError(
+                f"binary needs two label values, and there are {len(found)}", where="task", fix="task: multiclass"
+            )
         plain = [value for value, _ in found] == [0, 1]
         counts = tuple(count for _, count in found)
         return LabelParameters(
@@ -358,7 +366,9 @@ def _label(stats: ColumnStatistics, task: Task | Literal["auto"]) -> LabelParame
             counts=counts,
             base_rate=counts[1] / sum(counts),
         )
-    return LabelParameters(task=task, type=stats.type, classes=_classes(stats, found), counts=tuple(c for _, c in found))
+    return LabelParameters(
+        task=task, type=stats.type, classes=_classes(stats, found), counts=tuple(c for _, c in found)
+    )
 
 
 def _infer_task(stats: ColumnStatistics) -> Task:
@@ -367,7 +377,9 @@ def _infer_task(stats: ColumnStatistics) -> Task:
     if stats.type == "bytes" or (stats.type == "int64" and stats.complete and stats.distinct <= 20):
         if stats.distinct > AUTO_MOST_CLASSES:
             raise ConfigError(
-                f"the label is text with {stats.distinct:,} values", where="label", fix="say task: multiclass if that is meant"
+                f"the label is text with {stats.distinct:,} values",
+                where="label",
+                fix="say task: multiclass if that is meant",
             )
         return "multiclass"
     return "regression"

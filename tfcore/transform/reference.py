@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """One numeric operation on finite float64 values of any shape."""
     if op.op == "standardize":
+        assert op.mean is not None and op.std is not None
         return (values - op.mean) / op.std
     if op.op == "min_max":
         assert op.minimum is not None and op.maximum is not None and op.low is not None and op.high is not None

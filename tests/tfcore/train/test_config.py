@@ -25,7 +25,8 @@ SCHEDULES = [
 
 
 def test_the_configs_import_no_tensorflow():
-    code = "import sys, tfcore.train.config, tfcore.models_config, tfcore.train.early_stopping; assert 'tensorflow' not in sys.modules"
+    modules = "tfcore.train.config, tfcore.models_config, tfcore.train.early_stopping"
+    code = f"import sys, {modules}; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

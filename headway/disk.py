@@ -1,0 +1,91 @@
+"""Writing to a disk that may be full, read-only or pulled out, so that what is there is always whole.
+
+with writing(root):                       # a full disk becomes a StoreError that says what to do
+    replace_text(root / "runs" / "1.json", "{}\\n")     # old text or new, never a part
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from headway.errors import StoreError
+
+_ROOM = "make room (headway gc removes what no run points at), or name another store"
+_FIXES = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EROFS: "name a store on a disk that can be written",
+    errno.EACCES: "give this user the right to write there, or name another store",
+    errno.EPERM: "give this user the right to write there, or name another store",
+    errno.EIO: "check the disk: it failed to read or write",
+}
+_RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@contextlib.contextmanager
+def writing(root: Path) -> Iterator[None]:
+    """Failures of the disk as a StoreError with the path and the fix; every other error passes unchanged.
+
+    A right that is missing outside of `root` passes too: it is somebody else's file, such as a source.
+    """
+    try:
+        yield
+    except OSError as error:
+        # a failed write names no file
+        path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else root
+        inside = path.resolve().is_relative_to(root.resolve())
+        if error.errno not in _FIXES or (error.errno in _RIGHTS and not inside):
+            raise
+        reason = os.strerror(error.errno).lower()
+        raise StoreError(f"cannot be written: {reason}", where=str(path), fix=_FIXES[error.errno]) from None
+
+
+def write_synced(path: Path, text: str) -> None:
+    """Write `text` and have it on the disk before returning."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_path(path: Path) -> None:
+    """fsync a file or a folder; a folder's own sync makes the names in it last."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folders(folder: Path) -> None:
+    """fsync `folder` and every folder below it."""
+    for path in [folder, *(p for p in folder.rglob("*") if p.is_dir())]:
+        sync_path(path)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file so that a reader, also after a power cut, sees the old text or the new, never a part."""
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+        try:
+            write_synced(aside, text)
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+        sync_path(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder; what is gone already, or cannot be removed, is left to the next sweep."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -1,0 +1,88 @@
+"""Which process owns a lock or a folder being written, and whether it still lives.
+
+    name = mark("ingest-3f2a")                # "ingest-3f2a@laptop@4711.88213@9c01d2ee"
+    abandoned(folder / name)                  # False while this process lives
+
+A pid alone is not enough: pids are used again, a killed child stays as a zombie until it is waited for, and containers
+that share a host's name do not share its pids.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import time
+import uuid
+from pathlib import Path
+
+_FOREIGN_SECONDS = 24 * 3600
+"""A folder of another host is abandoned once nothing in it changed for this long."""
+_FIRST_NAMESPACE = "pid:[4026531836]"
+"""Linux's name for the pids of the machine itself, outside of any container."""
+
+
+@functools.cache
+def _namespace() -> str:
+    try:
+        found = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+    return "" if found == _FIRST_NAMESPACE else "+" + found.strip("pid:[]")
+
+
+def place() -> str:
+    """Where this process's pid means something: the host, and the container if there is one."""
+    return socket.gethostname() + _namespace()
+
+
+def started(pid: int) -> str:
+    """When a process of this place began, in the kernel's clock ticks; "" when it is dead or that is not known.
+
+    Pid and beginning together name a process once and for all.
+    """
+    state, began = _state(pid)
+    return "" if state in ("Z", "X") else began
+
+
+def _state(pid: int) -> tuple[str, str]:
+    """(state letter, start time), both "" where there is no /proc."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return "", ""
+    # the name in parentheses may itself hold spaces and parentheses
+    fields = text.rpartition(")")[2].split()
+    return fields[0], fields[19]
+
+
+def alive(pid: int, began: str = "") -> bool:
+    """Whether the process of this place with this pid, and this beginning if it is known, lives."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # it lives, and belongs to somebody else
+    state, now = _state(pid)
+    return state not in ("Z", "X") and (not began or not now or began == now)
+
+
+def mark(label: str) -> str:
+    """A new name for a folder that this process is writing."""
+    return f"{label}@{place()}@{os.getpid()}.{started(os.getpid())}@{uuid.uuid4().hex[:8]}"
+
+
+def abandoned(path: Path) -> bool:
+    """Whether the writer of a folder named by `mark` is dead; of another host's, whether it is a day old."""
+    parts = path.name.split("@")
+    if len(parts) == 4 and parts[1] == place():
+        pid, _, began = parts[2].partition(".")
+        return not (pid.isdigit() and alive(int(pid), began))
+    try:
+        changed = max(p.lstat().st_mtime for p in [path, *path.rglob("*")])
+    except OSError:  # being written, or removed, right now
+        return False
+    return time.time() - changed > _FOREIGN_SECONDS
