@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.errors import KINDS, HeadwayError
+from headway.disk import writing
+from headway.errors import KINDS, HeadwayError, StoreError
 
 FOLDER = ".ranges"
 _STOP = "stop"
@@ -93,6 +94,16 @@ class Aside:
 
     def stopped(self) -> bool:
         return os.path.exists(self.folder / _STOP)  # noqa: PTH110 - asked for every batch
+
+
+@contextlib.contextmanager
+def writable(root: Path) -> Iterator[None]:
+    """Any failure to write below `root` as a StoreError."""
+    try:
+        with writing(root):
+            yield
+    except OSError as error:
+        raise StoreError(f"cannot be written: {error.strerror or error}", where=str(root)) from None
 
 
 def _rename_folder(source: Path, target: Path) -> None:

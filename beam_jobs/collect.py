@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.aside import Aside
+from beam_jobs.aside import Aside, writable
 from beam_jobs.request import IngestRequest
 from beam_jobs.span_range import SHARD, STATISTICS
 from headway import quarantine
-from headway.errors import DataError, StoreError
+from headway.errors import DataError
 from headway.schema import Column
 from headway.sources.base import InputFile, Range
 from headway.statistics.split import merge_all
@@ -34,10 +34,8 @@ def collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: 
         DataError: the counts do not add up.
         StoreError: `out` cannot be written.
     """
-    try:
+    with writable(out):
         return _collect(request, ranges, aside, out)
-    except OSError as error:
-        raise StoreError(f"cannot be written: {error.strerror or error}", where=str(out)) from None
 
 
 def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> dict[str, Any]:

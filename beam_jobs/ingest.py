@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.aside import Aside
+from beam_jobs.aside import Aside, writable
 from beam_jobs.collect import collect
 from beam_jobs.live import Live
 from beam_jobs.request import VERSION, IngestRequest
 from beam_jobs.runner import RunnerConfig
-from headway.errors import HeadwayError, StoreError
+from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.sources.base import Range, open_source
 
@@ -62,20 +62,14 @@ def ingest_many(
         request.check()
         ranges.append(open_source(request.source).ranges(request.files))
     try:
-        for aside in asides:
-            _begin(aside)
+        for aside, out in zip(asides, outs, strict=True):
+            with writable(out):
+                aside.begin()
         _run(requests, asides, ranges, monitor, runner or RunnerConfig())
         return [collect(*each) for each in zip(requests, ranges, asides, outs, strict=True)]
     finally:
         for aside in asides:
             aside.remove()
-
-
-def _begin(aside: Aside) -> None:
-    try:
-        aside.begin()
-    except OSError as error:
-        raise StoreError(f"cannot be written: {error.strerror}", where=str(aside.folder.parent)) from None
 
 
 def _run(
@@ -98,9 +92,6 @@ def _run(
         if attempt:
             monitor.log(f"the runner lost {len(todo)} of {progress.ranges} ranges; running them again")
         _pipeline(requests, asides, todo, progress, runner)
-        for aside in asides:
-            if error := aside.error():
-                raise error
         monitor.check()
     if lost := progress.missing():
         raise HeadwayError(
@@ -143,6 +134,9 @@ def _pipeline(
         raise
     finally:
         live.end()
+    for error in (live.error(), *(aside.error() for aside in asides)):
+        if error is not None:
+            raise error
     if failures and not progress.monitor.cancelled():
         raise failures[0]
 

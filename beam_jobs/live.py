@@ -1,4 +1,4 @@
-"""What a running job and the workers in its process tell each other: rows read so far, and a wish to stop.
+"""What a running job and the workers in its process tell each other: rows read so far, errors, and a wish to stop.
 
 live = Live.begin()
 Live.find(live.token).count((span, index), rows)      # in a worker; None in another process
@@ -11,6 +11,8 @@ from __future__ import annotations
 import threading
 import uuid
 
+from headway.errors import HeadwayError
+
 _LIVE: dict[str, Live] = {}
 
 
@@ -21,6 +23,7 @@ class Live:
         self.token = uuid.uuid4().hex
         self.stop = threading.Event()
         self._rows: dict[tuple[int, int], int] = {}
+        self._errors: dict[tuple[int, int], HeadwayError] = {}
 
     @classmethod
     def begin(cls) -> Live:
@@ -38,6 +41,15 @@ class Live:
     def count(self, element: tuple[int, int], rows: int) -> None:
         """`rows` of the range have been read."""
         self._rows[element] = rows
+
+    def fail(self, element: tuple[int, int], error: HeadwayError) -> None:
+        """A range met a user's mistake; the others need not go on."""
+        self._errors[element] = error
+        self.stop.set()
+
+    def error(self) -> HeadwayError | None:
+        """The error of the first range that has one."""
+        return self._errors[min(self._errors)] if self._errors else None
 
     def rows(self) -> int:
         return sum(list(self._rows.values()))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from beam_jobs.aside import FACTS, Aside
+from beam_jobs.aside import FACTS, Aside, writable
 from beam_jobs.live import Live
 from beam_jobs.quiet import load_beam, silenced
 from beam_jobs.request import IngestRequest
@@ -46,8 +46,8 @@ class Stopped(Exception):
 class IngestRange(beam.DoFn):
     """Writes a range's outputs aside and yields (span, range), or nothing for a range that stopped.
 
-    A user's mistake is kept beside the outputs rather than raised: no runner can mend it by trying again, and raised
-    through Beam it would reach the caller as the text of a traceback.
+    A user's mistake is told to the driver rather than raised: no runner can mend it by trying again, and raised through
+    Beam it would reach the caller as the text of a traceback.
     """
 
     def __init__(self, jobs: Sequence[Job], token: str):
@@ -67,15 +67,16 @@ class IngestRange(beam.DoFn):
 
         try:
             tick(0)
-            with job.aside.attempt(piece.index) as folder:
+            with writable(job.aside.folder.parent), job.aside.attempt(piece.index) as folder:
                 facts = ingest_range(job.request, piece, folder, tick)
                 (folder / FACTS).write_text(json.dumps(facts))
         except Stopped:
             return
         except HeadwayError as error:
-            job.aside.fail(piece.index, error)
             if live is not None:
-                live.stop.set()
+                live.fail((span, piece.index), error)
+            else:
+                job.aside.fail(piece.index, error)
             return
         finally:
             # Arrow's allocator keeps a heap for each thread, and the runner's threads are new ones for every pipeline
@@ -84,7 +85,7 @@ class IngestRange(beam.DoFn):
 
 
 def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfig, live: Live) -> None:
-    """Run the ranges and block until all are done; what went wrong in them stands in their aside files.
+    """Run the ranges and block until all are done; users' mistakes stand in `live`, or in the aside files.
 
     Raises:
         ConfigError: the runner cannot be used as configured.

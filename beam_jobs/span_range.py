@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from beam_jobs.request import IngestRequest
 from headway import quarantine
 from headway.coerce import coerce
-from headway.errors import DataError, StoreError
+from headway.errors import DataError
 from headway.expressions import parse
 from headway.records.encode import RowGrouper, encode, encode_classic
 from headway.records.tfrecord import ShardWriter
@@ -44,7 +44,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
 
     Raises:
         DataError, ConfigError: the range cannot be read, or the request does not fit it.
-        StoreError: `folder` cannot be written.
+        OSError, StoreError: `folder` cannot be written.
     """
     work = _Work(request, folder)
     types = {column.name: _raw_type(column) for column in request.read}
@@ -54,10 +54,9 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
             tick(work.rows)
         return work.finish()
     except OSError as error:
-        reason = error.strerror or str(error)
         if error.filename == piece.path:
-            raise DataError(f"cannot be read: {reason}", where=piece.path) from None
-        raise StoreError(f"cannot be written: {reason}", where=str(folder.parent)) from None
+            raise DataError(f"cannot be read: {error.strerror}", where=piece.path) from None
+        raise
     finally:
         work.close()
 

@@ -36,7 +36,8 @@ POLL_SECONDS = 0.1
 LAST_LINES = 20
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _NOISE = re.compile(
-    r"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:|E\d{4} .*failed call to cuInit"
+    r"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:|"
+    r"E\d{4} .*(failed call to cuInit|use_unbounded_threadpool)"
 )
 """Lines that TensorFlow's C++ code prints at every start whatever LOG_LEVEL says; relayed when it is 0 or 1."""
 

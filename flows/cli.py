@@ -108,11 +108,13 @@ def parser() -> argparse.ArgumentParser:
         "--to", type=int, metavar="VERSION", help="a version of the registry (default: the held candidate)"
     )
     promoted.add_argument("--reason", default="asked for on the command line")
+    promoted.add_argument("--force", action="store_true", help="though it was rolled back")
     window(promoted)
     waits(promoted)
     rollback = add("rollback", "go back to the champion before, or to a version")
     rollback.add_argument("--to", type=int, metavar="VERSION")
     rollback.add_argument("--reason", default="asked for on the command line")
+    rollback.add_argument("--force", action="store_true", help="though that version was rolled back itself")
     add("models", "the versions in the registry, and the champion")
     runs = add("runs", "the runs of this store, newest first")
     runs.add_argument("--limit", type=int, default=20)

@@ -2,25 +2,28 @@
 
     columns = resolve(located, files_of_first_span)
     columns.read, columns.stored, columns.notes
+    columns = columns.frozen(located, statistics)      # the first time: the schema file is written
 
-The schema comes from the file beside the pipeline. Without one it is inferred from the first rows of the first span and
-frozen in that file, and the run says so. Columns that the label is made of, keys and times never become features by
-themselves.
+The schema comes from the file beside the pipeline. Without one its types are inferred from a sample of the window's first
+span; once the window's statistics are there it is completed and frozen in that file, and the run says so. Columns that
+the label is made of, keys and times never become features by themselves.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flows.pipeline import ColumnConfig, Located
+from headway.disk import replace_text
 from headway.errors import ConfigError
 from headway.expressions import parse
-from headway.infer import PREFIX_ROWS, infer
+from headway.infer import PREFIX_ROWS, complete, infer
 from headway.schema import LABEL, STORED, Column, Role, Schema, suggest
 from headway.schema_file import from_text, to_text
 from headway.sources.base import InputFile, open_source
-from headway.store import replace_text
+from headway.statistics.split import SplitStatistics
 from tfcore.transform.config import ColumnTransform
 
 _STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
@@ -33,6 +36,15 @@ class Columns:
     """With their roles: everything that ingest reads."""
     stored: tuple[str, ...]
     notes: tuple[str, ...]
+    inferred: bool
+    """There is no schema file yet."""
+
+    def frozen(self, located: Located, splits: Sequence[SplitStatistics]) -> Columns:
+        """With the schema completed by the first window's statistics, and written beside the pipeline."""
+        schema = complete(self.schema, splits)
+        replace_text(located.schema_file, to_text(schema))
+        note = f"the schema was inferred from this window and frozen in {located.schema_file}"
+        return dataclasses.replace(self, schema=schema, inferred=False, notes=(*self.notes, note))
 
     def of_role(self, role: Role) -> Column | None:
         """The one column of a role that only one column can have."""
@@ -48,12 +60,11 @@ class Columns:
         }
 
 
-def resolve(located: Located, files: Sequence[InputFile], *, freeze: bool) -> Columns:
+def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
     """The columns of a pipeline.
 
     Args:
         files: of the window's first span, to infer from when there is no schema file.
-        freeze: write the inferred schema beside the pipeline.
 
     Raises:
         ConfigError: a column that does not exist, or a role that does not go with it.
@@ -61,13 +72,11 @@ def resolve(located: Located, files: Sequence[InputFile], *, freeze: bool) -> Co
     pipeline = located.pipeline
     configs, notes = pipeline.column_configs(), list[str]()
     path = located.schema_file
-    if path.is_file():
+    inferred = not path.is_file()
+    if not inferred:
         schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
     else:
         schema, notes = _infer(located, files)
-        if freeze:
-            replace_text(path, to_text(schema))
-            notes.append(f"the schema was inferred from the first rows of the window's first span and frozen in {path}")
     needed = _needed(located)
     for name in [*configs, *sorted(needed)]:
         ignored = name in configs and configs[name].role == "ignore" and name not in needed
@@ -87,7 +96,7 @@ def resolve(located: Located, files: Sequence[InputFile], *, freeze: bool) -> Co
         read.append(_configured(column, configs.get(column.name), role))
     _check(read, located)
     stored = tuple(column.name for column in read if column.role in _STORED_ROLES)
-    return Columns(schema, tuple(read), stored, tuple(notes))
+    return Columns(schema, tuple(read), stored, tuple(notes), inferred)
 
 
 def _infer(located: Located, files: Sequence[InputFile]) -> tuple[Schema, list[str]]:

@@ -136,7 +136,7 @@ def promote(options: argparse.Namespace) -> int:
     if options.to is not None:
         located, store = _store(options)
         registry = Registry(store, located.pipeline.name)
-        event = registry.promote(options.to, reason=options.reason)
+        event = registry.promote(options.to, reason=options.reason, force=options.force)
         told = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
         _answer(options, event.model_dump(mode="json"), told)
         return 0
@@ -149,7 +149,7 @@ def promote(options: argparse.Namespace) -> int:
 def rollback(options: argparse.Namespace) -> int:
     located, store = _store(options)
     registry = Registry(store, located.pipeline.name)
-    event = registry.rollback(options.to, reason=options.reason)
+    event = registry.rollback(options.to, reason=options.reason, force=options.force)
     told = (
         f"version {event.version} is the champion again, in place of {event.previous}; "
         f"served as {registry.serving / str(event.serving)}"

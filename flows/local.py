@@ -11,9 +11,10 @@ from typing import Any
 
 from flows.engine import Engine
 from flows.reporting import Reporter
-from flows.road import REPLAY, Caller, Trip
+from flows.road import GATE, REPLAY, Caller, Trip
 from flows.runs import Helpers, execute
 from flows.steps import Output
+from headway.monitor import Monitor
 
 
 def run_locally(trip: Trip, report: Reporter, *, wait_seconds: float = 0.0) -> dict[str, Any]:
@@ -26,7 +27,8 @@ def engine(trip: Trip, report: Reporter, helpers: Helpers, on_output: Callable[[
     return Engine(
         trip.store,
         child=helpers.child,
-        monitor_for=report.monitor,
+        # the verdict's reasons are a run's last words, once
+        monitor_for=lambda title: Monitor(report.stop) if title == GATE.name else report.monitor(title),
         on_output=on_output,
         runtime={REPLAY.name: {"process": helpers.replay}},
     )

@@ -23,6 +23,7 @@ from headway.gate import Candidate, Champion, GateRequest
 from headway.registry import Registry, Version
 from headway.sources.base import InputFile, files, select_window, spans
 from headway.splits import window_splits
+from headway.statistics.split import SplitStatistics
 from headway.statistics.window import StatisticsRequest
 from headway.store import Store
 from headway.validate import SpanFacts, ValidateRequest, errors
@@ -110,7 +111,8 @@ class _Walk:
         self.trip, self.caller, self.pipeline = trip, caller, trip.located.pipeline
         self.window = select_window(spans(self.pipeline.source), trip.window, trip.until)
         self.parts = window_splits(self.pipeline.split, self.window)
-        self.columns: Columns = resolve(trip.located, trip.files(self.window[0]), freeze=freeze)
+        self.columns: Columns = resolve(trip.located, trip.files(self.window[0]))
+        self.freeze = freeze
         self.end = End(spans=self.window, notes=list(self.columns.notes))
 
     def walk(self) -> End:
@@ -120,6 +122,7 @@ class _Walk:
         statistics = self._statistics(ingested)
         if self._stops("statistics"):
             return self.end
+        self._freeze_schema(statistics)
         validated = self._validate(ingested, statistics)
         if self._stops("validate") or not self._passed(validated):
             return self.end
@@ -182,6 +185,14 @@ class _Walk:
             return StatisticsRequest.model_validate({"columns": first["columns"], "splits": splits})
 
         return self._call(STATISTICS, "statistics", key, request)
+
+    def _freeze_schema(self, statistics: Output) -> None:
+        """The first time: what the window showed becomes what later windows are held against."""
+        if not self.columns.inferred or not self.freeze or statistics.result is None:
+            return
+        splits = [SplitStatistics.load(statistics.path / name) for name in statistics.result["rows"]]
+        self.columns = self.columns.frozen(self.trip.located, splits)
+        self.end.notes = list(self.columns.notes)
 
     def _validate(self, ingested: Mapping[str, Output], statistics: Output) -> Output:
         schema = self.columns.schema

@@ -95,6 +95,8 @@ class _Run:
     def go(self) -> dict[str, Any]:
         for folder in self.trip.store.sweep():
             self.report.note(f"swept a torn folder of a run that died: {folder.name}")
+        if self.trip.registry.repair():
+            self.report.note("the champion was not served, since a promotion died half-way: it is now")
         try:
             with Helpers.open(self.report) as helpers:
                 self._begin(helpers)
@@ -171,5 +173,12 @@ def promote(trip: Trip, end: End, *, run: str) -> tuple[Version, Event]:
     if version is None:
         saved_model = end.export.path / end.export.get()["saved_model"]
         version = registry.publish(saved_model, end.facts | {"run": run, "replay": end.replay})
-    reasons = [end.verdict["verdict"], *end.verdict["reasons"]]
-    return version, registry.promote(version.number, reason="; ".join(reasons))
+    verdict = end.verdict["verdict"]
+    event = registry.promote(
+        version.number,
+        reason="; ".join(end.verdict["reasons"]),
+        run=run,
+        verdict=verdict,
+        force=verdict == "forced",
+    )
+    return version, event

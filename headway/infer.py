@@ -1,24 +1,27 @@
-"""A schema from the first rows of the first span.
+"""A schema from the first span: types from a bounded sample, domains and presence from complete statistics.
 
-    schema, notes = infer(open_source(config).prefix(files, PREFIX_ROWS), pipeline_columns, used={"arr_delay"})
+    schema, notes = infer(open_source(config).prefix(files, PREFIX_ROWS), configs, only=False, needed=frozenset())
+    schema = complete(schema, [train_statistics, eval_statistics])
 
-What a prefix shows is no promise: a column without nulls there may hold nulls later, so every inferred column is
-nullable unless the pipeline says otherwise. A string column with few values has them recorded as its domain.
+What a sample shows is no promise: a column without nulls there may hold nulls later, so every column may be null in
+storage unless the pipeline says otherwise. Domains and presence come from every row of the first window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headway.errors import ConfigError
 from headway.schema import STORED, Column, ColumnConfig, Schema, StoredType, suggest
+from headway.statistics.column import ColumnStatistics
+from headway.statistics.split import SplitStatistics
 
 PREFIX_ROWS = 100_000
 DOMAIN_VALUES = 50
-"""String columns with more values than this in the prefix get no domain."""
+"""String columns with more values than this get no domain."""
 
 
 def infer(
@@ -38,7 +41,8 @@ def infer(
     for name in [*configs, *sorted(needed)]:
         if name not in names:
             raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=suggest(name, names))
-    columns, domains, required, notes = [], {}, [], []
+    columns: list[Column] = []
+    notes: list[str] = []
     for name in names:
         config = configs.get(name)
         wanted = name in needed or (config is not None and config.role != "ignore")
@@ -62,14 +66,24 @@ def infer(
                 )
             notes.append(f"column {name!r} is left out: {why}")
             continue
-        nullable = config.nullable if config is not None and config.nullable is not None else True
-        encoding = "dictionary" if kind == "bytes" else "plain"
-        columns.append(Column(name=name, type=kind, nullable=nullable, encoding=encoding))  # type: ignore[arg-type]
-        if not values.null_count and len(values):
-            required.append(name)
-        if kind == "bytes" and (domain := _domain(values)):
-            domains[name] = domain
-    return Schema(columns=tuple(columns), domains=domains, required=tuple(required)), notes
+        encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
+        columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding))
+    return Schema(columns=tuple(columns)), notes
+
+
+def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
+    """`schema` with the domains of string columns that have few values, and the columns that were always there."""
+    domains: dict[str, tuple[str, ...]] = {}
+    required: list[str] = []
+    for column in schema.columns:
+        found = [s.columns[column.name] for s in splits if column.name in s.columns and s.rows]
+        if not found:
+            continue
+        if not any(statistics.missing for statistics in found):
+            required.append(column.name)
+        if column.type == "bytes" and (domain := _domain(found)):
+            domains[column.name] = domain
+    return schema.model_copy(update={"domains": domains, "required": tuple(required)})
 
 
 def _stored(kind: pa.DataType) -> StoredType | None:
@@ -89,14 +103,16 @@ def _stored(kind: pa.DataType) -> StoredType | None:
     return None
 
 
-def _domain(values: pa.ChunkedArray) -> tuple[str, ...]:
-    """The distinct values, sorted, when there are few and they recur."""
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+def _domain(found: Sequence[ColumnStatistics]) -> tuple[str, ...]:
+    """The distinct values, sorted, when there are few, they are text, and they recur."""
+    values: set[bytes] = set()
+    for statistics in found:
+        if statistics.distinct > DOMAIN_VALUES:
+            return ()
+        values |= {value for value, _ in statistics.top()}
+    if not 0 < len(values) <= DOMAIN_VALUES or len(values) * 5 > sum(statistics.present for statistics in found):
+        return ()
     try:
-        distinct = pc.unique(pc.drop_null(values.cast(pa.string())))
-    except pa.ArrowInvalid:  # not text
+        return tuple(sorted(value.decode("utf-8") for value in values))
+    except UnicodeDecodeError:
         return ()
-    if not 0 < len(distinct) <= DOMAIN_VALUES or len(distinct) * 5 > len(values):
-        return ()
-    return tuple(sorted(distinct.to_pylist()))

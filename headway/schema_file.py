@@ -26,7 +26,7 @@ def to_text(schema: Schema) -> str:
     for column in schema.columns:
         feature = message.feature.add(name=column.name, type=kinds[column.type])
         feature.shape.SetInParent()
-        feature.presence.min_fraction = 0.0 if column.nullable and column.name not in schema.required else 1.0
+        feature.presence.min_fraction = 1.0 if column.name in schema.required else 0.0
         low, high = schema.ranges.get(column.name, (None, None))
         if low is not None or high is not None:
             domain = feature.int_domain if column.type == "int64" else feature.float_domain

@@ -4,8 +4,10 @@
     encode_classic(batch, columns)            # one Example a row
     decode(record, columns, rows_per_record)  # the batch again
 
-A record's bytes depend on its rows alone: a dictionary holds the record's own values in order of first appearance,
-whatever dictionary the batch came with. A null is stored as 0 or the empty string with present = 0.
+A record's bytes depend on its rows alone, not on how they arrived: a dictionary holds the record's own values in order
+of first appearance, whatever dictionary the batch came with. (A dictionary shared by a whole file would save about 40
+bytes a record and tie each record to its neighbours.) A null is stored as 0, the empty string or code 0, with
+present = 0; a record in which all of a dictionary column is null has an empty dictionary.
 """
 
 from __future__ import annotations
@@ -18,15 +20,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headway.errors import DataError
 from headway.records import wire
 from headway.schema import Column
 
+_MOST = 1 << 31
+
 
 def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
-    """One Example holding every row of `batch`, column by column."""
+    """One Example holding every row of `batch`, column by column.
+
+    Args:
+        batch: stored types (int64, float32, binary or dictionary of binary), at least the columns named.
+
+    Raises:
+        DataError: it would take 2 GiB or more, which protobuf cannot read.
+    """
     entries: list[bytes] = []
     for column in columns:
-        array = batch.column(column.name)
+        array = _without_null_words(batch.column(column.name))
         if column.encoding == "dictionary":
             values, codes = _dictionary(array)
             entries.append(wire.entry(_key(f"{column.name}/dict"), wire.bytes_list(values)))
@@ -34,8 +46,10 @@ def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
         else:
             entries.append(wire.entry(_key(column.name), _plain(array, column)))
         if column.nullable:
-            present = array.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
-            entries.append(wire.entry(_key(f"{column.name}/present"), wire.int_list(present.astype(np.int64))))
+            entries.append(wire.entry(_key(f"{column.name}/present"), wire.int_list(_present(array).view(np.uint8))))
+    if sum(map(len, entries)) >= _MOST:
+        fix = f"set records.rows below {batch.num_rows}, or leave the longest column out"
+        raise DataError(f"a record of {batch.num_rows} rows takes more than 2 GiB", where="records", fix=fix)
     return wire.example(entries)
 
 
@@ -43,78 +57,93 @@ def _key(name: str) -> bytes:
     return wire.field(name.encode())
 
 
+def _without_null_words(array: pa.Array) -> pa.Array:
+    """A dictionary may hold null as a value; here a row is null or it is not, and its own mask says so."""
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        return array.dictionary_decode().dictionary_encode()
+    return array
+
+
+def _present(array: pa.Array) -> NDArray[np.bool_]:
+    return array.is_valid().to_numpy(zero_copy_only=False)
+
+
 def _plain(array: pa.Array, column: Column) -> bytes:
-    if column.type == "float32":
-        return wire.float_list(_numbers(array, np.float32(0)))
-    if column.type == "int64":
-        return wire.int_list(_numbers(array, np.int64(0)))
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    return wire.bytes_list(pc.fill_null(array, b"").to_pylist())
+    if column.type == "bytes":
+        return wire.bytes_list(pc.fill_null(_strings(array), b""))
+    numbers = _numbers(array)
+    return wire.float_list(numbers) if column.type == "float32" else wire.int_list(numbers)
 
 
-def _numbers(array: pa.Array, null: np.generic) -> NDArray[Any]:
+def _strings(array: pa.Array) -> pa.BinaryArray:
+    values = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    return values if pa.types.is_binary(values.type) else values.cast(pa.binary())
+
+
+def _numbers(array: pa.Array) -> NDArray[Any]:
     """The values with nulls as zero, without a copy when there are none."""
     if not array.null_count:
         return array.to_numpy()
-    return np.where(array.is_valid().to_numpy(zero_copy_only=False), _raw(array), null)
+    # the value buffer itself, in which the slots of nulls hold anything
+    dtype = array.type.to_pandas_dtype()
+    raw = np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
+    return np.where(_present(array), raw, dtype(0))
 
 
-def _raw(array: pa.Array) -> NDArray[Any]:
-    """The value buffer itself: slots of nulls hold anything."""
-    dtype = np.float32 if pa.types.is_float32(array.type) else np.int64
-    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
-
-
-def _dictionary(array: pa.Array) -> tuple[list[bytes], NDArray[np.int64]]:
+def _dictionary(array: pa.Array) -> tuple[pa.BinaryArray, NDArray[np.int64]]:
     """The distinct values by first appearance, and for each row its place among them; null is 0."""
     if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
+        array = _strings(array).dictionary_encode()
     indices, dictionary = array.indices, array.dictionary
-    if indices.null_count:
-        present = indices.is_valid().to_numpy(zero_copy_only=False)
-        codes = pc.fill_null(indices, 0).to_numpy()
-        used = codes[present]
-    else:
-        present = None
-        codes = used = indices.to_numpy()
+    present = _present(indices) if indices.null_count else None
+    codes = (indices if present is None else pc.fill_null(indices, 0)).to_numpy()
+    used = codes if present is None else codes[present]
     if not len(used):
-        return [], np.zeros(len(array), np.int64)
-    if len(dictionary) <= 4 * len(used):
-        first = np.full(len(dictionary), len(used), np.int64)
-        # reversed, so that the earliest row is written last
-        first[used[::-1]] = np.arange(len(used) - 1, -1, -1)
-        order = np.argsort(first, kind="stable")
-        order = order[: int((first < len(used)).sum())]
-    else:
-        distinct, at = np.unique(used, return_index=True)
-        order = distinct[np.argsort(at, kind="stable")]
+        return pa.array([], pa.binary()), np.zeros(len(array), np.int64)
+    order = _by_first_appearance(used, len(dictionary))
+    values = _strings(dictionary.take(pa.array(order)))
+    if len(values.unique()) != len(values):  # nothing forbids a dictionary to hold a value twice
+        return _dictionary(_strings(array).dictionary_encode())
     place = np.zeros(len(dictionary), np.int64)
     place[order] = np.arange(len(order))
     out = place[codes]
-    if present is not None:
-        out = np.where(present, out, 0)
-    return dictionary.take(pa.array(order)).to_pylist(), out
+    return values, out if present is None else np.where(present, out, 0)
+
+
+def _by_first_appearance(used: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    """The distinct codes of `used`, each below `size`, as they first appear."""
+    if size > 4 * len(used):  # a large dictionary, of which a record uses little
+        distinct, at = np.unique(used, return_index=True)
+        return distinct[np.argsort(at, kind="stable")].astype(np.int64)
+    first = np.full(size, len(used), np.int64)
+    # reversed, so that the earliest row is written last
+    first[used[::-1]] = np.arange(len(used) - 1, -1, -1)
+    order = np.argsort(first, kind="stable")
+    return order[: np.count_nonzero(first < len(used))]
 
 
 def encode_classic(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[bytes]:
     """One Example for each row of `batch`; a null leaves its feature out."""
-    parts: list[list[bytes | None]] = []
-    for column in columns:
-        key = _key(column.name)
-        array = batch.column(column.name)
-        values = array.dictionary_decode().to_pylist() if pa.types.is_dictionary(array.type) else array.to_pylist()
-        parts.append([None if value is None else wire.entry(key, _one(value, column)) for value in values])
-    return [wire.example(entry for entry in row if entry is not None) for row in zip(*parts, strict=True)]
+    if not columns or not batch.num_rows:
+        return [wire.example([])] * batch.num_rows
+    return wire.examples([_one_each(batch.column(column.name), column) for column in columns])
 
 
-def _one(value: object, column: Column) -> bytes:
+def _one_each(array: pa.Array, column: Column) -> pa.BinaryArray:
+    key = _key(column.name)
+    if column.type == "bytes":
+        return wire.entries_of_one(key, _strings(array), (wire.ONE, wire.BYTES))
+    numbers = _numbers(array)
     if column.type == "float32":
-        return wire.float_list(np.array([value], np.float32))
-    if column.type == "int64":
-        return wire.int_list(np.array([value], np.int64))
-    assert isinstance(value, bytes)
-    return wire.bytes_list([value])
+        sizes, data = np.full(len(array), 4, np.int64), numbers.astype("<f4").tobytes()
+    else:
+        sizes, data = wire.varint_sizes(numbers), wire.varints(numbers)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    values = pa.Array.from_buffers(pa.binary(), len(array), buffers)
+    if array.null_count:
+        values = pc.if_else(array.is_valid(), values, None)
+    return wire.entries_of_one(key, values, (wire.ONE, wire.FLOATS if column.type == "float32" else wire.INTS))
 
 
 def decode(record: bytes, columns: Sequence[Column], rows_per_record: int) -> pa.RecordBatch:
@@ -123,15 +152,30 @@ def decode(record: bytes, columns: Sequence[Column], rows_per_record: int) -> pa
     Raises:
         ValueError: not a record of these columns.
     """
-    features = wire.parse(record)
-    arrays = []
-    for column in columns:
-        arrays.append(_classic(features, column) if rows_per_record == 1 else _grouped(features, column))
-    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+    try:
+        features = wire.parse(record)
+        part = _classic if rows_per_record == 1 else _grouped
+        arrays = [part(features, column) for column in columns]
+        return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+    except KeyError as error:
+        raise ValueError(f"the record has no feature {error}") from None
+    except IndexError as error:  # a code beyond its dictionary
+        raise ValueError(str(error)) from None
 
 
-def _values(features: dict[str, tuple[bytes, memoryview]], name: str, column: Column) -> pa.Array:
-    _, body = features.get(name, (b"", memoryview(b"")))
+_Features = dict[str, tuple[bytes, memoryview]]
+_TAGS = {"bytes": wire.BYTES, "float32": wire.FLOATS, "int64": wire.INTS}
+
+
+def _body(features: _Features, name: str, type: str) -> memoryview:
+    tag, body = features[name]
+    if tag not in (_TAGS[type], b""):
+        raise ValueError(f"feature {name!r} is no list of {type}")
+    return body
+
+
+def _values(features: _Features, name: str, column: Column) -> pa.Array:
+    body = _body(features, name, column.type)
     if column.type == "float32":
         return pa.array(wire.parse_floats(body))
     if column.type == "int64":
@@ -139,24 +183,27 @@ def _values(features: dict[str, tuple[bytes, memoryview]], name: str, column: Co
     return pa.array(wire.parse_bytes(body), pa.binary())
 
 
-def _classic(features: dict[str, tuple[bytes, memoryview]], column: Column) -> pa.Array:
+def _ints(features: _Features, name: str) -> NDArray[np.int64]:
+    return wire.parse_ints(_body(features, name, "int64"))
+
+
+def _classic(features: _Features, column: Column) -> pa.Array:
+    if column.name not in features and column.nullable:
+        return pa.nulls(1, column.arrow)
     values = _values(features, column.name, column)
-    return values if len(values) == 1 else pa.nulls(1, column.arrow)
+    if len(values) > 1:
+        raise ValueError(f"feature {column.name!r} has {len(values)} values in a record of one row")
+    return values if len(values) else pa.nulls(1, column.arrow)
 
 
-def _grouped(features: dict[str, tuple[bytes, memoryview]], column: Column) -> pa.Array:
-    present = None
-    if column.nullable:
-        present = wire.parse_ints(features[f"{column.name}/present"][1]) != 0
+def _grouped(features: _Features, column: Column) -> pa.Array:
+    present = _ints(features, f"{column.name}/present") != 0 if column.nullable else None
     if column.encoding == "dictionary":
-        values = _values(features, f"{column.name}/dict", column)
-        codes = wire.parse_ints(features[f"{column.name}/codes"][1])
+        codes = _ints(features, f"{column.name}/codes")
         indices = pa.array(codes, mask=None if present is None else ~present)
-        return values.take(indices)
+        return _values(features, f"{column.name}/dict", column).take(indices)
     values = _values(features, column.name, column)
-    if present is None:
-        return values
-    return pc.if_else(pa.array(present), values, pa.scalar(None, values.type))
+    return values if present is None else pc.if_else(pa.array(present), values, pa.scalar(None, values.type))
 
 
 class RowGrouper:

@@ -10,16 +10,18 @@ The framing is TensorFlow's (tensorflow/core/lib/io/record_writer.h).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import google_crc32c
 
+from headway.disk import writing
 from headway.errors import DataError
 
-_HEADER = struct.Struct("<QI")
+_HEADER, _LENGTH, _CRC = struct.Struct("<QI"), struct.Struct("<Q"), struct.Struct("<I")
 _MOST = 1 << 31
-"""A record longer than this is taken for a damaged length."""
+"""A record longer than this is taken for a damaged length; protobuf has no longer ones."""
+_FIX = "delete the file: the next run notices and makes it again"
 
 
 def masked(data: bytes) -> int:
@@ -30,29 +32,49 @@ def masked(data: bytes) -> int:
 
 def frame(record: bytes) -> bytes:
     """A record as it stands in a file."""
-    length = struct.pack("<Q", len(record))
-    return b"".join((length, struct.pack("<I", masked(length)), record, struct.pack("<I", masked(record))))
+    length = _LENGTH.pack(len(record))
+    return b"".join((length, _CRC.pack(masked(length)), record, _CRC.pack(masked(record))))
 
 
 class ShardWriter:
-    """Writes one shard; `rows` lists the rows of each record."""
+    """Writes one shard.
+
+    Attributes:
+        rows: the rows of each record so far.
+        bytes: what was written so far.
+    """
 
     def __init__(self, path: Path):
         self.path = path
         self.rows: list[int] = []
-        self._file = path.open("wb", buffering=0)
+        self.bytes = 0
+        with writing(path.parent):
+            # buffered: a raw file may write a part of what it is given and say so only in its return value
+            self._file = path.open("wb", buffering=1 << 16)
 
     def write(self, record: bytes, rows: int) -> None:
-        self._file.write(frame(record))
+        """Append one record that carries `rows` rows.
+
+        Raises:
+            StoreError: the disk is full.
+        """
+        self._append(frame(record))
         self.rows.append(rows)
 
-    def write_many(self, records: list[bytes]) -> None:
-        """Classic records, one row each."""
-        self._file.write(b"".join(map(frame, records)))
+    def write_many(self, records: Sequence[bytes]) -> None:
+        """Append classic records, one row each."""
+        self._append(b"".join(map(frame, records)))
         self.rows.extend([1] * len(records))
 
+    def _append(self, data: bytes) -> None:
+        with writing(self.path.parent):
+            self._file.write(data)
+        self.bytes += len(data)
+
     def close(self) -> None:
-        self._file.close()
+        """Flush and close; harmless when called again."""
+        with writing(self.path.parent):
+            self._file.close()
 
     def __enter__(self) -> ShardWriter:
         return self
@@ -68,24 +90,28 @@ def read_records(path: Path) -> Iterator[bytes]:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
     """
     at = 0
-    with path.open("rb") as file:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise DataError(
+            f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path), fix=_FIX
+        ) from None
+    with file:
         while header := file.read(_HEADER.size):
             if len(header) < _HEADER.size:
                 raise _damaged(path, at, "the file is cut off in a record's length")
             size, crc = _HEADER.unpack(header)
             if masked(header[:8]) != crc or size > _MOST:
                 raise _damaged(path, at, "the checksum of a record's length does not hold")
-            body = file.read(size + 4)
-            if len(body) < size + 4:
+            body = file.read(size + _CRC.size)
+            if len(body) < size + _CRC.size:
                 raise _damaged(path, at, "the file is cut off in a record")
             record = body[:size]
-            if masked(record) != struct.unpack("<I", body[size:])[0]:
+            if masked(record) != _CRC.unpack_from(body, size)[0]:
                 raise _damaged(path, at, "the checksum of a record does not hold")
             yield record
-            at += _HEADER.size + size + 4
+            at += _HEADER.size + len(body)
 
 
 def _damaged(path: Path, at: int, what: str) -> DataError:
-    return DataError(
-        f"{what} (record at byte {at})", where=str(path), fix="delete the file: the next run notices and makes it again"
-    )
+    return DataError(f"{what} (record at byte {at})", where=str(path), fix=_FIX)

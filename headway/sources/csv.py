@@ -21,6 +21,8 @@ from headway.sources.base import BATCH_ROWS, Chunk, CsvConfig, InputFile, Malfor
 
 _BOM = b"\xef\xbb\xbf"
 _PARSE_BYTES = 1 << 20
+_SAMPLE_BYTES, _SAMPLE_PIECES, _SAMPLE_FILES = 1 << 18, 8, 8
+"""What a schema is inferred from: so many pieces of each of so many files."""
 _CUT = 200
 """A malformed line is quoted up to this many characters."""
 
@@ -107,26 +109,33 @@ class CsvSource:
             first += batch.num_rows
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
-        tables, held = [], 0
-        for file in files:
+        """Rows from places spread over the files: a file sorted by a column shows one value of it at its beginning."""
+        tables = []
+        for file in files[:_SAMPLE_FILES]:
             names, start = self._header(file.path)
-            with Path(file.path).open("rb") as handle:
-                handle.seek(start)
-                data = handle.read(1 << 20)
-                if not file.quoted_newlines:
-                    data += handle.readline()
-                else:
-                    data += handle.read()
-            if not data.strip():
-                continue
-            table, _ = self._attempt(data, names, names, None, file.quoted_newlines)
-            tables.append(table)
-            held += table.num_rows
-            if held >= rows:
-                break
+            for piece in self._sample(file, start):
+                if piece.strip():
+                    tables.append(self._attempt(piece, names, names, None, file.quoted_newlines)[0])
         if not tables:
             raise DataError("the files hold no rows", where=files[0].path)
-        return pa.concat_tables(tables, promote_options="permissive").slice(0, rows)
+        share = -(-rows // len(tables))
+        return pa.concat_tables([table.slice(0, share) for table in tables], promote_options="permissive")
+
+    @staticmethod
+    def _sample(file: InputFile, start: int) -> Iterator[bytes]:
+        """Pieces of whole lines; of a file that cannot be cut, its beginning up to a line's end outside quotes."""
+        with Path(file.path).open("rb") as handle:
+            if file.quoted_newlines:
+                handle.seek(start)
+                yield handle.read()
+                return
+            size = file.bytes - start
+            pieces = _SAMPLE_PIECES if size > _SAMPLE_PIECES * _SAMPLE_BYTES else 1
+            for i in range(pieces):
+                handle.seek(start + size * i // pieces)
+                if i:
+                    handle.readline()
+                yield handle.read(_SAMPLE_BYTES if pieces > 1 else size) + handle.readline()
 
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range

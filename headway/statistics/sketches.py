@@ -46,6 +46,9 @@ class Sketches:
     def _keep(self, hashes: NDArray[np.uint64]) -> None:
         if len(self._hashes) == _HASHES:
             hashes = hashes[hashes < self._hashes[-1]]
+        if len(hashes) > _HASHES:
+            # they are distinct, since the values were and the hash is a bijection: the smallest ones are all it takes
+            hashes = np.partition(hashes, _HASHES - 1)[:_HASHES]
         if len(hashes):
             self._hashes = np.unique(np.concatenate([self._hashes, hashes]))[:_HASHES]
 

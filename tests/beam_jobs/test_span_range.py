@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.span_range import SHARD, STATISTICS, ingest_range
 from headway import quarantine
-from headway.errors import ConfigError, DataError, StoreError
+from headway.errors import ConfigError, DataError
 from headway.records.encode import decode
 from headway.records.tfrecord import read_records
 from headway.schema import Column
@@ -142,7 +142,7 @@ def test_errors_tell_reading_from_writing(request_for, write_csv, tmp_path):
     path = write_csv(5)
     request = request_for(path)
     piece = open_source(request.source).ranges(request.files)[0]
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(FileNotFoundError, match="absent"):
         ingest_range(request, piece, tmp_path / "absent", lambda rows: None)
     path.unlink()
     with pytest.raises(DataError, match="cannot be read"):

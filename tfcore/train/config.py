@@ -93,7 +93,12 @@ class TrainingConfig(Frozen):
     )
     jit: Literal["auto", "on", "off"] = Field(default="auto", description="XLA; auto falls back when XLA refuses")
     threads: int | None = Field(default=None, ge=1, le=1024, description="TensorFlow's threads; default: every core")
-    shuffle_rows: int = Field(default=65_536, ge=1, description="rows in a shuffle window")
+    shuffle_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="rows in a shuffle window; default: what 48 MiB hold, at least 65,536. Windows much smaller than an "
+        "epoch of sorted data (by time, say) cost accuracy: what is learnt last weighs more",
+    )
     summaries: bool = Field(default=True, description="write TensorBoard summaries")
 
     @field_validator("optimizer", mode="before")

@@ -19,6 +19,9 @@ from tfcore.train.request import Examples
 from tfcore.transform.graph import Transform
 from tfcore.transform.parameters import TransformParameters
 
+SHUFFLE_BYTES, LEAST_SHUFFLE_ROWS = 48 * 2**20, 65_536
+"""The default shuffle window. Several are under way at once, so memory takes a few times that."""
+MOST_OPEN_SHARDS = 64
 CARVE_BATCH = 8192
 CARVE_MEMORY_BYTES = 256 * 2**20
 """A carve up to this size is kept in memory instead of being read each time."""
@@ -60,6 +63,15 @@ class TrainingData:
                 fix="raise it, or train without early stopping",
             )
 
+    @property
+    def _row_bytes(self) -> int:
+        return 4 * (len(self._parameters.numeric) + len(self._parameters.categorical) + 2)
+
+    @property
+    def window_rows(self) -> int:
+        """Rows that are shuffled together."""
+        return self._training.shuffle_rows or max(LEAST_SHUFFLE_ROWS, SHUFFLE_BYTES // self._row_bytes)
+
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
         """What a stack looks like."""
         shape = [stack, self._training.batch_size]
@@ -84,7 +96,9 @@ class TrainingData:
                 stack=stack,
                 start_step=step,
                 carve=self._outside,
-                window_rows=self._training.shuffle_rows,
+                window_rows=self.window_rows,
+                # as many shards at a time as can be: a window then has rows of the whole epoch
+                cycle=max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths))),
             )
             return safe(dataset, self._shards)
 
@@ -97,8 +111,7 @@ class TrainingData:
         batch = min(CARVE_BATCH, self.carve_rows)
         dataset = evaluation_dataset(self._shards, self._transform, self._labeler, batch=batch, carve=self._inside)
         batches = ({name: rows[name] for name in self.specs(1)} for rows in safe(dataset, self._shards))
-        row_bytes = 4 * (len(self._parameters.numeric) + len(self._parameters.categorical) + 2)
-        if self.carve_rows * row_bytes > CARVE_MEMORY_BYTES:
+        if self.carve_rows * self._row_bytes > CARVE_MEMORY_BYTES:
             return batches
         self._carved = list(batches)
         return self._carved

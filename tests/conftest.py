@@ -1,0 +1,54 @@
+"""Settings for every test, and the small real flights that the end-to-end tests run on."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import settings
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+os.environ.setdefault("DO_NOT_TRACK", "1")
+ROOT = Path(__file__).parent.parent
+
+settings.register_profile("headway", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("headway")
+
+
+@pytest.fixture(scope="session")
+def flights():
+    """All flights of 2013 as an Arrow table."""
+    spec = importlib.util.spec_from_file_location("prepare", ROOT / "examples" / "flights" / "prepare.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.read_flights()
+
+
+@pytest.fixture(scope="session")
+def monthly(flights, tmp_path_factory):
+    """A folder of four months with 2,000 real flights each: 2013-01.parquet to 2013-04.parquet."""
+    folder = tmp_path_factory.mktemp("monthly")
+    for month in range(1, 5):
+        part = flights.filter(pc.equal(flights["month"], month))
+        pq.write_table(part.slice(0, 2000), folder / f"2013-{month:02d}.parquet")
+    return folder
+
+
+@pytest.fixture
+def headway():
+    """Type a headway command in a process of its own: headway("run", folder) -> CompletedProcess."""
+
+    def run(*arguments, cwd=None, check=None, **kwargs):
+        command = [sys.executable, "-P", "-m", "flows.cli", *map(str, arguments)]
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=250, **kwargs)
+        if check is not None:
+            assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    return run

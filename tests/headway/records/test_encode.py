@@ -1,0 +1,286 @@
+"""Rows to records and back: identities, the bytes themselves, and what TensorFlow makes of them."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.errors import DataError
+from headway.records import encode as module
+from headway.records import wire
+from headway.records.encode import RowGrouper, decode, encode, encode_classic
+from headway.records.spec import feature_spec
+from headway.schema import Column
+
+COLUMNS = (
+    Column(name="i", type="int64", nullable=False),
+    Column(name="i null", type="int64", nullable=True),
+    Column(name="f", type="float32", nullable=False),
+    Column(name="f null", type="float32", nullable=True),
+    Column(name="s", type="bytes", nullable=False),
+    Column(name="s null", type="bytes", nullable=True),
+    Column(name="d", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="dé null", type="bytes", nullable=True, encoding="dictionary"),
+)
+INTS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, 1, -1, 127, 128, 2**63 - 1, -(2**63)]))
+FLOATS = st.one_of(st.floats(width=32), st.sampled_from([0.0, -0.0, float("nan"), float("inf"), -float("inf")]))
+BYTES = st.one_of(st.binary(max_size=6), st.sampled_from([b"", b"\x00", "ü".encode(), b"x" * 130, b"\xff\xfe"]))
+VALUES = {"int64": INTS, "float32": FLOATS, "bytes": BYTES}
+
+
+def batch_of(rows: dict[str, list], columns=COLUMNS) -> pa.RecordBatch:
+    arrays = []
+    for column in columns:
+        values = rows[column.name]
+        if column.type == "float32":
+            mask = np.array([v is None for v in values], bool)
+            array = pa.array(np.array([0 if v is None else v for v in values], np.float32), mask=mask)
+        else:
+            array = pa.array(values, column.arrow)
+        arrays.append(array.dictionary_encode() if column.encoding == "dictionary" else array)
+    return pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
+
+
+@st.composite
+def batches(draw, min_rows=0, max_rows=40) -> pa.RecordBatch:
+    n = draw(st.integers(min_rows, max_rows))
+    made = {}
+    for column in COLUMNS:
+        value = st.one_of(st.none(), VALUES[column.type]) if column.nullable else VALUES[column.type]
+        all_null = column.nullable and draw(st.integers(0, 5)) == 0
+        made[column.name] = [None] * n if all_null else draw(st.lists(value, min_size=n, max_size=n))
+    return batch_of(made)
+
+
+def bits(batch: pa.RecordBatch) -> dict[str, list]:
+    """Values that compare by their bits: NaN equals itself and -0.0 is not 0.0."""
+    found = {}
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        values = array.to_pylist()
+        found[name] = [struct.pack("<f", v) if isinstance(v, float) else v for v in values]
+    return found
+
+
+@given(batches())
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_decode_undoes_encode(batch):
+    back = decode(encode(batch, COLUMNS), COLUMNS, max(2, batch.num_rows))
+    assert bits(back) == bits(batch)
+    for column, array in zip(COLUMNS, back.columns, strict=True):
+        assert array.type == column.arrow
+
+
+@given(batches())
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_decode_undoes_encode_classic(batch):
+    records = encode_classic(batch, COLUMNS)
+    assert len(records) == batch.num_rows
+    rows = [bits(decode(record, COLUMNS, 1)) for record in records]
+    assert {c.name: [row[c.name][0] for row in rows] for c in COLUMNS} == bits(batch)
+
+
+@given(batches(min_rows=1), st.integers(0, 20), st.integers(0, 20))
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_a_record_depends_on_its_rows_alone(batch, before, after):
+    """Not on the batch they are a slice of, and not on that batch's dictionary."""
+    wanted = encode(batch, COLUMNS)
+    tables = [pa.Table.from_batches([batch])] * 3
+    whole = pa.concat_tables(tables).unify_dictionaries().combine_chunks().to_batches()[0]
+    assert encode(whole.slice(batch.num_rows, batch.num_rows), COLUMNS) == wanted
+    shuffled = []
+    for array in batch.columns:
+        if pa.types.is_dictionary(array.type):
+            values = [b"unused 1", *reversed(array.dictionary.to_pylist()), b"unused 2"]
+            places = [None if v is None else values.index(v) for v in array.to_pylist()]
+            array = pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), pa.array(values, pa.binary()))
+        shuffled.append(array)
+    assert encode(pa.RecordBatch.from_arrays(shuffled, names=batch.schema.names), COLUMNS) == wanted
+
+
+@pytest.mark.parametrize(
+    "dictionary, indices",
+    [
+        ([b"a", b"b", b"a"], [2, 1, 0, None]),  # a value twice
+        ([b"b", None, b"a"], [2, 0, 2, 1]),  # null as a value
+        ([b"z"] * 5000 + [b"b", b"a"], [5001, 5000, 5001, None]),  # far larger than the record
+    ],
+)
+def test_odd_dictionaries_give_the_same_bytes(dictionary, indices):
+    column = Column(name="d", type="bytes", nullable=True, encoding="dictionary")
+    array = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(dictionary, pa.binary()))
+    odd = encode(pa.RecordBatch.from_arrays([array], names=["d"]), [column])
+    assert odd == encode(batch_of({"d": [b"a", b"b", b"a", None]}, [column]), [column])
+
+
+def test_a_record_holds_only_the_dictionary_values_it_uses_by_first_appearance():
+    features = wire.parse(encode(batch_of({"d": [b"y", b"x", b"y"]}, COLUMNS[6:7]), COLUMNS[6:7]))
+    assert wire.parse_bytes(features["d/dict"][1]) == [b"y", b"x"]
+    assert wire.parse_ints(features["d/codes"][1]).tolist() == [0, 1, 0]
+
+
+def test_null_slots_are_stored_as_zero_whatever_lies_in_them():
+    raw = pa.array(np.array([1.5, 99.0], np.float32), mask=np.array([False, True]))
+    assert np.frombuffer(raw.buffers()[1], np.float32)[1] == 99.0
+    column = Column(name="f", type="float32", nullable=True)
+    features = wire.parse(encode(pa.RecordBatch.from_arrays([raw], names=["f"]), [column]))
+    assert wire.parse_floats(features["f"][1]).tolist() == [1.5, 0.0]
+
+
+@given(st.lists(INTS, max_size=300))
+@settings(deadline=None, derandomize=True)
+def test_varints_of_any_int64(values):
+    array = np.array(values, np.int64)
+    data = wire.varints(array)
+    assert wire.varint_sizes(array).sum() == len(data)
+    assert data == b"".join(wire.varint(v % 2**64) for v in values)
+    assert wire.parse_ints(memoryview(wire.field(data))).tolist() == values
+
+
+@given(st.lists(BYTES, max_size=10), st.sampled_from([1, 40]))
+@settings(deadline=None, derandomize=True)
+def test_many_strings_are_joined_as_few_are(values, times):
+    """The Arrow path of long lists against the plain path of short ones."""
+    values = values * times
+    one_by_one = wire.field(b"".join(wire.field(v) for v in values), wire.BYTES)
+    assert wire.bytes_list(pa.array([b"skipped", *values], pa.binary())[1:]) == one_by_one
+
+
+@given(st.lists(st.integers(0, 30), max_size=12), st.integers(1, 17))
+@settings(deadline=None, derandomize=True)
+def test_rows_are_cut_into_equal_records_wherever_batches_end(sizes, rows):
+    total = sum(sizes)
+    words = [[b"a", b"b", None][i * i % 3] for i in range(total)]
+    table = pa.table({"n": pa.array(range(total), pa.int64()), "w": pa.array(words, pa.binary())})
+    grouper, pieces, at = RowGrouper(rows), [], 0
+    for size in sizes:
+        part = table.slice(at, size)
+        columns = [part["n"].combine_chunks(), part["w"].combine_chunks().dictionary_encode()]
+        pieces += grouper.add(pa.RecordBatch.from_arrays(columns, names=["n", "w"]))
+        at += size
+    pieces += grouper.rest()
+    assert [p.num_rows for p in pieces] == [rows] * (total // rows) + [total % rows] * (total % rows > 0)
+    assert [v for p in pieces for v in p["n"].to_pylist()] == list(range(total))
+    assert [v for p in pieces for v in p["w"].to_pylist()] == words
+    assert not list(grouper.rest())
+
+
+def golden_batch() -> pa.RecordBatch:
+    n = np.arange(1000)
+    return batch_of(
+        {
+            "i": (n * 37 % 1013).tolist(),
+            "i null": [None if k % 7 == 0 else int(k) * 10**15 - 5 * 10**17 for k in n],
+            "f": (n / 8).tolist(),
+            "f null": [None if k % 5 == 0 else -k / 3 for k in n.tolist()],
+            "s": [b"s" * (k % 200) for k in n.tolist()],
+            "s null": [None if k % 3 == 0 else b"%d" % k for k in n.tolist()],
+            "d": [b"word %d" % (k % 11) for k in n.tolist()],
+            "dé null": [None if k % 2 == 0 else b"%d" % (k % 250) for k in n.tolist()],
+        }
+    )
+
+
+def test_golden_bytes_of_a_row_group():
+    """Shards in every store were written with these bytes: a change needs a new VERSION of the ingest stage."""
+    digest = hashlib.sha256(encode(golden_batch(), COLUMNS)).hexdigest()
+    assert digest == "f6b9555bce9badc65f79ca4cb6ed34b7517fa0809c4807e2f54bb2654272bb76"
+
+
+def test_golden_bytes_of_classic_records():
+    digest = hashlib.sha256(b"".join(encode_classic(golden_batch(), COLUMNS))).hexdigest()
+    assert digest == "26c41fa2bec64c92e389eda89fbd352254738898515d8952687eb7c3cd8e4afd"
+
+
+def test_no_rows_and_no_columns():
+    empty = batch_of({c.name: [] for c in COLUMNS})
+    assert encode_classic(empty, COLUMNS) == []
+    assert decode(encode(empty, COLUMNS), COLUMNS, 4096).num_rows == 0
+    assert encode_classic(batch_of({"i": [1, 2]}, COLUMNS[:1]), []) == [wire.example([])] * 2
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20, -1])
+def test_a_cut_record_is_a_value_error(cut):
+    record = encode(batch_of({"i": [1, 2, 3] * 20}, COLUMNS[:1]), COLUMNS[:1])
+    with pytest.raises(ValueError):
+        decode(record[:cut], COLUMNS[:1], 4096)
+
+
+def test_decode_names_the_feature_that_is_missing_or_of_another_type():
+    record = encode(batch_of({"i": [1]}, COLUMNS[:1]), COLUMNS[:1])
+    with pytest.raises(ValueError, match="'f'"):
+        decode(record, COLUMNS[2:3], 4096)
+    with pytest.raises(ValueError, match="'i' is no list of float32"):
+        decode(record, [Column(name="i", type="float32", nullable=False)], 4096)
+
+
+def test_a_record_that_protobuf_cannot_read_is_refused(monkeypatch):
+    monkeypatch.setattr(module, "_MOST", 1000)
+    column = COLUMNS[2:3]
+    encode(batch_of({"f": [1.0] * 200}, column), column)
+    with pytest.raises(DataError, match="set records.rows below 300"):
+        encode(batch_of({"f": [1.0] * 300}, column), column)
+
+
+@pytest.fixture(scope="module")
+def tf():
+    # after every other test of this file, none of which needs it
+    return pytest.importorskip("tensorflow")
+
+
+@given(batch=batches(min_rows=1))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_tensorflow_parses_row_groups_with_the_feature_spec(tf, batch):
+    kinds = {
+        name: tf.io.FixedLenSequenceFeature([], entry["dtype"], allow_missing=True)
+        for name, entry in feature_spec(COLUMNS, 4096).items()
+    }
+    parsed = {
+        name: tensor.numpy() for name, tensor in tf.io.parse_single_example(encode(batch, COLUMNS), kinds).items()
+    }
+    rows = bits(batch)
+    for column in COLUMNS:
+        present = parsed[f"{column.name}/present"] if column.nullable else np.ones(batch.num_rows, np.int64)
+        if column.encoding == "dictionary":
+            words = parsed[f"{column.name}/dict"].tolist() or [b""]
+            values = [words[code] for code in parsed[f"{column.name}/codes"]]
+        else:
+            values = parsed[column.name].tolist()
+        shown = [struct.pack("<f", v) if column.type == "float32" else v for v in values]
+        assert [v if p else None for v, p in zip(shown, present, strict=True)] == rows[column.name]
+
+
+@given(batch=batches(min_rows=1))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_tensorflow_parses_classic_records_with_the_feature_spec(tf, batch):
+    missing = {"int64": -1, "float32": -1.0, "string": b"(missing)"}
+    kinds = {}
+    for name, entry in feature_spec(COLUMNS, 1).items():
+        default = missing[entry["dtype"]] if entry["kind"] == "optional" else None
+        kinds[name] = tf.io.FixedLenFeature([], entry["dtype"], default)
+    parsed = tf.io.parse_example(encode_classic(batch, COLUMNS), kinds)
+    rows = bits(batch)
+    for column in COLUMNS:
+        default = missing["string" if column.type == "bytes" else column.type]
+        wanted = [
+            struct.pack("<f", default) if v is None and column.type == "float32" else v for v in rows[column.name]
+        ]
+        wanted = [default if v is None else v for v in wanted]
+        values = parsed[column.name].numpy().tolist()
+        assert [struct.pack("<f", v) if column.type == "float32" else v for v in values] == wanted
+
+
+def test_the_protobuf_class_reads_and_rewrites_a_record(tf):
+    """The fields are those that protobuf itself would write, but for the order of a map, which it leaves open."""
+    batch = golden_batch()
+    example = tf.train.Example.FromString(encode(batch, COLUMNS))
+    assert sorted(example.features.feature) == sorted(feature_spec(COLUMNS, 4096))
+    assert list(example.features.feature["i null"].int64_list.value) == [v or 0 for v in batch["i null"].to_pylist()]
+    assert example.ByteSize() == len(encode(batch, COLUMNS))
+    classic = encode_classic(batch, COLUMNS)[8]
+    assert len(tf.train.Example.FromString(classic).SerializeToString()) == len(classic)

@@ -1,0 +1,79 @@
+"""Disks that fail, and writing that leaves no halves."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from headway.disk import remove, replace_text, sync_folders, writing
+from headway.errors import StoreError
+
+
+@pytest.mark.parametrize(
+    "number, fix",
+    [
+        (errno.ENOSPC, "make room"),
+        (errno.EDQUOT, "make room"),
+        (errno.EROFS, "can be written"),
+        (errno.EACCES, "right"),
+        (errno.EIO, "disk"),
+    ],
+)
+def test_a_failing_disk_is_a_store_error_with_path_and_fix(tmp_path, number, fix):
+    with pytest.raises(StoreError) as error, writing(tmp_path):
+        raise OSError(number, os.strerror(number), str(tmp_path / "x"))
+    assert error.value.where == str(tmp_path / "x") and fix in error.value.fix
+    with pytest.raises(StoreError) as error, writing(tmp_path):
+        raise OSError(number, os.strerror(number))  # as a failed write: without a name
+    assert error.value.where == str(tmp_path)
+
+
+def test_a_full_disk_elsewhere_is_named_too(tmp_path):
+    with pytest.raises(StoreError) as error, writing(tmp_path / "store"):
+        raise OSError(errno.ENOSPC, "no", "/elsewhere/x")
+    assert error.value.where == "/elsewhere/x"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [PermissionError(errno.EACCES, "no", "/somebody/elses/source.csv"), FileNotFoundError(2, "no"), ValueError()],
+)
+def test_other_errors_pass_unchanged(tmp_path, other):
+    with pytest.raises(type(other)) as error, writing(tmp_path):
+        raise other
+    assert error.value is other
+
+
+def test_text_is_replaced_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "deep" / "x.json"
+    replace_text(path, "old")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="no space left"):
+        replace_text(path, "new")
+    assert path.read_text() == "old"
+    assert [p.name for p in path.parent.iterdir()] == ["x.json"]
+
+
+def test_remove_takes_files_folders_links_and_nothing(tmp_path):
+    (tmp_path / "folder" / "in").mkdir(parents=True)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    for name in ("folder", "file", "link", "none"):
+        remove(tmp_path / name)
+    assert [p.name for p in tmp_path.iterdir()] == ["kept"]
+
+
+def test_every_folder_is_synced(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("headway.disk.sync_path", synced.append)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "file").write_text("")
+    sync_folders(tmp_path)
+    assert sorted(synced) == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]

@@ -1,0 +1,104 @@
+"""The house has floors, and an import only goes down; importing a package loads nothing heavy that it does not own."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ALLOWED = {
+    "headway": {"headway"},
+    "beam_jobs": {"beam_jobs", "headway"},
+    "tfcore": {"tfcore", "headway"},
+    "flows": {"flows", "tfcore", "beam_jobs", "headway"},
+}
+HEAVY = {"tensorflow": "tfcore", "keras": "tfcore", "apache_beam": "beam_jobs", "prefect": "flows"}
+
+
+def _imports(path: Path) -> list[tuple[str, bool]]:
+    """(module, whether at the top of the file) of every import."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top = {id(node) for node in tree.body}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, id(node) in top) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: a relative import"
+            found.append((node.module or "", id(node) in top))
+    return found
+
+
+def _modules(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_imports_only_go_down(package):
+    for path in _modules(package):
+        for module, _ in _imports(path):
+            first = module.split(".")[0]
+            if first in ALLOWED:
+                assert first in ALLOWED[package], f"{path.relative_to(ROOT)} imports {module}"
+            if first in HEAVY:
+                assert HEAVY[first] == package, f"{path.relative_to(ROOT)} imports {module}"
+
+
+def test_there_are_no_circular_imports():
+    graph = {}
+    for package in ALLOWED:
+        for path in _modules(package):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            graph[name] = {module for module, top in _imports(path) if top and module.split(".")[0] in ALLOWED}
+    done: set[str] = set()
+
+    def visit(name: str, way: list[str]) -> None:
+        assert name not in way, " -> ".join([*way[way.index(name) :], name])
+        if name in done or name not in graph:
+            return
+        for module in graph[name]:
+            visit(module, [*way, name])
+        done.add(name)
+
+    for name in graph:
+        visit(name, [])
+
+
+def test_modules_stay_small():
+    sizes = {p: len(p.read_text(encoding="utf-8").splitlines()) for package in ALLOWED for p in _modules(package)}
+    assert max(sizes.values()) <= 600, max(sizes, key=lambda p: sizes[p])
+    large = [p for p, lines in sizes.items() if lines > 300]
+    assert len(large) <= len(sizes) // 5, large
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("headway", ["tensorflow", "apache_beam", "prefect", "keras"]),
+        ("flows.cli", ["tensorflow", "apache_beam", "prefect", "keras", "pyarrow", "pydantic", "numpy"]),
+        ("flows.commands", ["tensorflow", "apache_beam", "prefect", "keras"]),
+        ("flows.road", ["tensorflow", "apache_beam", "prefect", "keras"]),
+        ("beam_jobs", ["tensorflow", "prefect", "apache_beam", "keras"]),
+        ("beam_jobs.ingest", ["tensorflow", "prefect", "apache_beam", "keras"]),
+        ("tfcore", ["tensorflow", "apache_beam", "prefect", "keras"]),
+    ],
+)
+def test_importing_a_package_loads_nothing_heavy_that_it_does_not_own(module, forbidden):
+    code = f"import sys, {module}; print([m for m in {forbidden!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_needs_no_heavy_import():
+    code = (
+        "import sys, flows.cli\n"
+        "try: flows.cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "bad = [m for m in ('numpy', 'pyarrow', 'pydantic', 'tensorflow', 'apache_beam', 'prefect', 'rich') if m in sys.modules]\n"
+        "sys.exit(str(bad) if bad else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "rollback" in done.stdout
