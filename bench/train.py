@@ -91,7 +91,9 @@ def compare_speed(arguments: argparse.Namespace) -> None:
                 for name in (rival, case):
                     best[name] = max(best.get(name, 0.0), _child(arguments, case=name, batch=batch)["steps_per_second"])
             for name in (rival, case):
-                speed = f"{best[name]:9,.1f} steps/s {best[name] * batch:12,.0f} rows/s {best[name] / best[rival]:6.1f}x"
+                speed = (
+                    f"{best[name]:9,.1f} steps/s {best[name] * batch:12,.0f} rows/s {best[name] / best[rival]:6.1f}x"
+                )
                 least = f"  (required: {required[batch]:.0f}x)" if name == case and batch in required else ""
                 print(f"batch {batch:5d}  {TITLES[name]:68s} {speed}{least}", flush=True)
 

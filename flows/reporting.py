@@ -48,6 +48,8 @@ class Reporter:
 class Lines(Reporter):
     """Plain lines on stderr."""
 
+    seconds = _LINE_SECONDS
+
     def monitor(self, title: str) -> Monitor:
         return _LineMonitor(self, title)
 
@@ -66,7 +68,7 @@ class _LineMonitor(Monitor):
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
         now = time.monotonic()
-        if now - self._said < _LINE_SECONDS:
+        if now - self._said < self._reporter.seconds:
             return
         self._said = now
         share = f" of {total:,.0f}" if total else ""

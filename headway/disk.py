@@ -82,6 +82,27 @@ def replace_text(path: Path, text: str) -> None:
         sync_path(path.parent)
 
 
+def copy_tree(source: Path, target: Path, *, link: bool = False) -> None:
+    """Copy a folder's files and folders; `target` may exist. `link`: by hard links where the disk has them.
+
+    shutil.copytree would gather a full disk's errors into one that has no errno.
+    """
+    target.mkdir(exist_ok=True)
+    for path in sorted(source.iterdir()):
+        if path.is_dir():
+            copy_tree(path, target / path.name, link=link)
+        elif not (link and _linked(path, target / path.name)):
+            shutil.copyfile(path, target / path.name)
+
+
+def _linked(source: Path, target: Path) -> bool:
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or one without links
+        return False
+    return True
+
+
 def remove(path: Path) -> None:
     """Remove a file or a folder; what is gone already, or cannot be removed, is left to the next sweep."""
     if path.is_dir() and not path.is_symlink():

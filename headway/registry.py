@@ -22,14 +22,13 @@ import contextlib
 import getpass
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from headway import manifest as manifests
 from headway.config import Frozen
-from headway.disk import remove, replace_text, sync_folders, sync_path, write_synced, writing
+from headway.disk import copy_tree, remove, replace_text, sync_folders, sync_path, write_synced, writing
 from headway.errors import StoreError
 from headway.locks import Lock
 from headway.manifest import Manifest
@@ -157,7 +156,7 @@ class Registry:
             # a damaged version keeps its number: numbers are never used twice
             number = max([*_numbers(self.folder), *(event.version for event in self.history())], default=0) + 1
             with _aside(self.folder) as aside:
-                shutil.copytree(saved_model, aside / SAVED_MODEL)
+                copy_tree(saved_model, aside / SAVED_MODEL)
                 write_synced(aside / FACTS, json.dumps(facts, indent=1) + "\n")
                 manifest = Manifest(
                     stage="version",
@@ -267,7 +266,8 @@ class Registry:
     def _serving_copy(self, version: Version) -> Iterator[Path]:
         self.serving.mkdir(parents=True, exist_ok=True)
         with _aside(self.serving) as aside:
-            shutil.copytree(version.saved_model, aside, copy_function=_link_or_copy, dirs_exist_ok=True)
+            # versions are immutable, so a hard link is as good as a copy and costs nothing
+            copy_tree(version.saved_model, aside, link=True)
             yield aside
 
     def verify(self) -> Iterator[tuple[Path, str]]:
@@ -339,14 +339,6 @@ def _me() -> str:
     except (KeyError, OSError):  # a container's user without a name
         user = str(os.getuid())
     return f"{user}@{place()}"
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    """Versions are immutable, so a hard link is as good as a copy and costs nothing."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def names(store: Store) -> list[str]:

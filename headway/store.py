@@ -65,14 +65,7 @@ class Store:
         return self._look(stage, fingerprint)[1]
 
     def _look(self, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
-        folder = self.output(stage, fingerprint)
-        found = manifests.read(folder)
-        if found is None:
-            return None, "its manifest is gone or damaged" if folder.exists() else None
-        if (found.stage, found.fingerprint) != (stage, fingerprint):
-            return None, f"its manifest is that of {found.stage}/{found.fingerprint}"
-        problem = manifests.sizes_problem(folder, found)
-        return (None, problem) if problem else (found, None)
+        return _judge(self.output(stage, fingerprint), stage, fingerprint)
 
     @contextlib.contextmanager
     def open(self, stage: str, fingerprint: str, key: Key) -> Iterator[Staging]:
@@ -179,6 +172,17 @@ class Store:
         return [run for path in paths if (run := _run(path)) is not None]
 
 
+def _judge(folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
+    """(its manifest, None) of a folder that is that output; (None, why not) of one that is not; two None of nothing."""
+    found = manifests.read(folder)
+    if found is None:
+        return None, "its manifest is gone or damaged" if folder.exists() else None
+    if (found.stage, found.fingerprint) != (stage, fingerprint):
+        return None, f"its manifest is that of {found.stage}/{found.fingerprint}"
+    problem = manifests.sizes_problem(folder, found)
+    return (None, problem) if problem else (found, None)
+
+
 def _run(path: Path) -> dict[str, Any] | None:
     try:
         value = json.loads(path.read_bytes())
@@ -240,8 +244,7 @@ class Staging:
         aside = self._store.staging / mark(f"damaged-{target.name}")
         with contextlib.suppress(FileNotFoundError):
             target.rename(aside)
-        found = manifests.read(aside)
-        if found is not None and not manifests.sizes_problem(aside, found):
+        if _judge(aside, self._stage, self._fingerprint)[0] is not None:
             # another process replaced the damaged one between our look and our move: what we moved is good
             with contextlib.suppress(OSError):
                 aside.rename(target)

@@ -10,8 +10,8 @@
 
 `tf.function` retraces in silence, casts NumPy float64 in silence, and turns every other Python number into a graph of
 its own. Here every argument has a spec, checked before anything is bound. With `jit="auto"` the first call tries XLA;
-when XLA refuses, nothing has run yet (a program that does not compile touches no variable), the same graph is used as it
-is, and `mode` says so. The body is traced once whichever it is.
+when XLA refuses, nothing has run yet (a program that does not compile touches no variable), the same graph is used as
+it is, and `mode` says so. The body is traced once whichever it is, without AutoGraph: loops are tf.while_loop.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class GraphFunction:
         """The traced body, un-jitted: for looking at its graph, or for a SavedModel. Traces it if need be."""
         if not hasattr(self, "_graph"):
             specs = [spec for _, spec in _leaves(self.signature)]
-            self._graph = tf.function(self._traced, input_signature=specs).get_concrete_function()
+            # a body says tf.while_loop and tf.cond itself: looking for Python's own would take most of the trace's time
+            traced = tf.function(self._traced, input_signature=specs, autograph=False)
+            self._graph = traced.get_concrete_function()
         return self._graph
 
     def _traced(self, *flat: Any) -> Any:

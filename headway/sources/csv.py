@@ -119,7 +119,11 @@ class CsvSource:
         if not tables:
             raise DataError("the files hold no rows", where=files[0].path)
         share = -(-rows // len(tables))
-        return pa.concat_tables([table.slice(0, share) for table in tables], promote_options="permissive")
+        whole = pa.concat_tables([table.slice(0, share) for table in tables], promote_options="permissive")
+        for place, field in enumerate(whole.schema):
+            if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
+                whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
+        return whole
 
     @staticmethod
     def _sample(file: InputFile, start: int) -> Iterator[bytes]:

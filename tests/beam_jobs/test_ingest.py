@@ -1,7 +1,6 @@
 """Whole spans through Beam: same bytes however it is run, nothing lost, nothing left behind, errors as they were."""
 
 import errno
-import hashlib
 import json
 import logging
 import os

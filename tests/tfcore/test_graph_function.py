@@ -88,8 +88,7 @@ def test_jit_runs_compiled_with_one_trace():
     total = tf.Variable(0.0)
 
     def count(x, steps):
-        for i in tf.range(steps):
-            total.assign_add(x[i])
+        tf.while_loop(lambda i: i < steps, lambda i: (total.assign_add(x[i]), i + 1)[1:], [0])
         return total.read_value()
 
     function = GraphFunction(count, {"x": _spec(), "steps": tf.TensorSpec([], tf.int32)}, jit="auto")

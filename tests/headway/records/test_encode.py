@@ -223,7 +223,7 @@ def test_a_record_that_protobuf_cannot_read_is_refused(monkeypatch):
     monkeypatch.setattr(module, "_MOST", 1000)
     column = COLUMNS[2:3]
     encode(batch_of({"f": [1.0] * 200}, column), column)
-    with pytest.raises(DataError, match="set records.rows below 300"):
+    with pytest.raises(DataError, match=r"set records\.rows below 300"):
         encode(batch_of({"f": [1.0] * 300}, column), column)
 
 

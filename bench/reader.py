@@ -1,0 +1,169 @@
+"""Reading: shards to shuffled, transformed batches, three ways side by side.
+
+    python bench/reader.py
+
+1. Row by row: TFRecordDataset.map(parse_single_example).shuffle.batch on classic Examples.
+2. Vectorised: interleave, shuffle, batch, parse_example on classic Examples.
+3. Headway: row groups, parsed, transformed and shuffled as a whole, rebatched into stacks of 32.
+All run the same transform (two standardized columns, six vocabularies). Required of 3: 150x the first, 8x the second.
+Every case runs in a process of its own, in turn; the best round of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import common
+import pyarrow as pa
+import train as training
+
+from headway.schema import Column
+from tfcore.testing import write_examples
+
+ROWS, CLASSIC_ROWS, STACK = 3_300_000, 262_144, 32
+REQUIRED = {"rows": 150.0, "vectorised": 8.0}
+TITLES = {
+    "rows": "row by row: map(parse_single_example).shuffle.batch",
+    "vectorised": "interleave.shuffle.batch.map(parse_example)",
+    "headway": "Headway: row groups, shuffled in windows of 65,536",
+}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--data", help="keep the shards here (default: a temporary folder)")
+    options.add_argument("--batch", type=int, default=256)
+    options.add_argument("--seconds", type=float, default=4.0)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--case", choices=list(TITLES), help=argparse.SUPPRESS)
+    arguments = options.parse_args()
+    if arguments.case:
+        print(run_case(arguments))
+        return
+    common.header("reader")
+    with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:
+        arguments.data = arguments.data or scratch
+        prepare_data(Path(arguments.data))
+        best = dict.fromkeys(TITLES, 0.0)
+        for _ in range(arguments.rounds):
+            for case in TITLES:
+                given = ["--case", case, "--data", arguments.data, "--batch", str(arguments.batch)]
+                answer = common.child(__file__, *given, "--seconds", str(arguments.seconds))
+                best[case] = max(best[case], float(answer.splitlines()[-1]))
+    for case, rate in best.items():
+        print(f"{TITLES[case]:54s} {rate:12,.0f} rows/s")
+    for case, least in REQUIRED.items():
+        print(f"Headway / {case:12s} {best['headway'] / best[case]:7.1f}x   required: {least:.0f}x")
+
+
+def prepare_data(folder: Path) -> None:
+    """Row groups of 3.3 M rows, classic Examples of some; files that exist are kept."""
+    if (folder / "transform.json").exists():
+        return
+    table = training.split_table()["train"]
+    whole = pa.concat_tables([table] * (-(-ROWS // table.num_rows))).slice(0, ROWS)
+    groups = write_examples(folder / "groups", {"train": whole}, training.COLUMNS, shards=16)
+    part = {"train": table.slice(0, CLASSIC_ROWS)}
+    write_examples(folder / "classic", part, training.COLUMNS, rows_per_record=1, shards=8)
+    (folder / "groups" / "result.json").write_text(json.dumps(groups.result))
+    (folder / "transform.json").write_text(groups.fit().model_dump_json())
+
+
+def run_case(arguments: argparse.Namespace) -> float:
+    from tfcore.transform.graph import Transform
+    from tfcore.transform.parameters import TransformParameters
+
+    folder = Path(arguments.data)
+    parameters = TransformParameters.model_validate_json((folder / "transform.json").read_text())
+    transform = Transform(parameters)
+    if arguments.case == "headway":
+        dataset, rows = headway_dataset(folder, transform, parameters, arguments.batch)
+    else:
+        files = sorted(str(path) for path in (folder / "classic").glob("*.tfrecord"))
+        make = row_by_row if arguments.case == "rows" else vectorised
+        dataset, rows = make(files, transform, arguments.batch), arguments.batch
+    return measure(dataset, rows, arguments.seconds)
+
+
+def measure(dataset: Any, rows: int, seconds: float) -> float:
+    """Rows a second once the pipeline has warmed up."""
+    iterator = iter(dataset)
+    warm = time.perf_counter() + 1.0
+    next(iterator)
+    while time.perf_counter() < warm:
+        next(iterator)
+    steps, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        next(iterator)
+        steps += 1
+    return steps * rows / (time.perf_counter() - began)
+
+
+def headway_dataset(folder: Path, transform: Any, parameters: Any, batch: int) -> tuple[Any, int]:
+    from tfcore.dataset import Labeler, Shards, training_dataset
+
+    result = json.loads((folder / "groups" / "result.json").read_text())
+    shards = Shards.of([(folder / "groups", result, "train")])
+    labeler = Labeler(parameters.label)
+    return training_dataset(shards, transform, labeler, seed=0, batch=batch, stack=STACK), STACK * batch
+
+
+def _spec() -> dict[str, Any]:
+    import tensorflow as tf
+
+    kinds = {"int64": (tf.int64, 0), "float32": (tf.float32, 0.0), "bytes": (tf.string, "")}
+    return {column.name: tf.io.FixedLenFeature([], *kinds[column.type]) for column in training.COLUMNS}
+
+
+def _features(transform: Any) -> Callable[[dict[str, Any]], Any]:
+    import tensorflow as tf
+
+    from tfcore.transform.graph import RawColumn
+
+    def features(rows: dict[str, Any]) -> Any:
+        def raw(column: Column) -> Any:
+            value = rows[column.name]
+            return RawColumn(value, tf.ones_like(value, tf.bool) if column.nullable else None)
+
+        return transform({column.name: raw(column) for column in training.COLUMNS}), rows["label"]
+
+    return features
+
+
+def row_by_row(files: list[str], transform: Any, batch: int) -> Any:
+    import tensorflow as tf
+
+    spec = _spec()
+    dataset = tf.data.TFRecordDataset(files).repeat().map(lambda record: tf.io.parse_single_example(record, spec))
+    return dataset.shuffle(10_000).batch(batch, drop_remainder=True).map(_features(transform))
+
+
+def vectorised(files: list[str], transform: Any, batch: int) -> Any:
+    import tensorflow as tf
+
+    spec, auto = _spec(), tf.data.AUTOTUNE
+    features = _features(transform)
+    dataset = tf.data.Dataset.from_tensor_slices(files).repeat()
+    dataset = dataset.interleave(
+        lambda file: tf.data.TFRecordDataset(file, buffer_size=1 << 20),
+        cycle_length=8,
+        block_length=64,
+        num_parallel_calls=auto,
+    )
+    dataset = dataset.shuffle(10_000).batch(batch, drop_remainder=True, num_parallel_calls=auto)
+    return dataset.map(lambda r: features(tf.io.parse_example(r, spec)), num_parallel_calls=auto).prefetch(auto)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The Prefect flow: the same road as `headway run`, each step a task that the server sees.
+
+    prefect deployment run 'retrain/flights' --watch -p until=2013-12
+
+Prefect decides when and where; the store's fingerprints decide what has to run, so its caching and its result storage
+are off. How a flow run ends:
+
+    Completed   the message says what became of the candidate: promoted, already the champion, or turned down and why.
+                The state's name stays "Completed": automations and `--watch` go by it.
+    Failed      a user's mistake or broken data, in the words that `headway run` prints
+    Cancelled   it was cancelled, or its process got SIGTERM: training has written a checkpoint, the next run goes on
+                from there
+    Crashed     its process died
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from prefect import Task, flow
+from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
+from prefect.states import Cancelled as CancelledState
+from prefect.states import Completed, Failed, State
+
+from flows.local import engine
+from flows.pipeline import read_pipeline
+from flows.reporting import metrics_line
+from flows.road import Caller, Trip
+from flows.runlog import RunLog
+from flows.runs import Helpers, execute
+from flows.steps import Output, Step
+from headway.errors import Cancelled, HeadwayError
+from headway.store import Store
+
+
+@flow(name="retrain", persist_result=False, log_prints=True)
+def retrain(
+    pipeline: str = "examples/flights",
+    window: int | None = None,
+    until: str = "latest",
+    seed: int | None = None,
+    force: bool = False,
+) -> State[None]:
+    """Train on a window of spans, and promote the model if the gate lets it through.
+
+    Args:
+        pipeline: a pipeline.yaml or its folder; relative to the flow run's working directory.
+        window: how many spans; none: all of them.
+        until: the last span, or "latest".
+        seed: instead of the pipeline's.
+        force: promote whatever the gate says.
+    """
+    stop = threading.Event()
+    try:
+        with _stop_on_sigterm(stop):
+            located = read_pipeline(Path(pipeline))
+            store = Store(located.store_path)
+            trip = Trip(located=located, store=store, window=window, until=until, seed=seed, force=force)
+            report = RunLog(stop, pipeline=located.pipeline.name)
+
+            def caller(helpers: Helpers, on_output: Callable[[Output], None]) -> Caller:
+                return Tasks(engine(trip, report, helpers, on_output), stop)
+
+            record = execute(trip, caller, report)
+    except HeadwayError as error:
+        get_run_logger().error("%s", error)
+        return _unhappy(error)
+    message = ending(record)
+    get_run_logger().info("run %s: %s", record["run"], message)
+    return Completed(message=message)
+
+
+class Tasks:
+    """A caller whose steps are tasks: submits, and blocks until the engine has done the work inside."""
+
+    def __init__(self, inner: Caller, stop: threading.Event):
+        self._inner, self._stop = inner, stop
+
+    def call(self, step: Step) -> Output:
+        return self.call_many([step])[0]
+
+    def call_many(self, steps: Sequence[Step]) -> list[Output]:
+        """One task: a stage that can run several steps at once does so."""
+        outputs: list[Output] = []
+        errors: list[HeadwayError] = []
+
+        def work() -> State[None]:
+            # Steps and outputs stay in this process: as parameters and results Prefect would walk through them
+            try:
+                outputs.extend(self._inner.call_many(steps))
+            except HeadwayError as error:  # raised below; as a state it is a sentence, not a traceback
+                errors.append(error)
+                if text := getattr(error, "traceback", None):
+                    get_run_logger().error("%s", text)
+                return _unhappy(error)
+            cached = all(output.hit for output in outputs)
+            return Completed(name="Cached" if cached else "Completed", message="cached" if cached else None)
+
+        stage = steps[0].stage.name
+        title = steps[0].title if len(steps) == 1 else f"{stage} ({len(steps)} spans)"
+        task = Task(work, name=stage, task_run_name=title, cache_policy=NO_CACHE, persist_result=False, retries=0)
+        future = task.submit()
+        try:
+            future.wait()
+        except BaseException:
+            self._stop.set()  # the task's thread sees it at its next check
+            raise
+        if errors:
+            raise errors[0]
+        if not outputs:
+            future.result()  # raises what the task did: a bug
+        return outputs
+
+
+def ending(record: dict[str, Any]) -> str:
+    """How a run ended, in one sentence."""
+    reasons = "; ".join(record.get("verdict", {}).get("reasons", []))
+    metrics = metrics_line(record.get("metrics"))
+    tail = f" ({metrics})" if metrics else ""
+    match record["state"]:
+        case "promoted":
+            return f"promoted version {record['version']}: {record['verdict']['verdict']}{tail}"
+        case "already champion":
+            return f"version {record['version']} is the champion already; nothing to promote{tail}"
+        case "done":
+            return "done"
+    return f"not promoted: {record['state']}: {reasons}{tail}"
+
+
+def _unhappy(error: HeadwayError) -> State[None]:
+    return CancelledState(message=str(error)) if isinstance(error, Cancelled) else Failed(message=str(error))
+
+
+@contextlib.contextmanager
+def _stop_on_sigterm(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM asks for a clean stop; a second one is Prefect's, which ends the run at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set a handler
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, before)
+        stop.set()
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,57 @@
+"""A run told to Prefect: only the run logger's lines and artifacts reach its server.
+
+    report = RunLog(stop, pipeline="flights")            # inside a flow
+    report.note("...")                                   # the flow's log; a step's lines go to its task's log
+
+Progress is a line every ten seconds at most. The TensorFlow process's own lines come through `note` as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.exceptions import MissingContextError
+from prefect.logging import get_run_logger
+
+from flows.artifacts import artifacts_of, key_of
+from flows.reporting import Lines
+from flows.steps import Output
+
+if TYPE_CHECKING:
+    Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
+
+class RunLog(Lines):
+    """Lines in the run's log, artifacts beside it. Made in the flow; used from its tasks and other threads."""
+
+    seconds = 10.0
+
+    def __init__(self, stop: threading.Event, *, pipeline: str):
+        super().__init__(stop)
+        self._pipeline = pipeline
+        self._flow: Logger = get_run_logger()
+
+    def note(self, line: str) -> None:
+        self.logger().info("%s", line.strip())
+
+    def output(self, output: Output) -> None:
+        super().output(output)
+        for artifact in artifacts_of(output):
+            key = key_of(self._pipeline, artifact.key)
+            try:
+                if artifact.table is not None:
+                    create_table_artifact(artifact.table, key=key, description=artifact.description)
+                else:
+                    create_markdown_artifact(artifact.markdown, key=key, description=artifact.description)
+            except Exception as error:  # the run matters more than a picture of it
+                self.logger().warning("artifact %s was not published: %s", key, error)
+
+    def logger(self) -> Logger:
+        """The task's inside of one, else the flow's: threads of our own are in no run."""
+        try:
+            return get_run_logger()
+        except MissingContextError:
+            return self._flow

@@ -1,0 +1,190 @@
+"""What `make up` and `make down` do: a Prefect server, a worker and the deployments of prefect.yaml on this machine.
+
+    python -P -m flows.up start [--port 4200]            # from the folder that holds prefect.yaml; again: no harm
+    python -P -m flows.up stop
+
+Everything lands in .headway/prefect beside prefect.yaml: Prefect's home with its database, pid files, logs. The server
+listens on 127.0.0.1 only, and asks nobody for a password.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.daemon import Daemon, command_of, end
+from headway.errors import ConfigError, HeadwayError
+
+POOL = "headway"
+DEPLOYMENT = "retrain/flights"
+PORT_VARIABLE = "HEADWAY_PREFECT_PORT"
+_PREFECT = (sys.executable, "-P", "-m", "prefect")
+_FOREIGN = ("PREFECT_API_KEY", "PREFECT_API_AUTH_STRING", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+"""Settings of some other server that a shell may carry."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of prefect.yaml, and the port of its server."""
+
+    root: Path
+    port: int
+
+    @property
+    def folder(self) -> Path:
+        return self.root / ".headway" / "prefect"
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def environment(self) -> dict[str, str]:
+        """For the server, the worker and the deploy; a database named in the shell's environment is kept."""
+        kept = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
+        local = ",".join(filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy"), "127.0.0.1,localhost"]))
+        return kept | {
+            "PREFECT_HOME": str(self.folder / "home"),
+            "PREFECT_API_URL": f"{self.address}/api",
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "DO_NOT_TRACK": "1",
+            "NO_PROXY": local,
+            "no_proxy": local,
+            "PWD": str(self.root),  # prefect.yaml's {{ $PWD }}
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)]),
+        }
+
+
+def start(place: Place) -> None:
+    """Bring up what does not run yet.
+
+    Raises:
+        ConfigError: no prefect.yaml here, or another program has the port.
+        HeadwayError: the server or the worker died, or the deployments were refused; with the end of its log.
+    """
+    if not (place.root / "prefect.yaml").is_file():
+        raise ConfigError("there is no prefect.yaml here", where=str(place.root), fix="start it from Headway's folder")
+    place.folder.mkdir(parents=True, exist_ok=True)
+    server, worker = Daemon(place.folder, "server"), Daemon(place.folder, "worker")
+    env = place.environment()
+    _server(place, server, env)
+    os.environ.update(env)  # Prefect reads its settings when it is imported
+    from flows import pool
+    from flows.zombies import install
+
+    pool.create(POOL)
+    install()
+    _deploy(place, env)
+    if worker.pid() is None:
+        worker.stop()  # flow runs of a worker that died
+        worker.start([*_PREFECT, "worker", "start", "--pool", POOL, "--type", "process"], env=env, cwd=place.root)
+        _wait(worker, lambda: pool.online(POOL), 60, "worker")
+
+
+def _server(place: Place, server: Daemon, env: dict[str, str]) -> None:
+    if server.pid() is not None:
+        if not _healthy(place):
+            _wait(server, lambda: _healthy(place), 30, f"server (started before, maybe not on port {place.port})")
+        return
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", place.port))
+        except OSError:
+            raise ConfigError(
+                f"port {place.port} is taken by another program",
+                where="Prefect server",
+                fix=f"end that program, or choose a port: {PORT_VARIABLE}=4300 make up",
+            ) from None
+    command = [*_PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(place.port)]
+    server.start(command, env=env, cwd=place.folder)
+    _wait(server, lambda: _healthy(place), 120, "server")
+
+
+def _healthy(place: Place) -> bool:
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{place.address}/api/health", timeout=2) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def _wait(daemon: Daemon, ready: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not ready():
+        if daemon.pid() is None:
+            raise HeadwayError(f"the Prefect {what} ended at once:{daemon.last_words()}", where=str(daemon.log))
+        if time.monotonic() > deadline:
+            raise HeadwayError(
+                f"the Prefect {what} was not ready after {seconds:.0f} s:{daemon.last_words()}",
+                where=str(daemon.log),
+                fix="stop it (make down), then start it again",
+            )
+        time.sleep(0.2)
+
+
+def _deploy(place: Place, env: dict[str, str]) -> None:
+    command = [*_PREFECT, "--no-prompt", "deploy", "--all", "--prefect-file", "prefect.yaml"]
+    done = subprocess.run(command, env=env, cwd=place.root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = "".join(f"\n  | {line}" for line in (done.stdout + done.stderr).splitlines()[-15:])
+        raise HeadwayError(f"the deployments were refused:{last}", where=str(place.root / "prefect.yaml"))
+
+
+def stop(place: Place) -> list[str]:
+    """End what `start` started, and nothing else: flow runs first, so that they can save and say that they stopped.
+
+    Returns:
+        What was stopped.
+    """
+    stopped = []
+    worker, server = Daemon(place.folder, "worker"), Daemon(place.folder, "server")
+    runs = [pid for pid in worker.members() if "prefect.engine" in command_of(pid)]
+    if runs:
+        end(runs, 45.0)
+        stopped.append(f"{len(runs)} flow run{'s' * (len(runs) > 1)}")
+    stopped += [daemon.name for daemon in (worker, server) if daemon.stop()]
+    return stopped
+
+
+def told(place: Place) -> str:
+    """What a person needs after `start`."""
+    prefect = Path(sys.executable).with_name("prefect")
+    shown = os.path.relpath(prefect, place.root) if prefect.is_relative_to(place.root) else str(prefect)
+    run = f"PREFECT_API_URL={place.address}/api {shlex.quote(shown)} deployment run '{DEPLOYMENT}' --watch"
+    return f"Prefect is up: {place.address}\n  retrain now:  {run}\n  logs:         {place.folder}\n  stop:         make down"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m flows.up", description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=["start", "stop"])
+    parser.add_argument("--port", type=int, help=f"of the server (default: ${PORT_VARIABLE}, or 4200)")
+    options = parser.parse_args(arguments)
+    try:
+        port = options.port or int(os.environ.get(PORT_VARIABLE) or 4200)
+        place = Place(Path.cwd(), port)
+        if options.what == "start":
+            start(place)
+            print(told(place))
+        else:
+            print(f"stopped: {', '.join(stop(place)) or 'nothing, since nothing was running'}")
+    except HeadwayError as error:
+        print(f"headway: {error}", file=sys.stderr)
+        return error.exit_code
+    except ValueError:
+        print(f"headway: {PORT_VARIABLE}: {os.environ.get(PORT_VARIABLE)!r} is no port", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

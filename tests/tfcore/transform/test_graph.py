@@ -1,0 +1,135 @@
+"""The graph against NumPy, row groups against single rows, dictionaries against plain values."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.schema import Column
+from headway.statistics.split import SplitStatistics
+from tfcore.transform.config import ColumnTransform
+from tfcore.transform.graph import RawColumn, Transform
+from tfcore.transform.parameters import fit_parameters
+from tfcore.transform.reference import apply_numeric, bucket
+
+FLOAT = Column(name="x", type="float32", nullable=True)
+INT = Column(name="n", type="int64", nullable=True)
+TEXT = Column(name="s", type="bytes", nullable=True, encoding="dictionary")
+LABEL = Column(name="label", type="int64", nullable=False, role="label")
+
+
+def _fitted(column, values, transform):
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(values, column.arrow), pa.array([i % 2 for i in range(len(values))])], names=[column.name, "label"]
+    )
+    statistics = SplitStatistics.create((column, LABEL))
+    statistics.update(batch)
+    parameters, _ = fit_parameters((column, LABEL), {column.name: ColumnTransform(transform=transform)}, statistics)
+    return parameters
+
+
+CHAINS = [
+    "standardize",
+    "min_max",
+    "identity",
+    ["log", "standardize"],
+    [{"clip": {"min": -3, "max": 3}}, {"min_max": {"low": -1, "high": 1}}],
+    [{"clip": {"quantiles": [0.1, 0.9]}}, "standardize"],
+]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+def test_numbers_equal_the_numpy_reference(chain):
+    r = np.random.default_rng(0)
+    train = np.round(r.normal(0, 50, 500), 1).astype(np.float32).tolist()
+    parameters = _fitted(FLOAT, [*train, None], chain)
+    values = np.array([*train[:50], np.nan, np.inf, 0.0, -0.0, 1e6], np.float32)
+    present = np.ones(len(values), bool)
+    present[3] = False
+    got = Transform(parameters).named({"x": RawColumn(tf.constant(values), tf.constant(present))})
+    fitted = parameters.fitted[0]
+    usable = present & np.isfinite(values)
+    want = np.where(usable, values, fitted.fill).astype(np.float64)
+    for op in fitted.ops:
+        want = apply_numeric(op, want)
+    np.testing.assert_allclose(got["x"].numpy(), want, rtol=2e-5, atol=2e-6)
+    np.testing.assert_array_equal(got["x__missing"].numpy(), (~present).astype(np.float32))
+
+
+@given(st.lists(st.integers(-(2**53), 2**53), min_size=2, max_size=40, unique=True))
+def test_large_integers_are_told_apart_by_centring_in_float64(values):
+    parameters = _fitted(INT, values, "standardize")
+    got = Transform(parameters).named({"n": RawColumn(tf.constant(values, tf.int64), None)})["n"].numpy()
+    op = parameters.fitted[0].ops[0]
+    np.testing.assert_allclose(got, (np.array(values, np.float64) - op.mean) / op.std, rtol=1e-5, atol=1e-6)
+
+
+def test_buckets_equal_searchsorted_and_null_has_an_id_of_its_own():
+    parameters = _fitted(FLOAT, list(range(100)), {"bucketize": {"boundaries": [10, 20, 30]}})
+    values = np.array([-5, 10, 10.5, 29.9, 30, 99, 7, np.nan], np.float32)
+    present = np.array([1, 1, 1, 1, 1, 1, 0, 1], bool)
+    got = Transform(parameters).named({"x": RawColumn(tf.constant(values), tf.constant(present))})["x"].numpy()
+    want = bucket(parameters.fitted[0].ops[0], values.astype(np.float64))
+    want[6] = want[7] = 4
+    np.testing.assert_array_equal(got, want)
+    assert parameters.categorical[0].size == 5
+
+
+WORDS = st.lists(
+    st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"NaN", "é".encode(), b"new", b"\xff"])), max_size=30
+)
+
+
+@pytest.mark.parametrize("transform", [{"vocabulary": {"oov_buckets": 3}}, {"hash": {"buckets": 5}}], ids=str)
+@given(rows=WORDS)
+def test_a_dictionary_gives_the_same_ids_as_plain_values_and_as_single_rows(transform, rows):
+    parameters = _fitted(TEXT, [b"a"] * 5 + [b"b"] * 3 + [b""] * 2 + [None], transform)
+    module = Transform(parameters)
+    array = pa.array(rows, pa.binary())
+    present = tf.constant([row is not None for row in rows], tf.bool)
+    plain = tf.constant([row or b"" for row in rows], tf.string)
+    encoded = array.dictionary_encode()
+    codes = tf.constant([0 if i is None else i for i in encoded.indices.to_pylist()], tf.int64)
+    whole = module({"s": RawColumn(tf.constant(encoded.dictionary.to_pylist(), tf.string), present, codes)})
+    flat = module({"s": RawColumn(plain, present)})
+    np.testing.assert_array_equal(whole["categorical"], flat["categorical"])
+    single = [
+        module({"s": RawColumn(plain[i : i + 1], present[i : i + 1])})["categorical"][0, 0] for i in range(len(rows))
+    ]
+    np.testing.assert_array_equal(flat["categorical"][:, 0], single)
+    size = parameters.categorical[0].size
+    ids = flat["categorical"].numpy()[:, 0]
+    assert ((ids >= 0) & (ids < size)).all()
+    assert all((row is None) == (i == size - 1) for row, i in zip(rows, ids, strict=True))
+
+
+def test_the_empty_string_is_a_value_and_not_a_null():
+    parameters = _fitted(TEXT, [b""] * 4 + [b"a"] * 3 + [None] * 2, "vocabulary")
+    module = Transform(parameters)
+    got = module({"s": RawColumn(tf.constant([b"", b"a", b""]), tf.constant([True, True, False]))})["categorical"]
+    assert got.numpy()[:, 0].tolist() == [0, 1, 3]
+
+
+def test_a_large_vocabulary_survives_export_and_a_move(tmp_path):
+    words = [f"word-{i}".encode() for i in range(100_000)]
+    parameters = _fitted(TEXT, words * 2, "vocabulary")
+    module = Transform(parameters)
+
+    class Served(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.transform = module
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def ids(self, values):
+            return self.transform({"s": RawColumn(values, None)})["categorical"]
+
+    served = Served()
+    values = tf.constant([b"word-7", b"word-99999", b"unknown"])
+    want = served.ids(values).numpy()
+    tf.saved_model.save(served, str(tmp_path / "a"))
+    (tmp_path / "a").rename(tmp_path / "b")
+    np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path / "b")).ids(values).numpy(), want)
+    assert len(set(want[:2, 0])) == 2

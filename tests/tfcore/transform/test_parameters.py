@@ -1,0 +1,157 @@
+"""What is fitted, from what; no TensorFlow."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.errors import ConfigError, DataError
+from headway.schema import Column
+from headway.statistics.split import SplitStatistics
+from tfcore.transform.config import ColumnTransform
+from tfcore.transform.parameters import TransformParameters, fit_parameters
+
+COLUMNS = (
+    Column(name="x", type="float32", nullable=True),
+    Column(name="n", type="int64", nullable=False),
+    Column(name="s", type="bytes", nullable=True, encoding="dictionary"),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+
+
+def _batch(rows=2000, seed=0):
+    r = np.random.default_rng(seed)
+    x = r.normal(5, 2, rows).astype(np.float32)
+    s = [None if i % 50 == 0 else f"w{int(v)}".encode() for i, v in enumerate(r.zipf(1.5, rows) % 30)]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(x, mask=r.random(rows) < 0.1),
+            pa.array(r.integers(0, 1000, rows)),
+            pa.array(s, pa.binary()).dictionary_encode(),
+            pa.array((x > 5).astype(np.int64)),
+        ],
+        names=["x", "n", "s", "label"],
+    )
+
+
+def _fit(batch=None, columns=COLUMNS, task="auto", **transforms):
+    statistics = SplitStatistics.create(columns)
+    statistics.update(batch if batch is not None else _batch())
+    chosen = {name: ColumnTransform(transform=value) for name, value in transforms.items()}
+    return fit_parameters(columns, chosen, statistics, task=task)
+
+
+def _ops(parameters, name):
+    return next(f for f in parameters.fitted if f.column.name == name).ops
+
+
+def test_standardize_uses_exact_train_moments():
+    batch = _batch()
+    parameters, _ = _fit(batch, x="standardize")
+    values = batch["x"].drop_null().to_numpy().astype(np.float64)
+    (op,) = _ops(parameters, "x")
+    assert op.mean == pytest.approx(values.mean(), rel=1e-12)
+    assert op.std == pytest.approx(values.std(), rel=1e-9)
+
+
+def test_moments_behind_other_operations_are_those_of_their_output():
+    batch = _batch()
+    parameters, _ = _fit(batch, x=[{"clip": {"min": 2, "max": 8}}, "log", "standardize"])
+    values = np.log1p(np.clip(batch["x"].drop_null().to_numpy().astype(np.float64), 2, 8))
+    op = _ops(parameters, "x")[-1]
+    assert op.mean == pytest.approx(values.mean(), rel=1e-9)
+    assert op.std == pytest.approx(values.std(), rel=1e-9)
+
+
+def test_bucketize_cuts_train_rows_into_equal_parts():
+    batch = _batch()
+    parameters, _ = _fit(batch, n={"bucketize": {"buckets": 4}})
+    (op,) = _ops(parameters, "n")
+    values = batch["n"].to_numpy()
+    counts = np.bincount(np.searchsorted(op.boundaries, values, side="right"), minlength=4)
+    assert len(op.boundaries) == 3 and counts.min() > 0.9 * len(values) / 4
+
+
+def test_a_vocabulary_is_ordered_by_count_and_then_by_value():
+    values = [b"b"] * 3 + [b"a"] * 3 + [b"z"] * 5 + [b"once"]
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([1.0, 2.0] * 6, pa.float32()),
+            pa.array(range(12)),
+            pa.array(values, pa.binary()).dictionary_encode(),
+            pa.array([0, 1] * 6),
+        ],
+        names=["x", "n", "s", "label"],
+    )
+    parameters, _ = _fit(batch, s="vocabulary")
+    (op,) = _ops(parameters, "s")
+    assert op.words == ("z", "a", "b")
+    # 3 words, 1 out-of-vocabulary bucket, 1 id for null
+    assert parameters.categorical[-1].size == 5
+
+
+def test_auto_takes_identifiers_and_constants_out_and_says_so():
+    rows = 3000
+    columns = (
+        Column(name="id", type="bytes", nullable=True, encoding="dictionary"),
+        Column(name="same", type="int64", nullable=True),
+        Column(name="x", type="float32", nullable=True),
+        COLUMNS[-1],
+    )
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([f"id{i}".encode() for i in range(rows)], pa.binary()).dictionary_encode(),
+            pa.array([7] * rows),
+            pa.array(np.arange(rows, dtype=np.float32)),
+            pa.array([0, 1] * (rows // 2)),
+        ],
+        names=["id", "same", "x", "label"],
+    )
+    parameters, notes = _fit(batch, columns)
+    assert parameters.numeric == ("x",) and not parameters.categorical
+    assert any("'id'" in note and "identifier" in note for note in notes)
+    assert any("'same'" in note for note in notes)
+
+
+def test_missing_numbers_get_an_indicator_only_where_train_rows_miss_them():
+    parameters, _ = _fit(x="standardize", n="standardize")
+    assert parameters.numeric == ("x", "x__missing", "n")
+
+
+@pytest.mark.parametrize(
+    ("label", "task"),
+    [
+        ([0, 1, 1, 0], "binary"),
+        ([3, 4, 5, 3], "multiclass"),
+        ([0.5, 1.5, 2.5, 3.5], "regression"),
+        ([b"no", b"yes", b"no", b"no"], "binary"),
+        ([b"a", b"b", b"c", b"c"], "multiclass"),
+    ],
+)
+def test_the_task_is_read_off_the_label(label, task):
+    kind = {int: "int64", float: "float32", bytes: "bytes"}[type(label[0])]
+    columns = (COLUMNS[0], Column(name="label", type=kind, nullable=False, role="label"))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([1.0, 2.0, 3.0, 4.0], pa.float32()), pa.array(label, columns[1].arrow)], names=["x", "label"]
+    )
+    parameters, _ = _fit(batch, columns)
+    assert parameters.label.task == task
+    if task == "binary" and kind == "bytes":
+        assert parameters.label.classes == ("no", "yes") and parameters.label.base_rate == 0.25
+
+
+def test_wrong_operations_are_refused_with_the_column_named():
+    with pytest.raises(ConfigError, match=r"columns\.s"):
+        _fit(s="standardize")
+    with pytest.raises(ConfigError, match=r"columns\.x"):
+        _fit(x="vocabulary")
+
+
+def test_a_label_that_never_changes_is_refused():
+    batch = _batch().set_column(3, "label", pa.array([1] * 2000))
+    with pytest.raises(DataError, match="nothing to learn"):
+        _fit(batch)
+
+
+def test_parameters_survive_json():
+    parameters, _ = _fit(x=["log", "standardize"], s="vocabulary", n={"hash": {"buckets": 7}})
+    assert TransformParameters.model_validate_json(parameters.model_dump_json()) == parameters
