@@ -26,6 +26,8 @@ from headway.errors import ConfigError, HeadwayError
 
 POOL = "headway"
 DEPLOYMENT = "retrain/flights"
+FLOW_RUN = "flows.ours prefect.engine"
+"""What the command line of a flow run holds: prefect.yaml's command."""
 PORT_VARIABLE = "HEADWAY_PREFECT_PORT"
 _PREFECT = (sys.executable, "-P", "-m", "prefect")
 _FOREIGN = ("PREFECT_API_KEY", "PREFECT_API_AUTH_STRING", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
@@ -85,7 +87,7 @@ def start(place: Place) -> None:
     _deploy(place, env)
     if worker.pid() is None:
         worker.stop()  # flow runs of a worker that died
-        worker.start([*_PREFECT, "worker", "start", "--pool", POOL, "--type", "process"], env=env, cwd=place.root)
+        worker.start([*_PREFECT, "worker", "start", "--pool", POOL, "--type", "process"], env=env, cwd=place.folder)
         _wait(worker, lambda: pool.online(POOL), 60, "worker")
 
 
@@ -133,7 +135,18 @@ def _wait(daemon: Daemon, ready: Callable[[], bool], seconds: float, what: str) 
 
 
 def _deploy(place: Place, env: dict[str, str]) -> None:
-    command = [*_PREFECT, "--no-prompt", "deploy", "--all", "--prefect-file", "prefect.yaml"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "flows.ours",
+        "prefect",
+        "--no-prompt",
+        "deploy",
+        "--all",
+        "--prefect-file",
+        "prefect.yaml",
+    ]
     done = subprocess.run(command, env=env, cwd=place.root, capture_output=True, text=True, check=False)
     if done.returncode:
         last = "".join(f"\n  | {line}" for line in (done.stdout + done.stderr).splitlines()[-15:])
@@ -148,7 +161,7 @@ def stop(place: Place) -> list[str]:
     """
     stopped = []
     worker, server = Daemon(place.folder, "worker"), Daemon(place.folder, "server")
-    runs = [pid for pid in worker.members() if "prefect.engine" in command_of(pid)]
+    runs = [pid for pid in worker.members() if FLOW_RUN in command_of(pid)]
     if runs:
         end(runs, 45.0)
         stopped.append(f"{len(runs)} flow run{'s' * (len(runs) > 1)}")

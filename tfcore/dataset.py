@@ -209,6 +209,7 @@ class Labeler:
         return tf.cast(index, tf.int32 if self._label.task == "multiclass" else tf.float32), weight
 
 
+@tf.autograph.experimental.do_not_convert  # there is nothing to convert, and looking takes a second
 def training_dataset(
     shards: Shards,
     transform: Transform,
@@ -328,6 +329,7 @@ def _drop(rows: Batch, count: tf.Tensor) -> Batch:
     return {name: value[count:] for name, value in rows.items()}
 
 
+@tf.autograph.experimental.do_not_convert  # there is nothing to convert, and looking takes a second
 def evaluation_dataset(
     shards: Shards,
     transform: Transform | None,

@@ -30,7 +30,9 @@ def headway(*arguments: str) -> None:
 
 def report() -> None:
     """How long each stage took, over both runs."""
-    answer = subprocess.run([*HEADWAY, "runs", str(FOLDER), "--json"], check=True, capture_output=True, text=True).stdout
+    answer = subprocess.run(
+        [*HEADWAY, "runs", str(FOLDER), "--json"], check=True, capture_output=True, text=True
+    ).stdout
     runs = json.loads(answer)
     print(f"\n{'stage':<14}" + "".join(f"{'run ' + str(i + 1):>14}" for i in range(len(runs))))
     stages = list(dict.fromkeys(stage["stage"] for run in reversed(runs) for stage in run["stages"]))

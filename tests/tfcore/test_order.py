@@ -28,12 +28,12 @@ def test_interleave_walks_as_tf_data_does():
         cycle, block = int(r.integers(1, 5)), int(r.integers(1, 4))
         sizes = tf.constant(lengths, tf.int64)
         dataset = tf.data.Dataset.range(len(lengths)).interleave(
-            lambda i, sizes=sizes: tf.data.Dataset.range(sizes[i]).map(lambda j, i=i: (i, j)),
+            lambda i, sizes=sizes: tf.data.Dataset.range(sizes[i]).map(lambda k, i=i: (i, k)),
             cycle_length=cycle,
             block_length=block,
         )
-        got = [(int(i), int(j)) for i, j in dataset]
-        assert got == [(s, f + k) for s, f, count in interleave(lengths, cycle, block) for k in range(count)]
+        got = [(int(pair[0]), int(pair[1])) for pair in dataset]
+        assert got == [(s, f + k) for s, f, n in interleave(lengths, cycle, block) for k in range(n)]
 
 
 @given(SHARDS, st.integers(0, 5), st.integers(1, 12), st.integers(1, 3), st.integers(0, 200))

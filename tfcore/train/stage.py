@@ -203,6 +203,10 @@ class _Training:
         request, config = self.request, self.request.training
         rows = step * config.batch_size
         history = self.recorder.history
+        if self.recorder.skipped:
+            self.monitor.log(
+                f"warning: {self.recorder.skipped} steps were skipped: their loss or gradients were not finite"
+            )
         losses = [point["loss"] for point in history if point.get("loss") is not None]
         result = {
             "steps": step,

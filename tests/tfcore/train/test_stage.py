@@ -243,3 +243,21 @@ def test_a_shuffle_window_holds_a_whole_epoch_where_memory_allows(examples):
 
     assert window() > 1_000_000
     assert window(shuffle_rows=1000) == 1000
+
+
+def test_a_users_model_trains_from_its_file(examples, tmp_path):
+    module = tmp_path / "mine.py"
+    module.write_text(
+        "import keras\n"
+        "def model(layout, options):\n"
+        "    inputs = {'numeric': keras.Input((len(layout.numeric),), name='numeric'),\n"
+        "              'categorical': keras.Input((len(layout.categorical),), dtype='int32', name='categorical')}\n"
+        "    x = keras.layers.Dropout(0.1)(keras.layers.Dense(options['units'], 'relu')(inputs['numeric']))\n"
+        "    return keras.Model(inputs, keras.layers.Dense(1)(x))\n"
+    )
+    model = ModelConfig(name="mine:model", options={"units": 6})
+    asked = request(examples, model=model, jit="auto").model_copy(update={"module": module})
+    first, second = (train(asked, tmp_path / name, Monitor()) for name in "ab")
+    assert first["traces"] == 1
+    assert first["final_loss"] == second["final_loss"]
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
