@@ -50,6 +50,7 @@ golden: $(STAMP) ## renew the golden files after a change that is meant
 	HEADWAY_RENEW_GOLDEN=1 $(PYTHON) -m pytest -k golden
 
 up: $(STAMP) ## Prefect server, worker and deployments on this machine
+	@$(PYTHON) $(FLIGHTS)/prepare.py
 	@$(PYTHON) -P -m flows.up start
 
 down: $(STAMP) ## stop what `make up` started

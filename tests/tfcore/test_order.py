@@ -27,11 +27,12 @@ def test_interleave_walks_as_tf_data_does():
         lengths = r.integers(0, 6, r.integers(1, 7)).tolist()
         cycle, block = int(r.integers(1, 5)), int(r.integers(1, 4))
         sizes = tf.constant(lengths, tf.int64)
-        dataset = tf.data.Dataset.range(len(lengths)).interleave(
-            lambda i, sizes=sizes: tf.data.Dataset.range(sizes[i]).map(lambda k, i=i: (i, k)),
-            cycle_length=cycle,
-            block_length=block,
-        )
+
+        def elements(shard, sizes=sizes):
+            count = tf.range(sizes[shard])
+            return tf.data.Dataset.from_tensor_slices((tf.fill(tf.shape(count), shard), count))
+
+        dataset = tf.data.Dataset.range(len(lengths)).interleave(elements, cycle_length=cycle, block_length=block)
         got = [(int(pair[0]), int(pair[1])) for pair in dataset]
         assert got == [(s, f + k) for s, f, n in interleave(lengths, cycle, block) for k in range(n)]
 

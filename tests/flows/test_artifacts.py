@@ -1,0 +1,79 @@
+"""What the Prefect UI shows, made without a server."""
+
+import json
+from pathlib import Path
+
+from flows.artifacts import artifacts_of, column_rows, key_of, metrics_markdown, slice_rows, verdict_markdown
+from flows.steps import Output
+
+STATISTICS = {
+    "rows": {"train": 1200, "eval": 300},
+    "columns": {
+        "train": [
+            {"column": "dist", "type": "int64", "rows": 1200, "missing": 12, "missing_share": 0.01, "distinct": 80}
+            | {"mean": 1045.2346, "std": 735.5, "min": 80, "p25": 502.0, "median": 888.0, "p75": 1389.0, "max": 4983}
+            | {"top": [[2475, 740], [762, 672]]},
+            {"column": "carrier", "type": "bytes", "rows": 1200, "missing": 0, "missing_share": 0.0, "distinct": 16}
+            | {"shortest": 2, "longest": 2, "top": [["U|A", 384]]},
+        ],
+        "eval": [],
+    },
+}
+EVALUATION = {
+    "rows": 1975,
+    "metrics": {"loss": 0.25, "auc": None, "confusion": [[1, 2], [3, 4]]},
+    "by_slice": {"origin": {"EWR": {"rows": 700, "loss": 0.2, "auc": 0.91}, "JFK": {"rows": 600, "loss": 0.3}}},
+}
+VERDICT = {
+    "verdict": "rejected",
+    "promote": False,
+    "reasons": ["auc 0.8 is under 0.85"],
+    "metrics": {"candidate": {"auc": 0.8, "loss": 0.4}, "champion": {"auc": 0.9, "loss": 0.3}},
+}
+
+
+def _output(stage, result, title=None):
+    return Output(title or stage, stage, "f" * 32, Path("store"), result, hit=False)
+
+
+def test_a_row_for_each_column_of_train():
+    number, text = column_rows(STATISTICS)
+    assert (number["column"], number["missing"], number["mean"], number["max"]) == (
+        "dist",
+        "1.00%",
+        "1,045.23",
+        "4,983",
+    )
+    assert number["most frequent"] == "2475 (740), 762 (672)"
+    assert text["mean"] == "" and text["longest"] == "2"
+    assert list(number) == list(text)  # one set of columns in the table
+    json.dumps([number, text])
+
+
+def test_metrics_are_those_that_are_one_number():
+    text = metrics_markdown("evaluate", EVALUATION)
+    assert "| loss | 0.25 |" in text and "| auc | undefined |" in text and "confusion" not in text
+    assert slice_rows(EVALUATION)[0] == {"slice": "origin", "value": "EWR", "rows": 700, "loss": "0.2", "auc": "0.91"}
+
+
+def test_a_verdict_gives_its_reasons_and_both_models():
+    text = verdict_markdown(VERDICT)
+    assert "**not** promoted" in text and "- auc 0.8 is under 0.85" in text and "| auc | 0.8 | 0.9 |" in text
+    assert "| champion" not in verdict_markdown(VERDICT | {"metrics": {"candidate": {"auc": 0.8}, "champion": None}})
+
+
+def test_steps_with_something_to_show_have_artifacts_of_their_own_key():
+    found = [
+        a.key for s, r in (("statistics", STATISTICS), ("evaluate", EVALUATION)) for a in artifacts_of(_output(s, r))
+    ]
+    assert found == ["statistics", "statistics-train", "evaluation", "evaluation-slices"]
+    champion = artifacts_of(_output("evaluate", EVALUATION, "evaluate champion 3"))
+    assert champion[0].key == "evaluation-champion"
+    broken = artifacts_of(_output("evaluate", {"incompatible": "no column x"}, "evaluate champion 3"))
+    assert "no column x" in broken[0].markdown
+    assert artifacts_of(_output("export", {})) == []
+    assert artifacts_of(_output("gate", VERDICT))[0].description == "rejected"
+
+
+def test_keys_are_what_prefect_takes():
+    assert key_of("My_Flights", "evaluation-slices") == "my-flights-evaluation-slices"
