@@ -1,6 +1,6 @@
 """What the Prefect UI shows of a run besides its log: plain functions from a step's result to a table or to Markdown.
 
-    for artifact in artifacts_of(output):                # statistics, evaluation and verdict have some, others none
+    for artifact in artifacts_of(output):                # of statistics, anomalies, evaluation and verdict
         artifact.key, artifact.table or artifact.markdown, artifact.description
 
 Nothing here talks to a server; `flows.runlog` publishes them.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.steps import Output
+from headway.anomaly import summary_table
 from headway.words import number
 
 Rows = list[dict[str, Any]]
@@ -38,6 +39,9 @@ def artifacts_of(output: Output) -> list[Artifact]:
                 Artifact("statistics", "splits and their rows", markdown=splits_markdown(result)),
                 Artifact("statistics-train", "columns of the train split", table=column_rows(result)),
             ]
+        case "validate" if result.get("anomalies"):
+            told = f"{result['errors']} errors, {result['warnings']} warnings"
+            return [Artifact("validation", told, table=summary_table(result))]
         case "evaluate":
             key = "evaluation" if output.title == "evaluate" else "evaluation-champion"
             if result.get("incompatible"):

@@ -33,7 +33,7 @@ from flows.local import engine
 from flows.pipeline import read_pipeline
 from flows.reporting import metrics_line
 from flows.road import Caller, Trip
-from flows.runlog import RunLog
+from flows.runlog import RunLog, without_tracebacks
 from flows.runs import Helpers, execute
 from flows.steps import Output, Step
 from headway.errors import Cancelled, HeadwayError
@@ -71,6 +71,7 @@ def retrain(
             record = execute(trip, caller, report)
     except HeadwayError as error:
         get_run_logger().error("%s", error)
+        without_tracebacks()
         return _unhappy(error)
     message = ending(record)
     get_run_logger().info("run %s: %s", record["run"], message)

@@ -213,6 +213,7 @@ class _Walk:
                 statistics=statistics.path,
                 splits=splits,
                 spans=tuple(SpanFacts(span=span, **out.get()["counts"]) for span, out in ingested.items()),
+                stored=self.columns.stored,
                 task=self.pipeline.task,
                 config=self.pipeline.validation,
             )

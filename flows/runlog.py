@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
-from prefect.exceptions import MissingContextError
+from prefect.exceptions import CancelledRun, FailedRun, MissingContextError
 from prefect.logging import get_run_logger
 
 from flows.artifacts import artifacts_of, key_of
@@ -22,6 +22,21 @@ from flows.steps import Output
 
 if TYPE_CHECKING:
     Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
+
+class _AlreadyTold(logging.Filter):
+    """Drops the traceback that Prefect prints of a state which a flow returned: its message was logged before."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, FailedRun | CancelledRun)
+
+
+def without_tracebacks() -> None:
+    """From now on a flow that returns a failed or cancelled state is logged without a traceback; once is enough."""
+    logger = logging.getLogger("prefect.flow_runs")
+    if not any(isinstance(present, _AlreadyTold) for present in logger.filters):
+        logger.addFilter(_AlreadyTold())
 
 
 class RunLog(Lines):

@@ -8,6 +8,7 @@ Used by the command line and by the Prefect flow, which differ only in who calls
 from __future__ import annotations
 
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -132,8 +133,9 @@ class _Run:
             "why": output.why,
         }
         self.record["stages"].append(stage)
-        if output.stage == "train":
-            self.record["training"] = output.fingerprint
+        if output.stage == "train" and not output.hit:
+            # its weights are in the store: nothing resumes from here any more
+            shutil.rmtree(self.trip.store.checkpoints / output.fingerprint, ignore_errors=True)
 
     def _finish(self, end: End) -> None:
         record = self.record

@@ -58,6 +58,7 @@ class Place:
             "PREFECT_API_URL": f"{self.address}/api",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "DO_NOT_TRACK": "1",
+            "PREFECT_WORKER_QUERY_SECONDS": kept.get("PREFECT_WORKER_QUERY_SECONDS", "2"),
             "NO_PROXY": local,
             "no_proxy": local,
             "PWD": str(self.root),  # prefect.yaml's {{ $PWD }}

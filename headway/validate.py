@@ -13,17 +13,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
+from headway.anomaly import LISTED, Anomaly, errors, listed, summary_table, value_text
 from headway.config import Frozen
 from headway.monitor import Monitor
 from headway.schema import LABEL, Schema
 from headway.statistics.column import ColumnStatistics
+from headway.statistics.counts import top_text
 from headway.statistics.split import SplitStatistics
 from headway.tasks import Task
 
+__all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
 VERSION = 1
 FILE = "validation.json"
+FEW_EVAL_ROWS = 1000
+"""Below this many, metrics of the eval split are called uncertain."""
+RARE_CLASS = 0.001
+AUTO_MOST_CLASSES = 20
+"""Integer labels with more values than this are a regression, unless the pipeline says otherwise."""
 
 
 class ValidateConfig(Frozen):
@@ -57,18 +67,10 @@ class ValidateRequest(Frozen):
     """Output of the statistics stage: a folder for each split."""
     splits: tuple[str, ...]
     spans: tuple[SpanFacts, ...]
+    stored: tuple[str, ...] = ()
+    """Columns that the statistics must be of."""
     task: Task | Literal["auto"] = "auto"
     config: ValidateConfig = ValidateConfig()
-
-
-class Anomaly(Frozen):
-    severity: Literal["error", "warning"]
-    kind: str
-    column: str | None = None
-    where: str | None = None
-    """The split or span."""
-    message: str
-    fix: str | None = None
 
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -78,9 +80,12 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
     """
     splits = {name: SplitStatistics.load(request.statistics / name) for name in request.splits}
     found = [*_spans(request), *_splits(request, splits)]
+    train = splits["train"].columns.get(LABEL) if "train" in splits else None
     for name, statistics in splits.items():
         if statistics.rows:
             found += _columns(request, name, statistics)
+            if LABEL in statistics.columns:
+                found += _label(request, name, statistics.columns[LABEL], train)
     found.sort(key=lambda anomaly: anomaly.severity)
     result = {
         "anomalies": [anomaly.model_dump(mode="json") for anomaly in found],
@@ -91,11 +96,6 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
     for anomaly in found:
         monitor.log(f"{anomaly.severity}: {anomaly.message}")
     return result
-
-
-def errors(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """The anomalies that stop a run."""
-    return [anomaly for anomaly in result["anomalies"] if anomaly["severity"] == "error"]
 
 
 def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
@@ -133,37 +133,66 @@ def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Ite
                 message=f"the {name} split has {rows:,} rows; at least {least:,} are needed",
                 fix="widen the window, or change the split",
             )
-        elif name == "eval" and rows < 1000:
+        elif name == "eval" and rows < FEW_EVAL_ROWS:
             yield Anomaly(
                 severity="warning",
                 kind="few rows",
                 where=name,
                 message=f"the eval split has only {rows:,} rows, so its metrics are uncertain",
+                fix="widen the window, or give eval a larger share",
+            )
+    for name in sorted(set(splits) - set(wanted)):
+        if not splits[name].rows:
+            yield Anomaly(
+                severity="warning",
+                kind="too few rows",
+                where=name,
+                message=f"the {name} split has no rows",
+                fix="widen the window, or change the split",
             )
 
 
 def _columns(request: ValidateRequest, split: str, statistics: SplitStatistics) -> Iterator[Anomaly]:
+    for name in request.stored:
+        if name not in statistics.columns:
+            yield Anomaly(
+                severity="error",
+                kind="missing column",
+                column=name,
+                where=split,
+                message=f"column {name!r} is not in the {split} rows at all",
+                fix="mend the source, or leave the column out of the pipeline",
+            )
     for name, column in statistics.columns.items():
-        if name == LABEL:
-            yield from _label(request, split, column)
-        elif name in request.schema_:
+        if name != LABEL and name in request.schema_:
             yield from _column(request, split, column)
 
 
-def _label(request: ValidateRequest, split: str, label: ColumnStatistics) -> Iterator[Anomaly]:
+def _label(
+    request: ValidateRequest, split: str, label: ColumnStatistics, train: ColumnStatistics | None
+) -> Iterator[Anomaly]:
+    if label.infinite:
+        yield Anomaly(
+            severity="warning",
+            kind="label",
+            column=LABEL,
+            where=split,
+            message=f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which count for nothing",
+            fix="filter them (source.where), or mend the label expression",
+        )
     if label.present and label.distinct < 2:
-        value = label.top(1)[0][0] if label.complete else label.minimum
+        value = value_text(label.top(1)[0][0]) if label.distinct else "no finite number"
         yield Anomaly(
             severity="error" if split == "train" else "warning",
             kind="one label",
             column=LABEL,
             where=split,
-            message=f"every row of the {split} split has the label {value!r}",
+            message=f"every one of the {label.present:,} {split} rows has the label {value}",
             fix="check the label expression, and the spans of the window",
         )
     elif request.task in ("auto", "binary") and label.complete and label.distinct == 2:
         rarest = min(count for _, count in label.top())
-        if rarest / label.present < 0.001:
+        if rarest / label.present < RARE_CLASS:
             yield Anomaly(
                 severity="warning",
                 kind="class balance",
@@ -172,20 +201,57 @@ def _label(request: ValidateRequest, split: str, label: ColumnStatistics) -> Ite
                 message=f"the rarer label has {rarest:,} of {label.present:,} {split} rows ({rarest / label.present:.3%})",
                 fix="consider training.class_weights: balanced",
             )
+    if split != "train" and train is not None and _is_class(request.task, train) and label.complete:
+        known = {value for value, _ in train.top()}
+        unseen = [(value, count) for value, count in label.top() if value not in known]
+        if unseen:
+            rows = sum(count for _, count in unseen)
+            yield Anomaly(
+                severity="warning",
+                kind="unseen label",
+                column=LABEL,
+                where=split,
+                message=f"{rows:,} of {label.present:,} {split} rows have a label that no train row has, and count for "
+                f"nothing: {listed(unseen, len(unseen))}",
+                fix="widen the window, or change the split",
+            )
+
+
+def _is_class(task: str, label: ColumnStatistics) -> bool:
+    """Whether the label's values are classes, as the pipeline says or as they look."""
+    if not label.complete or not label.distinct:
+        return False
+    if task != "auto":
+        return task != "regression"
+    few = label.type == "int64" and label.distinct <= AUTO_MOST_CLASSES
+    return label.type == "bytes" or label.distinct == 2 or few
 
 
 def _column(request: ValidateRequest, split: str, column: ColumnStatistics) -> Iterator[Anomaly]:
     schema, name = request.schema_, column.name
-    if not column.present:
+    if not column.present or (column.type != "bytes" and not column.finite):
+        what = "value" if not column.present else "finite number"
         yield Anomaly(
-            severity="error",
+            # a small split may miss a sparse column by chance; without any in train there is nothing to learn
+            severity="error" if split == "train" else "warning",
             kind="all missing",
             column=name,
             where=split,
-            message=f"column {name!r} has no value in any of the {column.rows:,} {split} rows",
+            message=f"column {name!r} has no {what} in any of the {column.rows:,} {split} rows",
             fix=f"mend the source, or leave it out: columns: {{{name}: ignore}}",
         )
         return
+    kind = schema.column(name).type
+    if kind != column.type:
+        yield Anomaly(
+            severity="warning",
+            kind="type",
+            column=name,
+            where=split,
+            message=f"column {name!r} is stored as {column.type}, and the schema says {kind}; its domain and range were "
+            "not checked",
+            fix="change the type in the schema file, or the column's type in the pipeline",
+        )
     share = column.missing / column.rows
     if name in schema.required and column.missing:
         yield Anomaly(
@@ -197,37 +263,40 @@ def _column(request: ValidateRequest, split: str, column: ColumnStatistics) -> I
             "schema says it is always there",
             fix="mend the source, or lower presence.min_fraction in the schema file",
         )
-    if name in schema.domains:
+    if name in schema.domains and kind == column.type == "bytes":
         yield from _domain(request, split, column)
-    if name in schema.ranges:
+    if name in schema.ranges and kind == column.type:
         yield from _range(request, split, column)
-    if split == "train" and column.distinct == 1 and not column.missing and not column.nan:
+    if split == "train" and column.distinct == 1 and not (column.missing or column.nan or column.infinite):
         yield Anomaly(
             severity="warning",
             kind="constant",
             column=name,
             where=split,
-            message=f"column {name!r} has the same value in every train row",
+            message=f"column {name!r} has the same value in all {column.rows:,} train rows",
             fix=f"leave it out: columns: {{{name}: ignore}}",
         )
-    if column.nan:
-        yield Anomaly(
-            severity="warning",
-            kind="nan",
-            column=name,
-            where=split,
-            message=f"column {name!r} is NaN in {column.nan:,} of {column.rows:,} {split} rows",
-        )
+    for what, kind_, rows in (("NaN", "nan", column.nan), ("infinite", "infinite", column.infinite)):
+        if rows:
+            yield Anomaly(
+                severity="warning",
+                kind=kind_,
+                column=name,
+                where=split,
+                message=f"column {name!r} is {what} in {rows:,} of {column.rows:,} {split} rows ({rows / column.rows:.2%})",
+                fix="mend the source, or filter the rows (source.where)",
+            )
 
 
 def _domain(request: ValidateRequest, split: str, column: ColumnStatistics) -> Iterator[Anomaly]:
-    known = {value.encode() for value in request.schema_.domains[column.name]}
-    unseen = [(value, count) for value, count in column.top() if value not in known]
-    if not unseen:
+    assert column.text is not None
+    known = pa.array([value.encode() for value in request.schema_.domains[column.name]], pa.large_binary())
+    values, counts = column.text.sorted()
+    unseen = pc.invert(pc.is_in(values, value_set=known))
+    values, counts = values.filter(unseen), counts[unseen.to_numpy(zero_copy_only=False)]
+    if not len(values):
         return
-    rows = sum(count for _, count in unseen)
-    shown = ", ".join(f"{value.decode('utf-8', 'backslashreplace')!r} ({count:,})" for value, count in unseen[:5])
-    more = f" and {len(unseen) - 5} more" if len(unseen) > 5 else ""
+    rows = int(counts.sum())
     share = rows / column.present
     yield Anomaly(
         severity="error" if share > request.config.max_unseen else "warning",
@@ -235,7 +304,7 @@ def _domain(request: ValidateRequest, split: str, column: ColumnStatistics) -> I
         column=column.name,
         where=split,
         message=f"column {column.name!r} has values the schema does not know in {rows:,} of {column.present:,} {split} rows "
-        f"({share:.2%}): {shown}{more}",
+        f"({share:.2%}): {listed(top_text(values, counts, LISTED, 1), len(values))}",
         fix="add them to the column's string_domain in the schema file, if they are right",
     )
 
@@ -251,6 +320,7 @@ def _range(request: ValidateRequest, split: str, column: ColumnStatistics) -> It
                 kind="range",
                 column=column.name,
                 where=split,
-                message=f"column {column.name!r} reaches {value:g} in the {split} rows, {beyond} the schema's bound of {bound:g}",
+                message=f"column {column.name!r} reaches {value_text(value)} in the {split} rows, {beyond} the schema's bound of "
+                f"{value_text(bound)}",
                 fix="mend the source, filter the rows (source.where), or widen the domain in the schema file",
             )

@@ -34,17 +34,17 @@ def report() -> None:
         [*HEADWAY, "runs", str(FOLDER), "--json"], check=True, capture_output=True, text=True
     ).stdout
     runs = json.loads(answer)
-    print(f"\n{'stage':<14}" + "".join(f"{'run ' + str(i + 1):>14}" for i in range(len(runs))))
-    stages = list(dict.fromkeys(stage["stage"] for run in reversed(runs) for stage in run["stages"]))
-    for name in stages:
+    runs.reverse()
+    titles = [f"{run['spans'][-1]} ({len(run['spans'])} months)" for run in runs]
+    print(f"\n{'stage':<14}" + "".join(f"{title:>24}" for title in titles))
+    for name in dict.fromkeys(stage["stage"] for run in runs for stage in run["stages"]):
         cells = []
-        for run in reversed(runs):
+        for run in runs:
             mine = [stage for stage in run["stages"] if stage["stage"] == name]
             ran = [stage for stage in mine if not stage["cached"]]
-            seconds = sum(stage["seconds"] for stage in ran)
-            cells.append(f"{seconds:.1f} s ({len(ran)} of {len(mine)})")
-        print(f"{name:<14}" + "".join(f"{cell:>14}" for cell in cells))
-    print(f"{'whole run':<14}" + "".join(f"{run['seconds']:>8.1f} s     " for run in reversed(runs)))
+            cells.append(f"{sum(stage['seconds'] for stage in ran):.1f} s, {len(ran)} of {len(mine)} ran")
+        print(f"{name:<14}" + "".join(f"{cell:>24}" for cell in cells))
+    print(f"{'whole run':<14}" + "".join(f"{run['seconds']:>22.1f} s" for run in runs))
 
 
 def main() -> None:

@@ -1,9 +1,14 @@
 """What is kept of a numeric column with too many distinct values to count: quantiles and a distinct estimate.
 
+    sketches = Sketches()
+    sketches.add(np.sort(values), np.unique(values))
+    sketches.quantiles(np.array([0.5])), sketches.distinct()
+
 Quantiles are a t-digest (Dunning, "The t-digest: efficient estimates of distributions", 2021; Apache DataSketches'
-implementation). It is fed every 8th value of each sorted batch: the sketch then costs an eighth, and a rank moves by at
-most 8 rows a batch. Distinct values are estimated from the 1,024 smallest hashes (Bar-Yossef et al., RANDOM 2002):
-the relative standard error is 1 / sqrt(1,022), about 3 %. Both repeat exactly for the same batches in the same order.
+implementation). It is fed every 8th value of sorted batches of some thousand rows: the sketch then costs an eighth, and a
+rank moves by at most 8 rows a batch. Distinct values are estimated from the 1,024 smallest hashes (Bar-Yossef et al.,
+RANDOM 2002): the relative standard error is 1 / sqrt(1,022), about 3 %. Both repeat exactly for the same batches in the
+same order.
 """
 
 from __future__ import annotations
@@ -18,7 +23,11 @@ from numpy.typing import NDArray
 from headway.hashing import mix64
 
 STEP = 8
-_K = 200
+_ENOUGH = 4096
+"""Fewer sorted values than this wait for more, so that taking every 8th of them leaves out no part of a small batch."""
+_PIECE = 1 << 16
+_K = 800
+"""DataSketches' digest of 800 is off by up to 0.4 % of the rows in the middle (of 200, its default: by 2.5 %), in 15 kB."""
 _HASHES = 1024
 _SALT = 0x64697374  # "dist": apart from the hashes that split rows
 
@@ -26,22 +35,41 @@ _SALT = 0x64697374  # "dist": apart from the hashes that split rows
 class Sketches:
     def __init__(self) -> None:
         self._quantiles = datasketches.tdigest_double(_K)
+        self._waiting: list[NDArray[np.float64]] = []
         self._hashes = np.zeros(0, np.uint64)
 
     def add(self, sorted_values: NDArray[Any], distinct: NDArray[Any]) -> None:
         """A batch's values in rising order, and its distinct ones."""
-        sample = sorted_values[STEP // 2 :: STEP]
-        if len(sample):
-            self._quantiles.update(np.array(sample, np.float64))
         self._keep(_hash(distinct))
+        if len(sorted_values) >= _ENOUGH:
+            _feed(self._quantiles, sorted_values)
+            return
+        self._wait(sorted_values)
 
     def absorb(self, values: NDArray[Any], counts: NDArray[np.int64]) -> None:
-        """Complete counts, from before the column overflowed."""
-        self.add(np.repeat(values, counts), values)
+        """Complete counts in rising order, of a column that has overflowed since, or of another part of it."""
+        self._keep(_hash(values))
+        ends = np.cumsum(counts)
+        rows = int(ends[-1]) if len(ends) else 0
+        if rows < _ENOUGH:
+            self._wait(np.repeat(values, counts))
+            return
+        # in pieces: there may be billions of rows behind a few thousand values
+        for start in range(STEP // 2, rows, STEP * _PIECE):
+            ranks = np.arange(start, min(start + STEP * _PIECE, rows), STEP)
+            self._quantiles.update(values[np.searchsorted(ends, ranks, side="right")].astype(np.float64))
 
     def merge(self, other: Sketches) -> None:
         self._quantiles.merge(other._quantiles)
+        for values in other._waiting:
+            self._wait(values)
         self._keep(other._hashes)
+
+    def _wait(self, values: NDArray[Any]) -> None:
+        self._waiting.append(np.array(values, np.float64))
+        if sum(map(len, self._waiting)) >= _ENOUGH:
+            _feed(self._quantiles, np.sort(np.concatenate(self._waiting)))
+            self._waiting = []
 
     def _keep(self, hashes: NDArray[np.uint64]) -> None:
         if len(self._hashes) == _HASHES:
@@ -52,19 +80,28 @@ class Sketches:
         if len(hashes):
             self._hashes = np.unique(np.concatenate([self._hashes, hashes]))[:_HASHES]
 
+    def _whole(self) -> Any:
+        """The digest with the values that still wait, which keep waiting."""
+        if not self._waiting:
+            return self._quantiles
+        whole = datasketches.tdigest_double.deserialize(self._quantiles.serialize())
+        _feed(whole, np.sort(np.concatenate(self._waiting)))
+        return whole
+
     def distinct(self) -> int:
         if len(self._hashes) < _HASHES:
             return len(self._hashes)
         return round((_HASHES - 1) / (float(self._hashes[-1]) / 2.0**64))
 
     def quantiles(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self._quantiles.is_empty():
+        digest = self._whole()
+        if digest.is_empty():
             return np.full(len(at), np.nan)
-        return np.array([self._quantiles.get_quantile(float(q)) for q in at])
+        return np.array([digest.get_quantile(min(max(float(q), 0.0), 1.0)) for q in at])
 
     def to_json(self) -> dict[str, str]:
         return {
-            "tdigest": base64.b64encode(self._quantiles.serialize()).decode(),
+            "tdigest": base64.b64encode(self._whole().serialize()).decode(),
             "hashes": base64.b64encode(self._hashes.astype("<u8").tobytes()).decode(),
         }
 
@@ -74,6 +111,12 @@ class Sketches:
         made._quantiles = datasketches.tdigest_double.deserialize(base64.b64decode(value["tdigest"]))
         made._hashes = np.frombuffer(base64.b64decode(value["hashes"]), "<u8").astype(np.uint64)
         return made
+
+
+def _feed(digest: Any, sorted_values: NDArray[Any]) -> None:
+    sample = sorted_values[STEP // 2 :: STEP]
+    if len(sample):
+        digest.update(np.array(sample, np.float64))  # a copy: datasketches wants a writable array
 
 
 def _hash(values: NDArray[Any]) -> NDArray[np.uint64]:

@@ -56,12 +56,18 @@ class SplitStatistics:
         Raises:
             DataError: the two are of different columns.
         """
-        if list(self.columns) != list(other.columns):
-            odd = sorted(set(self.columns) ^ set(other.columns)) or ["their order"]
-            raise DataError(f"statistics of different columns cannot be merged: {', '.join(odd)}")
+        if self._types() != other._types():
+            odd = sorted({name for name, _ in set(self._types()) ^ set(other._types())}) or ["their order"]
+            raise DataError(
+                f"statistics of different columns cannot be merged: {', '.join(odd)}",
+                fix="ingest the spans of a window with the same columns and types",
+            )
         self.rows += other.rows
         for name, column in self.columns.items():
             column.merge(other.columns[name])
+
+    def _types(self) -> list[tuple[str, str]]:
+        return [(name, column.type) for name, column in self.columns.items()]
 
     def save(self, folder: Path) -> None:
         """Write the folder; the same statistics give the same bytes."""
@@ -82,6 +88,12 @@ class SplitStatistics:
         """
         try:
             value = json.loads((folder / JSON_NAME).read_text(encoding="utf-8"))
+            if value["format"] > FORMAT:
+                raise DataError(
+                    f"statistics of format {value['format']} are from a newer Headway; this one reads up to {FORMAT}",
+                    where=str(folder),
+                    fix="install that version, or use another store",
+                )
             made = cls({c["name"]: ColumnStatistics.from_json(c) for c in value["columns"]})
             made.rows = value["rows"]
             columns = list(made.columns.values())
@@ -89,7 +101,7 @@ class SplitStatistics:
                 reader = pa.ipc.open_file(file)
                 for i in range(reader.num_record_batches):
                     _take(reader.get_batch(i), columns)
-        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        except (OSError, ValueError, TypeError, LookupError, RuntimeError, pa.ArrowException) as error:
             raise DataError(
                 f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"
             ) from None

@@ -50,6 +50,15 @@ def test_a_row_for_each_column_of_train():
     json.dumps([number, text])
 
 
+def test_a_row_for_each_anomaly():
+    anomaly = {"severity": "error", "kind": "range", "column": "dist", "where": "train", "message": "m", "fix": None}
+    result = {"anomalies": [anomaly], "errors": 1, "warnings": 0}
+    [artifact] = artifacts_of(_output("validate", result))
+    assert artifact.description == "1 errors, 0 warnings"
+    assert artifact.table == [anomaly | {"fix": ""}]
+    assert artifacts_of(_output("validate", result | {"anomalies": []})) == []
+
+
 def test_metrics_are_those_that_are_one_number():
     text = metrics_markdown("evaluate", EVALUATION)
     assert "| loss | 0.25 |" in text and "| auc | undefined |" in text and "confusion" not in text

@@ -12,10 +12,13 @@ from headway.records.encode import encode, encode_classic
 from headway.records.tfrecord import ShardWriter
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics
-from tfcore.dataset import Carve, Labeler, Shards, evaluation_dataset, safe, training_dataset, training_rows
+from tfcore.dataset import evaluation_dataset, safe, training_dataset, training_rows
+from tfcore.decode import Decoder, Labeler
+from tfcore.shards import Carve, Shards
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.graph import Transform
-from tfcore.transform.parameters import fit_parameters
+from tfcore.transform.graph import RawColumn, Transform
+from tfcore.transform.parameters import LabelParameters, fit_parameters
+from tfcore.transform.reference import apply_numeric, bucket
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),
@@ -23,6 +26,7 @@ COLUMNS = (
     Column(name="w", type="float32", nullable=False, role="weight"),
     Column(name="label", type="int64", nullable=False, role="label"),
 )
+GOLDEN_ORDER = [[20, 29, 25, 65, 62, 60], [36, 37, 34, 63, 5, 50]]
 IDENTITY = {"x": ColumnTransform(transform="identity"), "s": ColumnTransform(transform="vocabulary")}
 
 
@@ -103,14 +107,14 @@ def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, c
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record)
     transform, labeler = Transform(parameters), Labeler(parameters.label)
 
-    def batches(start, stacks, seed=4):
+    def batches(start, stacks, seed=4, stack=2):
         dataset = training_dataset(
             shards,
             transform,
             labeler,
             seed=seed,
             batch=7,
-            stack=2,
+            stack=stack,
             start_step=start,
             carve=carve,
             window_rows=40,
@@ -121,7 +125,47 @@ def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, c
     whole = batches(0, 60)
     for start in (1, 5, 6, 23, 34, 35, 36, 70):
         np.testing.assert_array_equal(batches(start, 4), whole[start : start + 8])
+    np.testing.assert_array_equal(batches(9, 3, stack=5), whole[9 : 9 + 15])
     assert (batches(0, 4, seed=5) != whole[:8]).any()
+
+
+def test_a_split_smaller_than_a_batch_goes_round_and_resumes(tmp_path):
+    shards, parameters = _write(tmp_path, [9, 4], 4)
+
+    def batches(start, stacks):
+        dataset = training_dataset(
+            shards,
+            Transform(parameters),
+            Labeler(parameters.label),
+            seed=2,
+            batch=50,
+            stack=2,
+            start_step=start,
+            window_rows=5,
+        )
+        return _take(dataset, shards, stacks)
+
+    whole = batches(0, 6)
+    for start in (1, 2, 7):
+        np.testing.assert_array_equal(batches(start, 2), whole[start : start + 4])
+    rows = whole.reshape(-1)
+    assert all(sorted(rows[at : at + 13].tolist()) == list(range(13)) for at in range(0, 13 * 40, 13))
+
+
+def test_the_order_of_rows_is_what_it_was(tmp_path):
+    """Golden: a run that is resumed with a newer Headway goes on in the order that it began with."""
+    shards, parameters = _write(tmp_path, [30, 20, 25], 8)
+    dataset = training_dataset(
+        shards,
+        Transform(parameters),
+        Labeler(parameters.label),
+        seed=3,
+        batch=6,
+        stack=1,
+        window_rows=32,
+        start_step=12,
+    )
+    assert _take(dataset, shards, 2).tolist() == GOLDEN_ORDER
 
 
 @pytest.mark.parametrize("per_record", [16, 1])
@@ -155,6 +199,133 @@ def test_evaluation_keeps_the_order_and_fills_up_with_weight_zero(tmp_path, per_
     assert [t.decode() if p else None for t, p in zip(texts, present, strict=True)] == [
         None if i % 11 == 0 else f"w{i % 7}" for i in range(83)
     ]
+
+
+def _table(rows=70):
+    """Nulls, NaN and empties in every kind of column, stored both ways."""
+    r = np.random.default_rng(1)
+    words = [None, b"", b"a", b"b", b"NaN", "é".encode()]
+    picked = [words[i] for i in r.integers(0, len(words), rows)]
+    x = r.normal(0, 10, rows).astype(np.float32)
+    x[::9] = np.nan
+    x[4] = np.inf
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(x, mask=r.random(rows) < 0.2),
+            pa.array(r.integers(-5, 5, rows) * 10**15, mask=r.random(rows) < 0.2),
+            pa.array(r.integers(0, 9, rows)),
+            pa.array(picked, pa.binary()).dictionary_encode(),
+            pa.array(picked[::-1], pa.binary()),
+            pa.array([0, 1] * (rows // 2)),
+        ],
+        names=["x", "big", "n", "dictionary", "plain", "label"],
+    )
+
+
+KINDS = (
+    Column(name="x", type="float32", nullable=True),
+    Column(name="big", type="int64", nullable=True),
+    Column(name="n", type="int64", nullable=False),
+    Column(name="dictionary", type="bytes", nullable=True, encoding="dictionary"),
+    Column(name="plain", type="bytes", nullable=True),
+    COLUMNS[-1],
+)
+TRANSFORMS = {
+    "x": ["log", "standardize"],
+    "big": {"bucketize": {"buckets": 4}},
+    "n": {"vocabulary": {"oov_buckets": 2, "top_k": 5}},
+    "dictionary": {"vocabulary": {"oov_buckets": 3, "top_k": 2}},
+    "plain": {"hash": {"buckets": 6}},
+}
+
+
+def test_row_groups_classic_records_and_single_rows_give_the_same_inputs(tmp_path):
+    batch = _table()
+    statistics = SplitStatistics.create(KINDS)
+    statistics.update(batch)
+    chosen = {name: ColumnTransform(transform=value) for name, value in TRANSFORMS.items()}
+    parameters, _ = fit_parameters(KINDS, chosen, statistics)
+    transform, labeler = Transform(parameters), Labeler(parameters.label)
+    found = {}
+    for per_record in (1, 16, 4096):
+        path = tmp_path / f"{per_record}.tfrecord"
+        with ShardWriter(path) as shard:
+            if per_record == 1:
+                shard.write_many(encode_classic(batch, KINDS))
+            else:
+                for at in range(0, batch.num_rows, per_record):
+                    part = batch.slice(at, per_record)
+                    shard.write(encode(part, KINDS), part.num_rows)
+        shards = Shards((str(path),), (tuple(shard.rows),), KINDS, per_record)
+        (found[per_record],) = safe(evaluation_dataset(shards, transform, labeler, batch=70), shards)
+    names = ("numeric", "categorical", "label", "weight")
+    for name in names:
+        # the last bit of a logarithm depends on where in a vector the number stands
+        least = 1e-6 if name == "numeric" else 0
+        np.testing.assert_allclose(found[1][name], found[16][name], rtol=least, err_msg=name)
+        np.testing.assert_allclose(found[1][name], found[4096][name], rtol=least, err_msg=name)
+    decoder = Decoder(KINDS, 1, [column.name for column in KINDS])
+    for i, record in enumerate(encode_classic(batch, KINDS)):
+        alone = transform(decoder(tf.constant([record])))
+        np.testing.assert_allclose(alone["numeric"][0], found[16]["numeric"][i], rtol=1e-6)
+        np.testing.assert_array_equal(alone["categorical"][0], found[16]["categorical"][i])
+    # and the same as NumPy says of the Arrow batch
+    for name, want in reference_inputs(parameters, batch).items():
+        place = [*parameters.numeric, *(entry.name for entry in parameters.categorical)].index(name)
+        both = np.concatenate([found[16]["numeric"], found[16]["categorical"]], 1)
+        np.testing.assert_allclose(both[:, place], want, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def reference_inputs(parameters, batch):
+    """Model inputs by name, of everything but what out-of-vocabulary and hash buckets decide."""
+    inputs = {}
+    for fitted in parameters.fitted:
+        rows = batch[fitted.column.name].to_pylist()
+        last = fitted.ops[-1]
+        if last.op == "bucketize":
+            inside = bucket(last, np.array([row or 0 for row in rows], np.float64))
+            inputs[fitted.column.name] = [
+                fitted.null_id if row is None else i for row, i in zip(rows, inside, strict=True)
+            ]
+        elif fitted.size is None:
+            values = np.array([np.nan if row is None else row for row in rows], np.float64)
+            values = np.where(np.isfinite(values), values, fitted.fill)
+            for op in fitted.ops:
+                values = apply_numeric(op, values)
+            inputs[fitted.column.name] = values
+            inputs[f"{fitted.column.name}__missing"] = [float(row is None) for row in rows]
+            inputs[f"{fitted.column.name}__nan"] = [float(row is not None and not np.isfinite(row)) for row in rows]
+    return inputs
+
+
+def _raw(values, dtype, present=None):
+    return RawColumn(tf.constant(values, dtype), None if present is None else tf.constant(present))
+
+
+def test_text_classes_become_indices_and_an_unknown_one_weighs_nothing():
+    label = LabelParameters(task="multiclass", type="bytes", classes=("no", "perhaps", "yes"))
+    index, weight = Labeler(label, class_weights=[1, 2, 4])({"label": _raw([b"yes", b"no", b"never"], tf.string)})
+    assert index.dtype == tf.int32 and index.numpy().tolist()[:2] == [2, 0]
+    assert weight.numpy().tolist() == [4, 1, 0]
+
+
+def test_rows_without_a_usable_label_or_weight_weigh_nothing():
+    label = LabelParameters(task="regression", type="float32", mean=0.0, std=1.0)
+    columns = {
+        "label": _raw([1.5, np.nan, 2.0, 3.0, 4.0], tf.float32),
+        "w": _raw([2.0, 1.0, np.nan, 7.0, 0.5], tf.float32, [True, True, True, False, True]),
+    }
+    value, weight = Labeler(label, weight=Column(name="w", type="float32", nullable=True, role="weight"))(columns)
+    assert value.numpy().tolist() == [1.5, 0, 2, 3, 4]
+    assert weight.numpy().tolist() == [2, 0, 0, 0, 0.5]
+
+
+def test_whole_shards_of_other_columns_are_said_to_be_whole(tmp_path):
+    shards, parameters = _write(tmp_path, [40], 1)
+    other = Column(name="late", type="float32", nullable=False)
+    shards = Shards(shards.paths, shards.rows, (*shards.columns, other), 1)
+    with pytest.raises(DataError, match="are whole, but"):
+        list(safe(evaluation_dataset(shards, Transform(parameters), Labeler(parameters.label), batch=40), shards))
 
 
 def test_class_weights_multiply_the_weight_column(tmp_path):

@@ -54,4 +54,4 @@ def test_epochs_have_orders_of_their_own_and_the_same_seed_repeats_them():
     assert (plan.shard_order(0) != plan.shard_order(1)).any()
     assert sorted(plan.shard_order(5).tolist()) == list(range(20))
     # golden: an order that changes would change every resumed training
-    assert plan.shard_order(0)[:6].tolist() == again.shard_order(0)[:6].tolist()
+    assert plan.shard_order(0)[:6].tolist() == [3, 19, 16, 4, 11, 14]

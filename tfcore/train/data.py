@@ -13,7 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from headway.errors import DataError
-from tfcore.dataset import Batch, Carve, Labeler, Shards, evaluation_dataset, safe, training_dataset, training_rows
+from tfcore.dataset import Batch, Carve, Shards, evaluation_dataset, safe, training_dataset, training_rows
+from tfcore.decode import Labeler
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
 from tfcore.transform.graph import Transform

@@ -10,9 +10,10 @@ since float32 cannot tell large ones apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters
@@ -50,7 +51,7 @@ class Transform(tf.Module):
         super().__init__(name="transform")
         self._parameters = parameters
         self.tables = {
-            fitted.column.name: _table(fitted.ops[-1])
+            fitted.column.name: VocabularyTable(fitted.ops[-1])
             for fitted in parameters.fitted
             if fitted.ops[-1].op == "vocabulary"
         }
@@ -85,9 +86,7 @@ class Transform(tf.Module):
             finite = tf.math.is_finite(values)
             present = finite if present is None else present & finite
             values = tf.where(finite, values, tf.zeros_like(values))
-            for op in fitted.ops[:-1]:
-                values = _apply(op, values)
-            ids = _bucketize(values, last.boundaries or ())
+            ids = _bucketize(_before_buckets(fitted, values), last.boundaries or ())
         else:
             ids = tf.cast(self._ids(fitted, column.values), tf.int32)
             if column.codes is not None:
@@ -112,30 +111,57 @@ class VocabularyTable(tf.Module):
 
     def __init__(self, op: FittedOp):
         super().__init__(name="vocabulary")
-        words = op.words if op.words is not None else op.integers or ()
-        dtype = tf.string if op.words is not None else tf.int64
-        self._known, self._buckets, self._dtype = len(words), op.oov_buckets or 1, dtype
-        # a table cannot be made of nothing
-        keys = tf.constant(list(words) or ([""] if dtype == tf.string else [0]), dtype)
-        ids = tf.range(max(1, len(words)), dtype=tf.int64)
-        self._table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=-1)
+        self._buckets = op.oov_buckets or 1
+        if op.words is not None:
+            self._known = len(op.words)
+            self._find = _hashed(op.words, tf.string)
+        else:
+            integers = op.integers or ()
+            self._known = len(integers)
+            narrow = integers and max(integers) - min(integers) < _DENSE
+            self._find = _Dense(integers) if narrow else _hashed(integers, tf.int64)
 
     def __call__(self, values: tf.Tensor) -> tf.Tensor:
         """int64 ids, shape as `values`."""
-        text = values if self._dtype == tf.string else tf.strings.as_string(values)
-        oov = self._known + (
-            tf.strings.to_hash_bucket_fast(text, self._buckets)
-            if self._buckets > 1
-            else tf.zeros_like(values, tf.int64)
-        )
-        if not self._known:
+        if self._buckets == 1:
+            oov = tf.fill(tf.shape(values), tf.constant(self._known, tf.int64))
+        else:
+            text = values if values.dtype == tf.string else tf.strings.as_string(values)
+            oov = self._known + tf.strings.to_hash_bucket_fast(text, self._buckets)
+        if self._find is None:
             return oov
-        found = self._table.lookup(values)
+        found = self._find.lookup(values)
         return tf.where(found >= 0, found, oov)
 
 
-def _table(op: FittedOp) -> VocabularyTable:
-    return VocabularyTable(op)
+_DENSE = 1 << 16
+
+
+class _Dense(tf.Module):
+    """Integers that lie close together: an array takes a tenth of a hash table's time."""
+
+    def __init__(self, integers: Sequence[int]):
+        super().__init__(name="dense")
+        self._low = min(integers)
+        ids = np.full(max(integers) - self._low + 1, -1, np.int64)
+        ids[np.asarray(integers, np.int64) - self._low] = np.arange(len(integers))
+        self._size, self._ids = len(ids), tf.constant(ids)
+
+    def lookup(self, values: tf.Tensor) -> tf.Tensor:
+        """int64 ids, -1 for unknown."""
+        # a difference that overflows wraps round to a place that no other value has, so it cannot look known
+        places = values - tf.constant(self._low, tf.int64)
+        inside = (places >= 0) & (places < self._size)
+        found = tf.gather(self._ids, tf.where(inside, places, tf.zeros_like(places)))
+        return tf.where(inside, found, -tf.ones_like(found))
+
+
+def _hashed(keys: Sequence[str] | Sequence[int], dtype: tf.DType) -> tf.lookup.StaticHashTable | None:
+    if not keys:  # a table cannot be made of nothing
+        return None
+    ids = tf.range(len(keys), dtype=tf.int64)
+    rows = tf.lookup.KeyValueTensorInitializer(tf.constant(list(keys), dtype), ids)
+    return tf.lookup.StaticHashTable(rows, default_value=-1)
 
 
 def _float(fitted: Fitted, values: tf.Tensor) -> tf.Tensor:
@@ -182,8 +208,22 @@ def _apply(op: FittedOp, x: tf.Tensor) -> tf.Tensor:
     return x
 
 
+def _before_buckets(fitted: Fitted, values: tf.Tensor) -> tf.Tensor:
+    """The operations before a bucketize; float32 where one of them rounds.
+
+    Boundaries are often train values themselves, and the last bit of a logarithm depends on where in a vector it stands:
+    float64 rounded to float32 puts a value and the boundary made of it on the same number.
+    """
+    before = fitted.ops[:-1]
+    exact = all(op.op in ("clip", "identity") for op in before)
+    values = values if exact else tf.cast(values, tf.float64)
+    for op in before:
+        values = _apply(op, values)
+    return values if exact else tf.cast(values, tf.float32)
+
+
 def _bucketize(values: tf.Tensor, boundaries: tuple[float, ...]) -> tf.Tensor:
-    """int32: how many boundaries are at or below each value; compared in the column's own precision."""
+    """int32: how many boundaries are at or below each value; compared in the values' own precision."""
     if not boundaries:
         return tf.zeros_like(values, tf.int32)
     edges = tf.constant(boundaries, values.dtype)

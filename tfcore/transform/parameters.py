@@ -273,7 +273,9 @@ def _fit_op(
     empty = not len(sample.values)
     if isinstance(op, Standardize):
         mean, std = (stats.mean, stats.std) if first else sample.moments()
-        return FittedOp(op="standardize", mean=mean, std=std if std > 0 else 1.0)
+        # the deviation of equal values is a rounding error, and dividing by it would blow up what serving sends
+        same = empty or sample.values.min() == sample.values.max()
+        return FittedOp(op="standardize", mean=mean, std=1.0 if same or std <= 0 else std)
     if isinstance(op, MinMax):
         low, high = (0.0, 1.0) if empty else (float(sample.values.min()), float(sample.values.max()))
         if first and stats.minimum is not None and stats.maximum is not None:

@@ -172,8 +172,9 @@ def test_early_stopping_keeps_the_best_weights(examples, tmp_path):
     assert weights(tmp_path / "best") == weights(tmp_path / "long")
 
 
+@pytest.mark.slow
 def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_path):
-    options = {"steps": 3000, "checkpoint_every_steps": 100, "jit": "on"}
+    options = {"steps": 2000, "checkpoint_every_steps": 100}
     whole = request(examples, **options)
     train(whole, tmp_path / "whole", Monitor())
     checkpoints = tmp_path / "checkpoints"
@@ -197,8 +198,7 @@ def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_
     assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "killed" / "weights.index").exists()
     result = train(asked, tmp_path / "resumed", Monitor())
-    assert 100 <= result["resumed_from"] < 3000
-    assert result["jit"] == "jit"
+    assert 100 <= result["resumed_from"] < 2000
     assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")
 
 

@@ -77,6 +77,22 @@ def test_buckets_equal_searchsorted_and_null_has_an_id_of_its_own():
     assert parameters.categorical[0].size == 5
 
 
+@pytest.mark.parametrize("before", ["log", "standardize", {"min_max": {"low": -2, "high": 5}}], ids=str)
+def test_a_value_on_a_boundary_has_one_bucket_whatever_stands_before_and_beside_it(before):
+    train = np.repeat(np.arange(0, 700, dtype=np.float32) * np.float32(0.1), 2).tolist()
+    behind = Transform(_fitted(FLOAT, train, [before, {"bucketize": {"buckets": 200}}]))
+    plain = Transform(_fitted(FLOAT, train, {"bucketize": {"buckets": 200}}))
+    values = tf.constant(train[::2])
+    want = plain.named({"x": RawColumn(values, None)})["x"].numpy()
+    assert len(set(want)) == 200
+    ids = tf.function(lambda x: behind.named({"x": RawColumn(x, None)})["x"], autograph=False)
+    np.testing.assert_array_equal(ids(values), want)
+    for start in (1, 2, 3, 5):
+        np.testing.assert_array_equal(ids(values[start:][:333]), want[start:][:333])
+    singly = [ids(values[i : i + 1])[0] for i in range(0, 700, 7)]
+    np.testing.assert_array_equal(singly, want[::7])
+
+
 WORDS = st.lists(
     st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"NaN", "é".encode(), b"new", b"\xff"])), max_size=30
 )
@@ -103,6 +119,20 @@ def test_a_dictionary_gives_the_same_ids_as_plain_values_and_as_single_rows(tran
     ids = flat["categorical"].numpy()[:, 0]
     assert ((ids >= 0) & (ids < size)).all()
     assert all((row is None) == (i == size - 1) for row, i in zip(rows, ids, strict=True))
+
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+
+
+@pytest.mark.parametrize("spread", [40, 10**9], ids=["close together", "far apart"])
+@given(values=st.lists(INTEGERS | st.integers(-60, 60), max_size=20))
+def test_integer_vocabularies_know_train_values_and_nothing_else(spread, values):
+    train = [-spread, -3, 0, 0, 7, 7, 7, spread] * 2
+    parameters = _fitted(INT, train, "vocabulary")
+    got = Transform(parameters)({"n": RawColumn(tf.constant(values, tf.int64), None)})["categorical"].numpy()[:, 0]
+    known = parameters.fitted[0].ops[0].integers
+    assert known[:2] == (7, 0) and set(known) == set(train)
+    assert got.tolist() == [known.index(v) if v in known else len(known) for v in values]
 
 
 def test_the_empty_string_is_a_value_and_not_a_null():

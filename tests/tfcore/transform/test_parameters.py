@@ -62,6 +62,14 @@ def test_moments_behind_other_operations_are_those_of_their_output():
     assert op.std == pytest.approx(values.std(), rel=1e-9)
 
 
+def test_equal_values_are_not_divided_by_a_rounding_error():
+    rows = 1000
+    batch = _batch(rows).set_column(0, "x", pa.array([0.1] * (rows - 1) + [None], pa.float32()))
+    parameters, _ = _fit(batch, x="standardize")
+    (op,) = _ops(parameters, "x")
+    assert op.std == 1.0
+
+
 def test_bucketize_cuts_train_rows_into_equal_parts():
     batch = _batch()
     parameters, _ = _fit(batch, n={"bucketize": {"buckets": 4}})

@@ -1,0 +1,50 @@
+"""What validation finds: a severity, a sentence a person understands, with its numbers, and what to do about it.
+
+errors(result)                            # what stops the run
+summary_table(result)                     # rows of text for a terminal or an artifact
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from headway.config import Frozen
+
+LISTED = 5
+"""Values that a sentence names before it says how many more there are."""
+
+
+class Anomaly(Frozen):
+    severity: Literal["error", "warning"]
+    kind: str
+    column: str | None = None
+    where: str | None = None
+    """The split or span."""
+    message: str
+    fix: str | None = None
+
+
+def errors(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The anomalies that stop a run."""
+    return [anomaly for anomaly in result["anomalies"] if anomaly["severity"] == "error"]
+
+
+def summary_table(result: dict[str, Any]) -> list[dict[str, str]]:
+    """A row of text for each anomaly, errors first, for a terminal or an artifact."""
+    shown = ("severity", "kind", "where", "column", "message", "fix")
+    return [{name: anomaly.get(name) or "" for name in shown} for anomaly in result["anomalies"]]
+
+
+def listed(found: list[tuple[Any, int]], total: int) -> str:
+    """The first few of `total` values, each with its rows."""
+    named = ", ".join(f"{value_text(value)} ({count:,})" for value, count in found[:LISTED])
+    return named + (f" and {total - LISTED:,} more" if total > LISTED else "")
+
+
+def value_text(value: bytes | float) -> str:
+    """A value as a sentence shows it: text quoted and cut to 60 characters, whole numbers without a fraction."""
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "backslashreplace")
+        return repr(text if len(text) <= 60 else text[:57] + "...")
+    whole = isinstance(value, int) or (abs(value) < 1e15 and value == int(value))
+    return f"{int(value):,}" if whole else f"{value:.7g}"

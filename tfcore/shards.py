@@ -1,0 +1,125 @@
+"""The shard files of a split, and which of their rows take part.
+
+    shards = Shards.of([(ingest_folder, ingest_result, "train"), ...])
+    shards.total                                          # rows
+    kept_rows(shards, Carve(0.1, inside=False))           # of each record, by shard
+
+A carve is decided by NumPy, which counts, and again in the graph, which picks; both hash a row's place in its shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.errors import DataError
+from headway.hashing import GOLDEN, U64, mix64
+from headway.schema import Column
+
+_CARVE_BITS = 20
+
+Batch = dict[str, tf.Tensor]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shard files of one split over a window, and what their manifests say of them."""
+
+    paths: tuple[str, ...]
+    rows: tuple[tuple[int, ...], ...]
+    """Rows of each record, by shard."""
+    columns: tuple[Column, ...]
+    rows_per_record: int
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]]) -> Shards:
+        """From (folder, ingest result, split) of each span, in window order.
+
+        Raises:
+            DataError: the spans were ingested with different columns.
+        """
+        paths, rows = [], []
+        first = parts[0][1]
+        for folder, result, split in parts:
+            if result["columns"] != first["columns"] or result["rows_per_record"] != first["rows_per_record"]:
+                raise DataError(f"{result['span']} holds other columns than {first['span']}", where=str(folder))
+            for shard in result["splits"][split]["shards"]:
+                paths.append(str(folder / shard["file"]))
+                rows.append(tuple(shard["rows"]))
+        columns = tuple(Column.model_validate(column) for column in first["columns"])
+        return cls(tuple(paths), tuple(rows), columns, first["rows_per_record"])
+
+    @property
+    def total(self) -> int:
+        return sum(sum(rows) for rows in self.rows)
+
+
+@dataclass(frozen=True)
+class Carve:
+    """A share of train rows kept from training, for early stopping: by a hash of the row's place in its shard."""
+
+    share: float
+    inside: bool
+    """True: only the carved rows. False: all others."""
+
+    @property
+    def limit(self) -> int:
+        return round(self.share * (1 << _CARVE_BITS))
+
+    def keeps(self, shard: int, rows: int) -> NDArray[np.bool_]:
+        """Which of a shard's rows stay; bool [rows]. `Carving` is its twin in the graph."""
+        hashes = mix64(np.arange(rows, dtype=U64), shard + 1)
+        return ((hashes >> U64(64 - _CARVE_BITS)) < self.limit) == self.inside
+
+
+class Carving:
+    """`Carve` in the graph."""
+
+    def __init__(self, carve: Carve, shards: Shards):
+        self._carve = carve
+        starts = [np.cumsum(rows) - np.asarray(rows) for rows in shards.rows]
+        # the first row of every record within its shard, and where each shard's records begin in that list
+        self._first = tf.constant(np.concatenate(starts) if starts else np.zeros(0), tf.int64)
+        self._begin = tf.constant(np.cumsum([0] + [len(s) for s in starts])[:-1], tf.int64)
+
+    def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
+        """The rows that stay of record `number` of a shard; of several classic records when both are vectors."""
+        count = tf.shape(rows["label"], tf.int64)[0]
+        first = tf.gather(self._first, tf.gather(self._begin, shard) + number)
+        places = first if number.shape.rank else tf.range(first, first + count)
+        hashes = _mix(tf.cast(places, tf.uint64), tf.cast(shard + 1, tf.uint64))
+        low = tf.cast(tf.bitwise.right_shift(hashes, tf.constant(64 - _CARVE_BITS, tf.uint64)), tf.int64)
+        keep = tf.equal(low < self._carve.limit, self._carve.inside)
+        return {name: tf.boolean_mask(value, keep) for name, value in rows.items()}
+
+
+def kept_rows(shards: Shards, carve: Carve | None) -> list[NDArray[np.int64]]:
+    """Rows of each record that take part, by shard."""
+    kept = []
+    for shard, rows in enumerate(shards.rows):
+        counts = np.asarray(rows, np.int64)
+        if carve is not None:
+            mask = carve.keeps(shard, int(counts.sum()))
+            ends = np.cumsum(mask)[np.cumsum(counts) - 1] if len(counts) else counts
+            counts = np.diff(ends, prepend=0)
+        kept.append(counts)
+    return kept
+
+
+def _mix(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """headway.hashing.mix64 in the graph; uint64."""
+    shift, xor = tf.bitwise.right_shift, tf.bitwise.bitwise_xor
+
+    def constant(value: int) -> tf.Tensor:
+        return tf.constant(value, tf.uint64)
+
+    z = x + (seed + constant(1)) * constant(GOLDEN)
+    z = xor(z, shift(z, constant(30))) * constant(0xBF58476D1CE4E5B9)
+    z = xor(z, shift(z, constant(27))) * constant(0x94D049BB133111EB)
+    return xor(z, shift(z, constant(31)))
