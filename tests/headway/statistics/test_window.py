@@ -1,9 +1,11 @@
 """The stage that merges a window's statistics, and the form in which other tools read them."""
 
+import itertools
 import threading
 import time
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
@@ -69,8 +71,6 @@ def test_a_span_of_other_columns_is_named(saved, columns, tmp_path):
 
 def test_a_year_of_days_merges_in_seconds(tmp_path):
     """365 spans of 11 columns, one of them with too many values to count."""
-    import pyarrow as pa
-
     random = np.random.default_rng(0)
     columns = [Column(name=f"n{i}", type="int64", nullable=True) for i in range(4)]
     columns += [Column(name=f"x{i}", type="float32", nullable=True) for i in range(4)]
@@ -115,8 +115,6 @@ def test_the_message_holds_what_tfdv_shows(small):
 
 @pytest.mark.parametrize("distinct", [1, 500, 200_000])
 def test_histograms_cover_every_row_once(distinct):
-    import pyarrow as pa
-
     rows = 200_000
     statistics = SplitStatistics.create([Column(name="n", type="int64", nullable=True)])
     values = (np.arange(rows) * 7919 % distinct) ** 2
@@ -130,10 +128,7 @@ def test_histograms_cover_every_row_once(distinct):
         assert len(buckets) == 10
         assert (buckets[0].low_value, buckets[-1].high_value) == (values.min(), values.max())
         assert sum(bucket.sample_count for bucket in buckets) == pytest.approx(rows)
-        assert all(
-            a.high_value == b.low_value and a.low_value <= a.high_value
-            for a, b in zip(buckets, buckets[1:], strict=False)
-        )
+        assert all(a.high_value == b.low_value and a.low_value <= a.high_value for a, b in itertools.pairwise(buckets))
     counts = [bucket.sample_count for bucket in histograms[kinds.STANDARD].buckets]
     assert counts == pytest.approx(np.histogram(values, 10)[0], abs=0.005 * rows) or distinct == 1
     assert feature.num_stats.median == pytest.approx(np.median(values), rel=0.03)
