@@ -11,10 +11,13 @@ from typing import Any
 
 import yaml
 
+from flows.artifacts import artifacts_of
 from flows.cli import STAGE_COMMANDS, stop_on_signals
 from flows.pipeline import Located, json_schema, read_pipeline
 from flows.reporting import metrics_line, reporter
 from flows.road import Trip
+from flows.steps import Output
+from flows.tables import text_table
 from headway.errors import ConfigError, StoreError
 from headway.registry import Registry, names
 from headway.store import Store
@@ -74,8 +77,26 @@ def run(options: argparse.Namespace) -> int:
 def stage(options: argparse.Namespace) -> int:
     trip = _trip(options, last=STAGE_COMMANDS[options.command][0])
     record = _execute(options, trip)
-    _answer(options, record | {"outputs": _paths(record, trip)}, _told(record, trip))
+    text = _told(record, trip)
+    if not options.json and options.command in ("stats", "validate", "evaluate"):
+        text = "\n".join([*_tables(record, trip), text])
+    _answer(options, record | {"outputs": _paths(record, trip)}, text)
     return 0
+
+
+def _tables(record: dict[str, Any], trip: Trip) -> list[str]:
+    """What the stage asked for has to show: statistics by column, anomalies, metrics by slice."""
+    found = []
+    for ran in record["stages"]:
+        manifest = trip.store.find(ran["stage"], ran["fingerprint"])
+        if manifest is None or ran["stage"] != trip.last:
+            continue
+        path = trip.store.output(ran["stage"], ran["fingerprint"])
+        output = Output(ran["title"], ran["stage"], ran["fingerprint"], path, manifest.result, hit=True)
+        for artifact in artifacts_of(output):
+            if artifact.table:
+                found.append(f"{artifact.description}\n{text_table(artifact.table)}\n")
+    return found
 
 
 def _paths(record: dict[str, Any], trip: Trip) -> dict[str, str]:

@@ -1,0 +1,19 @@
+"""Tables for a terminal line up."""
+
+from flows.tables import text_table
+
+
+def test_numbers_stand_right_text_left_and_empty_columns_are_left_out():
+    rows = [
+        {"name": "a", "rows": 1200, "gone": None, "share": "1.5%"},
+        {"name": "long", "rows": 7, "gone": "", "share": "12%"},
+    ]
+    assert text_table(rows).splitlines() == [
+        "  name   rows  share",
+        "  a     1,200   1.5%",
+        "  long      7    12%",
+    ]
+
+
+def test_no_rows_are_no_table():
+    assert text_table([]) == ""
