@@ -36,7 +36,7 @@ from headway.schema import Column
 from tfcore.testing import Written, write_examples
 from tfcore.transform.parameters import TransformParameters
 
-STACK, WIDTH, HIDDEN, RATE = 32, 8, (100, 70, 50, 25), 0.001
+WIDTH, HIDDEN, RATE = 8, (100, 70, 50, 25), 0.001
 CLASSIC_ROWS = 65_536
 """Rows of the naive reader's file: it reads them over and over, and none of its speed depends on how many there are."""
 CASES = {"loop": ("fit", {256: 3.0}), "road": ("naive", {256: 30.0, 4096: 30.0})}
@@ -220,10 +220,18 @@ def training_data(data: Data, batch: int, seed: int = 0) -> Any:
     return TrainingData([data.groups.part("train")], data.parameters, seed=seed, training=training)
 
 
+def stack_of(batch: int) -> int:
+    """Batches in a stack, as the training stage chooses by default."""
+    from tfcore.train.config import TrainingConfig
+    from tfcore.train.stage import STACK_ROWS
+
+    return max(1, min(TrainingConfig().steps_per_call, STACK_ROWS // batch))
+
+
 def stacks_in_memory(data: Data, batch: int) -> list[dict[str, Any]]:
-    rows = training_data(data, batch)
-    stacks = rows.stacks(STACK)(0)
-    return [next(stacks) for _ in range(max(2, (1 << 18) // (STACK * batch)))]
+    rows, stack = training_data(data, batch), stack_of(batch)
+    stacks = rows.stacks(stack)(0)
+    return [next(stacks) for _ in range(max(2, (1 << 18) // (stack * batch)))]
 
 
 def fit_case(data: Data, batch: int, seconds: float) -> float:
@@ -237,7 +245,7 @@ def fit_case(data: Data, batch: int, seconds: float) -> float:
     inputs = {name: flat[name] for name in ("numeric", "categorical")}
     dataset = tf.data.Dataset.from_tensor_slices((inputs, flat["label"][:, None])).batch(batch, drop_remainder=True)
     dataset = dataset.cache().repeat().prefetch(4)
-    model, steps = keras_model(data.parameters), max(2 * STACK, 131_072 // batch)
+    model, steps = keras_model(data.parameters), max(64, 131_072 // batch)
 
     def call() -> int:  # whole epochs without a callback: that is fit at its fastest
         model.fit(dataset, steps_per_epoch=steps, epochs=1, verbose=0)
@@ -262,11 +270,11 @@ def _learner(data: Data, specs: Any) -> Any:
 
 
 def _steps(learner: Any, stacks: Any) -> Callable[[], int]:
-    rates = np.full(STACK, RATE, np.float32)
+    rates = np.full(learner.stack, RATE, np.float32)
 
     def call() -> int:
-        learner.run(next(stacks), first=0, steps=STACK, rates=rates)
-        return STACK
+        learner.run(next(stacks), first=0, steps=learner.stack, rates=rates)
+        return learner.stack
 
     return call
 
@@ -276,15 +284,15 @@ def loop_case(data: Data, batch: int, seconds: float) -> float:
 
     prepare(None)  # as the training stage runs it: deterministic
     stacks = itertools.cycle(stacks_in_memory(data, batch))
-    return measure_calls(_steps(_learner(data, training_data(data, batch).specs(STACK)), stacks), seconds)
+    return measure_calls(_steps(_learner(data, training_data(data, batch).specs(stack_of(batch))), stacks), seconds)
 
 
 def road_case(data: Data, batch: int, seconds: float) -> float:
     from tfcore.runtime import prepare
 
     prepare(None)
-    rows = training_data(data, batch)
-    return measure_calls(_steps(_learner(data, rows.specs(STACK)), rows.stacks(STACK)(0)), seconds)
+    rows, stack = training_data(data, batch), stack_of(batch)
+    return measure_calls(_steps(_learner(data, rows.specs(stack)), rows.stacks(stack)(0)), seconds)
 
 
 def naive_case(data: Data, batch: int, seconds: float) -> float:

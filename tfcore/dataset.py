@@ -9,7 +9,8 @@ Rows never pass one by one: a record is parsed, transformed and permuted as a wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tfcore.transform.graph import Transform
 __all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", "training_dataset", "training_rows"]
 
 AUTOTUNE = tf.data.AUTOTUNE
+AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
 READ_BYTES = 1 << 20
 CLASSIC_ROWS = 4096
 """Classic Examples are parsed this many at a time."""
@@ -120,7 +122,15 @@ def training_dataset(
     def fixed(stacks: Batch) -> Batch:
         return {name: tf.ensure_shape(value, shape[name]) for name, value in stacks.items()}
 
-    return rows.map(lambda r: fixed(stacked(r)), num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(2)
+    ahead = _stacks_ahead(rows.element_spec, stack * batch)
+    return rows.map(lambda r: fixed(stacked(r)), num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(ahead)
+
+
+def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
+    """Stacks to hold ready. A new window costs its parsing and shuffling before its first row comes: with fewer stacks
+    ahead the training waits for it at every window and every epoch."""
+    bytes_per_row = sum(math.prod(d or 1 for d in tensor.shape[1:]) * tensor.dtype.size for tensor in spec.values())
+    return max(2, min(AHEAD_STACKS, AHEAD_BYTES // max(1, bytes_per_row * rows)))
 
 
 def training_rows(shards: Shards, carve: Carve | None = None) -> int:

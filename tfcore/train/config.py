@@ -85,7 +85,12 @@ class TrainingConfig(Frozen):
         default=None, description="loss weight of each class; balanced: inversely to how often it occurs"
     )
     early_stopping: EarlyStoppingConfig | None = None
-    steps_per_call: int = Field(default=32, ge=1, le=4096, description="batches handed to the compiled loop at once")
+    steps_per_call: int = Field(
+        default=128,
+        ge=1,
+        le=4096,
+        description="most batches handed to the compiled loop at once; fewer when steps are slow",
+    )
     checkpoint_every_steps: int = Field(default=1000, ge=1)
     keep_checkpoints: int = Field(default=2, ge=1)
     non_finite_limit: int = Field(

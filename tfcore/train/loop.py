@@ -12,6 +12,7 @@ calls are cut as they would have been.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfcore.train.learner import Learner, Outcome, Stack
+
+FIRST_STEPS = 8
+CALL_SECONDS = 0.5
+"""How long a call may take, so that a stop is heard soon; how steps are cut into calls changes no result."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +62,20 @@ def run(
     if start >= total:
         return start
     step, used = start, start % learner.stack
+    pace = FIRST_STEPS
+    timed = False
     stacks = batches(start - used)
     stack = next(stacks)
     while step < total and not cancelled():
         if used == learner.stack:
             stack, used = next(stacks), 0
         boundary = min([total, *(each.steps * (step // each.steps + 1) for each in every)])
-        steps = min(learner.stack - used, boundary - step)
+        steps = min(learner.stack - used, boundary - step, pace)
+        began = time.perf_counter()
         outcome = learner.run(stack, first=used, steps=steps, rates=rates(step - used, learner.stack))
+        if timed:  # the first call also compiles
+            pace = max(1, int(CALL_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))
+        timed = True
         step, used = step + steps, used + steps
         report(step, outcome)
         ended = [each.act(step) for each in every if each.due(step, total)]
