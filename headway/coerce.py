@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +22,15 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.quarantine import SCHEMA, rejected
-from headway.schema import Column
+from headway.schema import Column, suggest
 
-_NUMBER = r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(inf|Inf|INF|infinity|Infinity)$|^[+-]?(nan|NaN|NAN)$"
-_INTEGER = r"^[+-]?[0-9]{1,19}$"
+# Whatever Arrow's CSV reader takes for a number is one here too: a value's fate must not hang on its neighbours, for
+# which a range may have been read as text.
+_NUMBER = (
+    r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"
+    r"|^[+-]?(?i:inf|infinity)$|^[+-]?(?i:nan)([(][0-9A-Za-z_]*[)])?$"
+)
+_INTEGER = r"^[+-]?[0-9]+([.]0*)?$|^0[xX][0-9a-fA-F]{1,16}$"
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -45,7 +51,7 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
     tables: list[pa.Table] = []
     bad: NDArray[np.bool_] | None = None
     for column in columns:
-        raw = batch.column(column.name)
+        raw = _find(batch, column.name)
         array, wrong, reason = _coerce(raw, column)
         for mask, why in ((wrong, reason), (_missing(array, wrong, column), "is null, and the column may not be")):
             if mask is not None and mask.any():
@@ -59,6 +65,14 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
         return Coerced(whole, None, SCHEMA.empty_table())
     kept = np.flatnonzero(~bad)
     return Coerced(whole.take(pa.array(kept)), kept, _one_per_row(pa.concat_tables(tables)))
+
+
+def _find(batch: pa.RecordBatch, name: str) -> pa.Array:
+    places = batch.schema.get_all_field_indices(name)
+    if len(places) != 1:
+        problem = f"there are {len(places)} columns {name!r}" if places else f"there is no column {name!r}"
+        raise DataError(problem, fix=suggest(name, batch.schema.names) if not places else "rename one of them")
+    return batch.column(places[0])
 
 
 def _one_per_row(table: pa.Table) -> pa.Table:
@@ -82,8 +96,7 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
     if pa.types.is_dictionary(raw.type):
         raw = raw.dictionary_decode()
     if _is_text(raw.type):
-        text = pc.cast(raw, options=pc.CastOptions(target_type=pa.string(), allow_invalid_utf8=True))
-        return _from_text(text, column)
+        return _from_text(_valid(raw), column)
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), None, ""
     return _to_float(raw, column) if column.type == "float32" else _to_int(raw, column)
@@ -96,6 +109,15 @@ def _is_text(kind: pa.DataType) -> bool:
         or pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
     )
+
+
+def _valid(raw: pa.Array) -> pa.StringArray:
+    """As a string array. Bytes that are no UTF-8 are no number either: they become a character that is part of none."""
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [None if v is None else v.decode("utf-8", "replace") for v in raw.cast(pa.binary()).to_pylist()]
+        return pa.array(texts, pa.string())
 
 
 def _to_bytes(raw: pa.Array, column: Column) -> pa.Array:
@@ -111,7 +133,7 @@ def _to_bytes(raw: pa.Array, column: Column) -> pa.Array:
 
 def _plain_bytes(raw: pa.Array, column: Column) -> pa.Array:
     try:
-        if pa.types.is_large_string(raw.type) or pa.types.is_large_binary(raw.type) or pa.types.is_string(raw.type):
+        if pa.types.is_fixed_size_binary(raw.type) or (_is_text(raw.type) and not pa.types.is_binary(raw.type)):
             return raw.cast(pa.binary())
         if pa.types.is_binary(raw.type):
             return raw
@@ -140,13 +162,13 @@ def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool
     digits = pc.match_substring_regex(trimmed, _INTEGER)
     text = pc.if_else(truth, pc.if_else(pc.equal(lower, "true"), "1", "0"), trimmed)
     text = pc.if_else(pc.or_(digits, truth), text, pa.scalar(None, pa.string()))
+    text = pc.replace_substring_regex(text, r"^[+]|[.]0*$", "")
     fits = pc.or_(digits, truth)
     try:
         array = text.cast(pa.int64())
-    except pa.ArrowInvalid:  # nineteen digits that do not fit
-        values = [int(v) if v is not None and -(2**63) <= int(v) < 2**63 else None for v in text.to_pylist()]
-        array = pa.array(values, pa.int64())
-        fits = pc.and_(fits, array.is_valid())
+    except pa.ArrowInvalid:  # digits that do not fit
+        array = pa.array([_whole(v if v is None or "x" in v.lower() else int(v)) for v in text.to_pylist()], pa.int64())
+        fits = pc.and_(fits, pc.or_kleene(array.is_valid(), raw.is_null()))
     return array, _not(fits), "is not an integer that fits int64"
 
 
@@ -204,12 +226,24 @@ def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
         return raw.cast(pa.duration("us"), safe=False).cast(pa.int64()), None, ""
     if not (pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_uint64(kind)):
         raise _never(raw, column)
+    why = "is not an integer that fits int64"
     if pa.types.is_floating(kind):
-        raw = pc.if_else(pc.is_nan(raw), pa.scalar(None, kind), raw)  # how data frames write a missing integer
+        doubles = raw.cast(pa.float64())
+        # how data frames write a missing integer
+        doubles = pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)
+        whole = pc.equal(doubles, pc.floor(doubles))
+        fits = pc.and_(whole, pc.and_(pc.greater_equal(doubles, -(2.0**63)), pc.less(doubles, 2.0**63)))
+        return pc.if_else(fits, doubles, pa.scalar(None, pa.float64())).cast(pa.int64(), safe=False), _not(fits), why
     try:
         return raw.cast(pa.int64()), None, ""
-    except pa.ArrowInvalid:
-        doubles = raw.cast(pa.float64())
-        fits = pc.and_(pc.equal(doubles, pc.floor(doubles)), pc.less(pc.abs(doubles), 2.0**63))
-        array = pc.if_else(fits, doubles, pa.scalar(None, pa.float64())).cast(pa.int64(), safe=False)
-        return array, _not(fits), "is not an integer that fits int64"
+    except pa.ArrowInvalid:  # value by value: as doubles the large ones that do fit would lose digits
+        array = pa.array([_whole(value) for value in raw.to_pylist()], pa.int64())
+        return array, _not(pc.or_(array.is_valid(), raw.is_null())), why
+
+
+def _whole(value: Any) -> int | None:
+    """A number, or hexadecimal digits, as the int64 that it is exactly."""
+    if isinstance(value, str):  # Arrow reads the sixteenth digit as a sign
+        bits = int(value, 16)
+        return bits - 2**64 if bits >= 2**63 else bits
+    return int(value) if value is not None and value == int(value) and -(2**63) <= value < 2**63 else None

@@ -38,6 +38,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot be read: {error}", where=str(path)) from None
     try:
         value = yaml.load(text, Loader=_UniqueKeyLoader)
+    except RecursionError:
+        raise ConfigError("not valid YAML: nested too deeply", where=str(path)) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
@@ -53,11 +55,25 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     def construct_mapping(self, node, deep=False):
         seen = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key is one word, no list or mapping", key_node.start_mark
+                )
             key = self.construct_object(key_node, deep=deep)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_object(self, node, deep=False):
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:  # a date in month 13
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{node.value!r}: {error} (quote it if it is text)", node.start_mark
+            ) from None
 
 
 def load(model: type[Model], value: Any, *, where: str) -> Model:

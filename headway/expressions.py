@@ -27,19 +27,54 @@ Value = Any
 """An Arrow array or scalar."""
 
 
+def _double(value: Value) -> Value:
+    # unsafe only in that integers beyond 2**53 are rounded; text that is no number is still refused
+    return pc.cast(value, pa.float64(), safe=False)
+
+
+def _together(left: Value, right: Value) -> tuple[Value, Value]:
+    """Two numbers in a type that both fit, by NumPy's rule: a constant takes its column's type, so that a float32
+    column compares with 0.2 as it was stored; columns of integers and floats meet as doubles. Truth counts as 0 or 1."""
+    if pa.types.is_boolean(left.type) != pa.types.is_boolean(right.type):
+        left, right = (pc.cast(v, pa.int64()) if pa.types.is_boolean(v.type) else v for v in (left, right))
+    kinds = [left.type, right.type]
+    floats = [pa.types.is_floating(kind) for kind in kinds]
+    if not any(floats) or not all(f or pa.types.is_integer(kind) for f, kind in zip(floats, kinds, strict=True)):
+        return left, right
+    for constant, other in ((left, right.type), (right, left.type)):
+        if isinstance(constant, pa.Scalar) and pa.types.is_floating(other):
+            cast = pc.cast(constant, other, safe=False)
+            return (cast, right) if constant is left else (left, cast)
+    return (left, right) if all(floats) else (_double(left), _double(right))
+
+
+def _integers(left: Value, right: Value) -> bool:
+    return pa.types.is_integer(left.type) and pa.types.is_integer(right.type)
+
+
 def _divide(left: Value, right: Value) -> Value:
     """True division: integers become doubles, x / 0 is infinite or NaN as in IEEE 754."""
-    return pc.divide(pc.cast(left, pa.float64()), pc.cast(right, pa.float64()))
+    if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
+        left, right = _double(left), _double(right)
+    return pc.divide(left, right)
 
 
 def _floor_divide(left: Value, right: Value) -> Value:
-    return pc.floor(_divide(left, right))
+    """As in Python; of integers an integer, and null where the divisor is zero."""
+    if not _integers(left, right):
+        return pc.floor(_divide(left, right))
+    right = pc.if_else(pc.equal(right, 0), pa.scalar(None, right.type), right)
+    quotient = pc.divide(left, right)  # towards zero
+    rest = pc.subtract(left, pc.multiply(quotient, right))
+    down = pc.and_(pc.not_equal(rest, 0), pc.not_equal(pc.less(rest, 0), pc.less(right, 0)))
+    return pc.subtract(quotient, pc.cast(down, quotient.type))
 
 
 def _modulo(left: Value, right: Value) -> Value:
     """Python's sign rule: the result has the divisor's sign."""
-    left, right = pc.cast(left, pa.float64()), pc.cast(right, pa.float64())
-    return pc.subtract(left, pc.multiply(pc.floor(pc.divide(left, right)), right))
+    if not _integers(left, right) and not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
+        left, right = _double(left), _double(right)
+    return pc.subtract(left, pc.multiply(_floor_divide(left, right), right))
 
 
 def _text(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
@@ -48,12 +83,12 @@ def _text(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
 
 FUNCTIONS: dict[str, Callable[[Value], Value]] = {
     "abs": pc.abs,
-    "log": lambda x: pc.ln(pc.cast(x, pa.float64())),
-    "sqrt": lambda x: pc.sqrt(pc.cast(x, pa.float64())),
+    "log": lambda x: pc.ln(_double(x)),
+    "sqrt": lambda x: pc.sqrt(_double(x)),
     "floor": pc.floor,
     "ceil": pc.ceil,
     "round": pc.round,
-    "is_nan": lambda x: pc.is_nan(pc.cast(x, pa.float64())),
+    "is_nan": lambda x: pc.is_nan(_double(x)),
     "lower": _text(pc.utf8_lower),
     "upper": _text(pc.utf8_upper),
     "strip": _text(pc.utf8_trim_whitespace),
@@ -108,7 +143,9 @@ class Expression:
             types = ", ".join(f"{name}: {batch.schema.field(name).type}" for name in sorted(self.columns))
             reason = str(error).splitlines()[0]
             raise DataError(
-                f"cannot be evaluated on columns {types}: {reason}", where=f"expression {self.text!r}"
+                f"cannot be evaluated on columns {types}: {reason}",
+                where=f"expression {self.text!r}",
+                fix="compare numbers with numbers and text with text; of a flag write flag == 1",
             ) from None
         if isinstance(value, pa.Scalar):
             value = pa.repeat(value, batch.num_rows)
@@ -132,8 +169,8 @@ class Expression:
 def parse(text: str) -> Expression:
     """The expression in `text`; ConfigError with the position of what is not allowed."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError) as error:
+        tree = ast.parse(" ".join(text.strip().splitlines()), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         column = getattr(error, "offset", None)
         raise ConfigError(
             f"not an expression{f' (at character {column})' if column else ''}",
@@ -141,7 +178,10 @@ def parse(text: str) -> Expression:
             fix=_EXAMPLE,
         ) from None
     names: set[str] = set()
-    _check(tree, text, names)
+    try:
+        _check(tree, text, names)
+    except RecursionError:
+        raise ConfigError("an expression nested too deeply", where=f"expression {text[:80]!r}...") from None
     return Expression(text, frozenset(names), tree)
 
 
@@ -154,6 +194,8 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
     match node:
         case ast.Name(id=name):
             names.add(name)
+        case ast.Constant(value=int() as number) if number >= 1 << 63:
+            raise _refuse(node, text, f"{number} does not fit int64")
         case ast.Constant(value=None | bool() | int() | float() | str()):
             pass
         case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd(), operand=operand):
@@ -182,8 +224,11 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
 
 def _check_comparison(op: ast.cmpop, right: ast.expr, text: str, names: set[str]) -> None:
     if isinstance(op, ast.In | ast.NotIn):
-        if not isinstance(right, ast.List | ast.Tuple) or not all(isinstance(e, ast.Constant) for e in right.elts):
+        items = _items(right)
+        if items is None:
             raise _refuse(right, text, "'in' needs a list of constants, such as ['a', 'b']")
+        if len({isinstance(item, str) for item in items if item is not None}) > 1:
+            raise _refuse(right, text, "'in' needs a list of texts or of numbers, not of both")
     elif isinstance(op, ast.Is | ast.IsNot):
         if not (isinstance(right, ast.Constant) and right.value is None):
             raise _refuse(right, text, "'is' only goes with None; use == for values")
@@ -191,6 +236,19 @@ def _check_comparison(op: ast.cmpop, right: ast.expr, text: str, names: set[str]
         if isinstance(right, ast.Constant) and right.value is None:
             raise _refuse(right, text, "a comparison with None is never true; write 'is None' or 'is not None'")
         _check(right, text, names)
+
+
+def _items(node: ast.expr) -> list[Any] | None:
+    """The constants in a list; None when it is something else."""
+    if not isinstance(node, ast.List | ast.Tuple):
+        return None
+    try:
+        items = ast.literal_eval(node)  # knows -1
+    except (ValueError, TypeError, RecursionError):
+        return None
+    plain = all(item is None or isinstance(item, bool | int | float | str) for item in items)
+    fit = all(-(2**63) <= item < 2**63 for item in items if isinstance(item, int))
+    return list(items) if plain and fit else None
 
 
 def _evaluate(node: ast.expr, batch: pa.RecordBatch) -> Value:
@@ -205,7 +263,7 @@ def _evaluate(node: ast.expr, batch: pa.RecordBatch) -> Value:
             value = _evaluate(operand, batch)
             return pc.negate(value) if isinstance(op, ast.USub) else value
         case ast.BinOp(left=left, op=op, right=right):
-            return _BINARY[type(op)](_evaluate(left, batch), _evaluate(right, batch))
+            return _BINARY[type(op)](*_together(_evaluate(left, batch), _evaluate(right, batch)))
         case ast.BoolOp(op=op, values=values):
             together = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
             return functools.reduce(together, (_evaluate(value, batch) for value in values))
@@ -227,16 +285,27 @@ def _compare(op: ast.cmpop, left: ast.expr, right: ast.expr, batch: pa.RecordBat
     if isinstance(op, ast.IsNot):
         return pc.is_valid(value)
     if isinstance(op, ast.In | ast.NotIn):
-        assert isinstance(right, ast.List | ast.Tuple)
-        items = [element.value for element in right.elts if isinstance(element, ast.Constant)]
-        options = pa.array([item for item in items if item is not None])
-        if not pa.types.is_string(value.type):
-            options = options.cast(value.type)
-        found = pc.is_in(value, value_set=options)
+        found = _found(value, [item for item in _items(right) or () if item is not None])
         # SQL: null in (...) is null, not false
         found = pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
         return pc.invert(found) if isinstance(op, ast.NotIn) else found
-    return _COMPARE[type(op)](value, _evaluate(right, batch))
+    return _COMPARE[type(op)](*_together(value, _evaluate(right, batch)))
+
+
+def _found(value: Value, items: list[Any]) -> Value:
+    """Which values are among constants that are all of one kind."""
+    kind = value.type
+    if not items or pa.types.is_null(kind):
+        return pc.and_(pc.is_valid(value), False)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        if not isinstance(items[0], str):
+            # a fraction is no integer; as doubles large integers would lose digits
+            value, items = pc.cast(value, pa.int64()), [int(item) for item in items if item == item // 1]
+            return pc.is_in(value, value_set=pa.array(items, pa.int64()))
+    elif pa.types.is_floating(kind) and not isinstance(items[0], str):
+        return pc.is_in(value, value_set=pa.array(map(float, items), pa.float64()).cast(kind, safe=False))
+    options = pa.array(items)
+    return pc.is_in(value, value_set=options if pa.types.is_string(kind) else options.cast(kind))
 
 
 def _column(batch: pa.RecordBatch, name: str) -> Value:
@@ -245,6 +314,11 @@ def _column(batch: pa.RecordBatch, name: str) -> Value:
     if pa.types.is_dictionary(value.type):
         value = value.dictionary_decode()
     kind = value.type
+    if pa.types.is_integer(kind) and kind.bit_width < 64:
+        value = value.cast(pa.int64())  # int8 * int8 would wrap
+    if pa.types.is_float16(kind):
+        value = value.cast(pa.float32())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
-        value = value.cast(pa.string())
+        # bytes that are no UTF-8 still compare, byte by byte
+        value = pc.cast(value, options=pc.CastOptions(target_type=pa.string(), allow_invalid_utf8=True))
     return value

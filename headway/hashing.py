@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 VERSION = 1
 U64 = np.uint64
 GOLDEN = 0x9E3779B97F4A7C15
+_ONES = 0xFFFFFFFFFFFFFFFF
+_FEW = 4
 NULL = U64(0x6E756C6C6E756C6C)
 """What a null hashes from: a constant no value of a type is given on purpose."""
 
@@ -21,7 +23,7 @@ NULL = U64(0x6E756C6C6E756C6C)
 def mix64(x: NDArray[np.uint64], seed: int = 0) -> NDArray[np.uint64]:
     """splitmix64's finaliser of x + (seed + 1) * golden, elementwise, modulo 2**64; shape and dtype as `x`."""
     with np.errstate(over="ignore"):
-        z = x + U64(((seed + 1) * GOLDEN) & 0xFFFFFFFFFFFFFFFF)
+        z = x + U64(((seed + 1) * GOLDEN) & _ONES)
         z = (z ^ (z >> U64(30))) * U64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> U64(27))) * U64(0x94D049BB133111EB)
         return z ^ (z >> U64(31))
@@ -42,9 +44,14 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 
     order = np.argsort(-words, kind="stable")
     padded = np.zeros(len(data) + 8, np.uint8)
     padded[: len(data)] = data
-    counts = words[order]
-    for k in range(int(counts[0])):
-        rows = order[: np.searchsorted(-counts, -k, side="left")]  # strings with more than k words
+    falling = -words[order]
+    for k in range(-int(falling[0])):
+        rows = order[: np.searchsorted(falling, -k, side="left")]  # strings with more than k words
+        if len(rows) <= _FEW:
+            for row in rows.tolist():
+                text = data[offsets[row] : offsets[row + 1]].tobytes()
+                state[row] = _fold_words(int(state[row]), text, k)
+            break
         start = offsets[rows] + 8 * k
         word = np.zeros(len(rows), U64)
         left = np.minimum(lengths[rows] - 8 * k, 8)
@@ -52,6 +59,16 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 
             value = padded[start + byte].astype(U64) << U64(8 * byte)
             word |= np.where(byte < left, value, U64(0))
         state[rows] = mix64(state[rows] ^ word, k)
+    return state
+
+
+def _fold_words(state: int, text: bytes, first: int) -> int:
+    """The same of one string, from its word `first` on: NumPy's calls cost more than the work on a few long strings."""
+    for k in range(first, (len(text) + 7) // 8):
+        z = (state ^ int.from_bytes(text[8 * k : 8 * k + 8], "little")) + (k + 1) * GOLDEN & _ONES
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _ONES
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & _ONES
+        state = z ^ (z >> 31)
     return state
 
 

@@ -52,9 +52,11 @@ def infer(
             continue
         values = prefix.column(name)
         kind = STORED[config.type] if config is not None and config.type else _stored(values.type)
-        if kind is None or "/" in name:
+        if kind is None or "/" in name or not name:
             why = (
-                "its name holds '/'"
+                "it has no name"
+                if not name
+                else "its name holds '/'"
                 if "/" in name
                 else "it is empty"
                 if pa.types.is_null(values.type)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headway.errors import DataError
+
 CUT = 200
 """Values are kept up to this many characters."""
 FILE_NAME = "quarantine.parquet"
@@ -57,6 +59,16 @@ def write(path: Path, tables: Iterable[pa.Table]) -> int:
 
 
 def read(folder: Path) -> pa.Table:
-    """The quarantine in an ingest output; an empty table when nothing was rejected."""
+    """The quarantine in an ingest output; an empty table when nothing was rejected.
+
+    Raises:
+        DataError: the file is damaged.
+    """
     path = folder / FILE_NAME
-    return pq.read_table(path) if path.exists() else SCHEMA.empty_table()
+    try:
+        return pq.read_table(path) if path.exists() else SCHEMA.empty_table()
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"cannot be read: {reason}", where=str(path), fix="run again: the store makes it anew"
+        ) from None

@@ -68,6 +68,12 @@ def from_text(text: str, *, where: str) -> Schema:
     required: list[str] = []
     for feature in message.feature:
         name = feature.name
+        if not name or "/" in name:
+            raise ConfigError(
+                f"a feature is called {name!r}: a name may not be empty or hold '/'",
+                where=where,
+                fix="remove the feature",
+            )
         if feature.type not in kinds:
             raise ConfigError(
                 f"feature {name!r} has no type that can be stored", where=where, fix="say type: INT, FLOAT or BYTES"
@@ -81,7 +87,11 @@ def from_text(text: str, *, where: str) -> Schema:
         if feature.presence.min_fraction >= 1.0:
             required.append(name)
         if bounds := _range(feature):
+            if kind == "bytes":
+                raise ConfigError(f"feature {name!r} is text and has a range of numbers", where=where, fix="remove it")
             ranges[name] = bounds
+        if kind != "bytes" and (feature.HasField("string_domain") or feature.HasField("domain")):
+            raise ConfigError(f"feature {name!r} is a number and has a domain of texts", where=where, fix="remove it")
         if feature.HasField("string_domain"):
             domains[name] = tuple(feature.string_domain.value)
         elif feature.HasField("domain"):

@@ -100,9 +100,14 @@ def assign(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
 def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     assert config.column is not None
     meaning: dict[str, Any] = dict(config.values) if config.values else {name: name for name in SPLITS}
-    encoded = batch.column(config.column).cast(pa.string()).dictionary_encode()
+    found = batch.column(config.column)
+    if pa.types.is_dictionary(found.type):
+        found = found.dictionary_decode()
+    if not pa.types.is_binary(found.type):
+        found = found.cast(pa.string()).cast(pa.binary())
+    encoded = found.dictionary_encode()
     lookup = []
-    for value in encoded.dictionary.to_pylist():
+    for value in (raw.decode("utf-8", "backslashreplace") for raw in encoded.dictionary.to_pylist()):
         if value not in meaning:
             raise DataError(
                 f"{value!r} says neither train, eval nor test",

@@ -13,6 +13,7 @@ A range is a part of one file, and ranges depend on the files and the config alo
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,10 +47,21 @@ class CsvConfig(Frozen):
     null_values: tuple[str, ...] = ("", "NA")
     range_bytes: int = Field(default=16 << 20, ge=1 << 10, description="about how much of a file one range holds")
 
+    @field_validator("delimiter", "quote")
+    @classmethod
+    def _one_byte(cls, value: str) -> str:
+        if not value.isascii() or value in "\r\n\0":
+            raise ValueError("must be one ASCII character, and no line end")
+        return value
+
     @model_validator(mode="after")
     def _named(self) -> CsvConfig:
         if not self.header and not self.names:
             raise ValueError("files without a header need csv.names")
+        if self.delimiter == self.quote:
+            raise ValueError("delimiter and quote are the same character")
+        if len(set(self.names)) != len(self.names):
+            raise ValueError("csv.names holds a name twice")
         return self
 
 
@@ -155,6 +167,50 @@ class Source(Protocol):
         """At most the first `rows` rows, every column, to infer a schema from."""
 
 
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """What the disk says against reading a raw file, as a DataError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", where=path) from None
+
+
+def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
+    """The beginnings of some tables as one; where their types of a column have nothing in common, it is text."""
+    share = -(-rows // len(tables))
+    parts = [table.slice(0, share) for table in tables]
+    for name in dict.fromkeys(name for part in parts for name in part.column_names):
+        fields = [pa.schema([part.schema.field(name)]) for part in parts if name in part.column_names]
+        try:
+            pa.unify_schemas(fields, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            parts = [_as_text(part, name) for part in parts]
+    return pa.concat_tables(parts, promote_options="permissive").slice(0, rows)
+
+
+def _as_text(table: pa.Table, name: str) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    if place < 0:
+        return table
+    try:
+        values = table.column(place).cast(pa.string()).cast(pa.binary())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if not pa.types.is_binary(table.schema.field(place).type):
+            raise DataError(f"column {name!r} has types that differ between the files", fix="leave it out") from None
+        values = table.column(place)
+    return table.set_column(place, name, values)
+
+
+def twice(names: Sequence[str], path: str) -> None:
+    """DataError when a file names a column twice."""
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
+        seen.add(name)
+
+
 def open_source(config: SourceConfig) -> Source:
     if config.format == "csv":
         from headway.sources.csv import CsvSource
@@ -189,7 +245,15 @@ def spans(config: SourceConfig) -> list[str]:
 
 
 def _regex(text: str) -> str:
-    return re.escape(text).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    """A glob's text as a regular expression."""
+    classes = re.split(r"(\[!?[^\]/]+\])", text) if _has_magic(text) else [text]
+    parts = []
+    for i, part in enumerate(classes):
+        if i % 2:
+            parts.append("[^" + part[2:] if part.startswith("[!") else part)
+        else:
+            parts.append(re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]"))
+    return "".join(parts)
 
 
 def _has_magic(text: str) -> bool:
@@ -255,15 +319,12 @@ def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
 def _checked(config: SourceConfig, path: str) -> InputFile:
     checksum, size = 0, 0
     quotes = Quotes(config.csv.quote) if config.format == "csv" else None
-    try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - one unbuffered handle
-            while block := file.read(BLOCK_BYTES):
-                checksum = google_crc32c.extend(checksum, block)
-                size += len(block)
-                if quotes is not None:
-                    quotes.feed(block)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", where=path) from None
+    with reading(path), Path(path).open("rb", buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            checksum = google_crc32c.extend(checksum, block)
+            size += len(block)
+            if quotes is not None:
+                quotes.feed(block)
     if not size:
         raise DataError("the file is empty", where=path, fix="remove it, or write it again")
     return InputFile(

@@ -1,23 +1,25 @@
 """CSV files, cut at line ends and parsed range by range on the calling thread.
 
-A range is first read with the stored types. Where a value does not fit them the range is read again with the types that
-pyarrow finds, and failing that as text, so that coercion can name the one bad row and keep the others. Lines with the
-wrong number of columns are reported, never lost.
+A range is first read with the stored types. Where a value of a column does not fit, the range is read again with that
+column as text, so that coercion can name the one bad row and keep the others. Lines with the wrong number of columns are
+reported, never lost.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from headway.errors import DataError
 from headway.schema import suggest
-from headway.sources.base import BATCH_ROWS, Chunk, CsvConfig, InputFile, Malformed, Range
+from headway.sources.base import BATCH_ROWS, Chunk, CsvConfig, InputFile, Malformed, Range, reading, sampled, twice
 
 _BOM = b"\xef\xbb\xbf"
 _PARSE_BYTES = 1 << 20
@@ -25,6 +27,9 @@ _SAMPLE_BYTES, _SAMPLE_PIECES, _SAMPLE_FILES = 1 << 18, 8, 8
 """What a schema is inferred from: so many pieces of each of so many files."""
 _CUT = 200
 """A malformed line is quoted up to this many characters."""
+_RETYPED = 6
+"""So many columns are turned to text one by one; after that every one at once."""
+_AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
 class CsvSource:
@@ -38,8 +43,11 @@ class CsvSource:
 
     def _header(self, path: str) -> tuple[list[str], int]:
         """Column names, and the offset of the first data line."""
-        with Path(path).open("rb") as file:
+        with reading(path), Path(path).open("rb") as file:
             line = file.readline()
+            if b"\r" in line[:-2]:
+                fix = "convert its line ends: tr '\\r' '\\n' < old > new"
+                raise DataError("its lines end in a carriage return alone", where=path, fix=fix)
             skip = len(_BOM) if line.startswith(_BOM) else 0
             if not self._config.header:
                 return list(self._config.names), skip
@@ -53,10 +61,9 @@ class CsvSource:
                     read_options=pacsv.ReadOptions(use_threads=False),
                 ).column_names
             except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                raise DataError(f"the header cannot be read: {error}", where=path) from None
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise DataError(f"the header names column {twice[0]!r} twice", where=path, fix="rename one of them")
+                fix = "save the file as UTF-8"
+                raise DataError(f"the header cannot be read: {error}", where=path, fix=fix) from None
+        twice(names, path)
         return names, len(line)
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
@@ -72,16 +79,18 @@ class CsvSource:
 
     def _cuts(self, file: InputFile, start: int) -> Iterator[int]:
         """Where ranges end: at the first line end at or after each multiple of range_bytes."""
-        size = Path(file.path).stat().st_size
+        size = file.bytes
         if file.quoted_newlines:
             if start < size:
                 yield size
             return
-        with Path(file.path).open("rb") as handle:
+        with reading(file.path), Path(file.path).open("rb") as handle:
             while start < size:
                 handle.seek(min(start + self._config.range_bytes, size))
                 handle.readline()
-                start = handle.tell()
+                if handle.tell() <= start:
+                    raise DataError(f"ends at byte {start}, not at {size}", where=file.path)
+                start = min(handle.tell(), size)
                 yield start
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
@@ -89,7 +98,7 @@ class CsvSource:
         for name in columns:
             if name not in names:
                 raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, names))
-        with Path(piece.path).open("rb") as file:
+        with reading(piece.path), Path(piece.path).open("rb") as file:
             file.seek(piece.start)
             data = file.read(piece.end - piece.start)
         if len(data) != piece.end - piece.start:
@@ -113,25 +122,34 @@ class CsvSource:
         tables = []
         for file in files[:_SAMPLE_FILES]:
             names, start = self._header(file.path)
-            for piece in self._sample(file, start):
+            for piece in self._sample(file, start, self._config.quote.encode()):
                 if piece.strip():
-                    tables.append(self._attempt(piece, names, names, None, file.quoted_newlines)[0])
+                    tables.append(self._guessed(piece, names, file))
         if not tables:
             raise DataError("the files hold no rows", where=files[0].path)
-        share = -(-rows // len(tables))
-        whole = pa.concat_tables([table.slice(0, share) for table in tables], promote_options="permissive")
+        whole = sampled(tables, rows)
         for place, field in enumerate(whole.schema):
             if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
                 whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
         return whole
 
+    def _guessed(self, piece: bytes, names: list[str], file: InputFile) -> pa.Table:
+        """A sample in the types that pyarrow finds."""
+        try:
+            return self._attempt(piece, names, names, None, file.quoted_newlines, len(piece))[0]
+        except pa.ArrowInvalid as error:
+            raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=file.path) from None
+
     @staticmethod
-    def _sample(file: InputFile, start: int) -> Iterator[bytes]:
+    def _sample(file: InputFile, start: int, quote: bytes) -> Iterator[bytes]:
         """Pieces of whole lines; of a file that cannot be cut, its beginning up to a line's end outside quotes."""
-        with Path(file.path).open("rb") as handle:
+        with reading(file.path), Path(file.path).open("rb") as handle:
             if file.quoted_newlines:
                 handle.seek(start)
-                yield handle.read()
+                piece = handle.read(_SAMPLE_PIECES * _SAMPLE_BYTES)
+                if start + len(piece) < file.bytes:
+                    piece = piece[: _last_line_end(piece, quote)] or piece + handle.read()
+                yield piece
                 return
             size = file.bytes - start
             pieces = _SAMPLE_PIECES if size > _SAMPLE_PIECES * _SAMPLE_BYTES else 1
@@ -144,34 +162,68 @@ class CsvSource:
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range
     ) -> tuple[pa.Table, list[Malformed]]:
-        text = {name: pa.binary() for name in columns}  # whatever its encoding
-        # what is text to us must not be taken for a number or a date: "007" would come back as "7"
-        guessed = {name: kind for name, kind in types.items() if _is_text(kind)}
-        attempts: list[Mapping[str, pa.DataType] | None] = [types, guessed, text]
-        for i, attempt in enumerate(attempts):
+        """The range in the wanted types, but for columns with a value that does not fit: those come as text, so that
+        what becomes of a value hangs on its column alone and never on its neighbours."""
+        wanted = {name: types.get(name, pa.binary()) for name in columns}
+        utf8 = _is_utf8(data)
+        block = _PARSE_BYTES
+        for _ in range(len(columns) + 2):
             try:
-                return self._attempt(data, names, columns, attempt, piece.facts["quoted"])
+                return self._attempt(data, names, columns, wanted, piece.facts["quoted"], block, latin=False, skip=utf8)
             except pa.ArrowInvalid as error:
-                if i == len(attempts) - 1:
-                    where = f"{piece.path}, bytes {piece.start} to {piece.end}"
-                    raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=where) from None
-        raise AssertionError("an attempt returns or raises")
+                reason = str(error).splitlines()[0]
+            if match := _AT_COLUMN.match(reason):
+                name = names[int(match[1])]
+                retyped = sum(wanted[column] == pa.binary() != types.get(column) for column in columns)
+                wanted |= {name: pa.binary()} if retyped < _RETYPED else dict.fromkeys(columns, pa.binary())
+            elif "straddling" in reason and block < len(data):
+                block = len(data)  # a line longer than a block
+            elif not utf8 and "Expected" in reason:
+                return self._attempt(
+                    data.decode("latin-1").encode(),
+                    names,
+                    columns,
+                    wanted,
+                    piece.facts["quoted"],
+                    2 * block,
+                    latin=True,
+                )
+            else:
+                break
+        where = f"{piece.path}, bytes {piece.start} to {piece.end}"
+        raise DataError(f"not readable as CSV: {reason}", where=where) from None
 
     def _attempt(
-        self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType] | None, quoted: bool
+        self,
+        data: bytes,
+        names: list[str],
+        columns: list[str],
+        types: Mapping[str, pa.DataType] | None,
+        quoted: bool,
+        block: int,
+        *,
+        latin: bool = False,
+        skip: bool = True,
     ) -> tuple[pa.Table, list[Malformed]]:
+        """One reading.
+
+        Args:
+            latin: `data` was turned from Latin-1 to UTF-8; undo that in what is read. Every byte survives it.
+            skip: note malformed lines and go on. pyarrow cannot show us a line that is no UTF-8, and prints so.
+        """
         malformed: list[Malformed] = []
 
         def handle(row: Any) -> str:
             reason = f"{row.actual_columns} columns instead of {row.expected_columns}"
-            malformed.append(Malformed(row.number - 1, row.text[:_CUT], reason))
+            text = row.text.encode("latin-1").decode("utf-8", "backslashreplace") if latin else row.text
+            malformed.append(Malformed(row.number - 1, text[:_CUT], reason))
             return "skip"
 
         try:
             table = pacsv.read_csv(
                 pa.py_buffer(data),
-                read_options=pacsv.ReadOptions(use_threads=False, column_names=names, block_size=_PARSE_BYTES),
-                parse_options=self._parse_options(handle, quoted=quoted),
+                read_options=pacsv.ReadOptions(use_threads=False, column_names=names, block_size=block),
+                parse_options=self._parse_options(handle if skip else None, quoted=quoted),
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict(types) if types else None,
                     include_columns=columns,
@@ -186,7 +238,7 @@ class CsvSource:
                 empty = pa.schema([(name, (types or {}).get(name, pa.string())) for name in columns])
                 return empty.empty_table(), malformed
             raise
-        return table, malformed
+        return (_from_latin(table) if latin else table), malformed
 
     def _parse_options(self, handler: Any = None, *, quoted: bool = True) -> pacsv.ParseOptions:
         return pacsv.ParseOptions(
@@ -201,5 +253,31 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_dictionary(kind) or pa.types.is_binary(kind) or pa.types.is_string(kind)
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _from_latin(table: pa.Table) -> pa.Table:
+    """The bytes that stood in the file, in every column of text."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) or pa.types.is_binary(field.type):
+            values = pc.cast(table.column(place), pa.binary()).to_pylist()
+            back = pa.array([v if v is None else v.decode().encode("latin-1") for v in values], pa.binary())
+            back = back.dictionary_encode() if pa.types.is_dictionary(field.type) else back
+            table = table.set_column(place, field.name, back)
+    return table
+
+
+def _last_line_end(piece: bytes, quote: bytes) -> int:
+    """Where the last line that ends outside quotes ends; 0 when none does."""
+    end = len(piece)
+    while (end := piece.rfind(b"\n", 0, end)) >= 0:
+        if piece.count(quote, 0, end) % 2 == 0:
+            return end + 1
+    return 0

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from headway.errors import DataError
 from headway.schema import suggest
-from headway.sources.base import BATCH_ROWS, Chunk, InputFile, ParquetConfig, Range
+from headway.sources.base import BATCH_ROWS, Chunk, InputFile, ParquetConfig, Range, sampled, twice
 
 
 class ParquetSource:
@@ -57,28 +57,35 @@ class ParquetSource:
                 raise _corrupt(piece.path, error, f"row groups {piece.start} to {piece.end - 1}, row {first}") from None
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
-        batches: list[pa.RecordBatch] = []
+        tables: list[pa.Table] = []
         held = 0
         for file in files:
             with _open(file.path) as parquet:
+                batches: list[pa.RecordBatch] = []
                 try:
                     for batch in parquet.iter_batches(BATCH_ROWS, use_threads=False):
                         batches.append(batch)
                         held += batch.num_rows
                         if held >= rows:
-                            return pa.Table.from_batches(batches).slice(0, rows)
+                            break
                 except (OSError, pa.ArrowException) as error:
                     raise _corrupt(file.path, error, f"row {held}") from None
-        if not batches:
+            if batches:
+                tables.append(pa.Table.from_batches(batches))
+            if held >= rows:
+                break
+        if not tables:
             raise DataError("the files hold no rows", where=files[0].path)
-        return pa.Table.from_batches(batches)
+        return sampled(tables, rows * len(tables)).slice(0, rows)
 
 
 def _open(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, read_dictionary=list(dictionaries))
+        parquet = pq.ParquetFile(path, read_dictionary=list(dictionaries))
     except (OSError, pa.ArrowException) as error:
         raise _corrupt(path, error, "its footer") from None
+    twice(parquet.schema_arrow.names, path)
+    return parquet
 
 
 def _corrupt(path: str, error: Exception, at: str) -> DataError:
