@@ -161,7 +161,11 @@ class Source(Protocol):
         """The span's files cut into ranges, in order."""
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        """The named columns of a range, in chunks of some ten thousand rows; types are the stored ones, where known."""
+        """The named columns of a range, in chunks of some ten thousand rows.
+
+        `types` are what a format without types of its own should aim for. A column with a value that does not fit, or
+        without a type here, comes as text.
+        """
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
         """At most the first `rows` rows, every column, to infer a schema from."""

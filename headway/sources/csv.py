@@ -135,6 +135,8 @@ class CsvSource:
 
     def _guessed(self, piece: bytes, names: list[str], file: InputFile) -> pa.Table:
         """A sample in the types that pyarrow finds."""
+        if not _is_utf8(piece):  # its malformed lines could not be skipped
+            piece = piece.decode("latin-1").encode()
         try:
             return self._attempt(piece, names, names, None, file.quoted_newlines, len(piece))[0]
         except pa.ArrowInvalid as error:
@@ -166,10 +168,12 @@ class CsvSource:
         what becomes of a value hangs on its column alone and never on its neighbours."""
         wanted = {name: types.get(name, pa.binary()) for name in columns}
         utf8 = _is_utf8(data)
-        block = _PARSE_BYTES
-        for _ in range(len(columns) + 2):
+        block, latin = _PARSE_BYTES, False
+        for _ in range(len(columns) + 3):
             try:
-                return self._attempt(data, names, columns, wanted, piece.facts["quoted"], block, latin=False, skip=utf8)
+                return self._attempt(
+                    data, names, columns, wanted, piece.facts["quoted"], block, latin=latin, skip=utf8 or latin
+                )
             except pa.ArrowInvalid as error:
                 reason = str(error).splitlines()[0]
             if match := _AT_COLUMN.match(reason):
@@ -178,16 +182,8 @@ class CsvSource:
                 wanted |= {name: pa.binary()} if retyped < _RETYPED else dict.fromkeys(columns, pa.binary())
             elif "straddling" in reason and block < len(data):
                 block = len(data)  # a line longer than a block
-            elif not utf8 and "Expected" in reason:
-                return self._attempt(
-                    data.decode("latin-1").encode(),
-                    names,
-                    columns,
-                    wanted,
-                    piece.facts["quoted"],
-                    2 * block,
-                    latin=True,
-                )
+            elif not utf8 and not latin and "Expected" in reason:  # a malformed line
+                data, latin, block = data.decode("latin-1").encode(), True, 2 * block
             else:
                 break
         where = f"{piece.path}, bytes {piece.start} to {piece.end}"
