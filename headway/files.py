@@ -1,0 +1,148 @@
+"""Files on a local disk or in a bucket, by one name each: `/data/a.csv`, `s3://bucket/data/a.csv`, `gs://bucket/a.csv`.
+
+    matches("s3://bucket/data/*/part-*.parquet")   # sorted names
+    with open_file(name) as file:                  # seekable, read-only; any NativeFile
+        file.read(10)
+
+Buckets are read through pyarrow's own filesystems, which take their credentials from the environment
+(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import functools
+import glob
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from headway.errors import ConfigError, DataError
+
+SCHEMES = ("s3", "gs")
+_MAGIC = re.compile(r"[*?[]")
+
+
+def is_remote(name: str) -> bool:
+    """Whether `name` lies in a bucket."""
+    return name.split("://", 1)[0] in SCHEMES if "://" in name else False
+
+
+def has_magic(name: str) -> bool:
+    """Whether `name` is a glob."""
+    return _MAGIC.search(name) is not None
+
+
+@functools.lru_cache
+def _filesystem(scheme: str) -> Any:
+    if scheme == "s3":
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        options: dict[str, Any] = {"endpoint_override": endpoint} if endpoint else {}
+        return pafs.S3FileSystem(**options, **({"region": region} if region else {}))
+    if scheme == "gs":
+        return pafs.GcsFileSystem()
+    raise ConfigError(f"{scheme}:// is no kind of storage", fix=f"known: a local path, {', '.join(SCHEMES)}")
+
+
+def resolve(name: str) -> tuple[pafs.FileSystem, str]:
+    """The filesystem of a name, and the path in it.
+
+    Raises:
+        ConfigError: an unknown scheme.
+    """
+    if "://" not in name:
+        return pafs.LocalFileSystem(), name
+    scheme, path = name.split("://", 1)
+    return _filesystem(scheme), path
+
+
+@contextlib.contextmanager
+def reading(name: str) -> Iterator[None]:
+    """What storage says against reading a file, as a DataError that names it."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error).splitlines()[0]
+        raise DataError(f"cannot be read: {reason}", where=name) from None
+
+
+def open_file(name: str) -> pa.NativeFile:
+    """The file, open for reading at any place.
+
+    Raises:
+        DataError: it cannot be opened.
+    """
+    filesystem, path = resolve(name)
+    with reading(name):
+        return filesystem.open_input_file(path)
+
+
+def size(name: str) -> int:
+    """Bytes of a file.
+
+    Raises:
+        DataError: there is none, or it cannot be asked.
+    """
+    filesystem, path = resolve(name)
+    with reading(name):
+        found = filesystem.get_file_info(path)
+    if found.type != pafs.FileType.File:
+        raise DataError("there is no such file", where=name)
+    return int(found.size)
+
+
+def below(folder: str) -> list[str]:
+    """Every file in a folder and its folders, sorted; none when there is no such folder."""
+    if not is_remote(folder):
+        return sorted(str(p) for p in Path(folder).rglob("*") if p.is_file())
+    filesystem, path = resolve(folder.rstrip("/"))
+    scheme = folder.split("://", 1)[0]
+    with reading(folder):
+        infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+    return sorted(f"{scheme}://{info.path}" for info in infos if info.type == pafs.FileType.File)
+
+
+def kind(name: str) -> str | None:
+    """ "file", "folder", or None when there is nothing of that name."""
+    if not is_remote(name):
+        return "folder" if Path(name).is_dir() else "file" if Path(name).is_file() else None
+    filesystem, path = resolve(name.rstrip("/"))
+    with reading(name):
+        found = filesystem.get_file_info(path).type
+    return {pafs.FileType.File: "file", pafs.FileType.Directory: "folder"}.get(found)
+
+
+def matches(pattern: str) -> list[str]:
+    """The files and folders that a glob names, sorted: `*`, `?` and `[...]` within one path part."""
+    if not has_magic(pattern):
+        return [pattern] if kind(pattern) else []
+    if not is_remote(pattern):
+        return sorted(glob.glob(pattern))
+    scheme, path = pattern.split("://", 1)
+    parts = path.rstrip("/").split("/")
+    first = next(i for i, part in enumerate(parts) if has_magic(part))
+    found = ["/".join(parts[:first])]
+    filesystem, _ = resolve(pattern)
+    for place in range(first, len(parts)):
+        wanted, last = parts[place], place == len(parts) - 1
+        if not has_magic(wanted):
+            found = [f"{base}/{wanted}" for base in found]
+            if last:
+                found = [name for name in found if kind(f"{scheme}://{name}")]
+            continue
+        deeper = []
+        for base in found:
+            with reading(f"{scheme}://{base}"):
+                infos = filesystem.get_file_info(pafs.FileSelector(base, allow_not_found=True))
+            for info in infos:
+                if fnmatch.fnmatchcase(info.base_name, wanted) and (last or info.type == pafs.FileType.Directory):
+                    deeper.append(info.path)
+        found = deeper
+    return sorted(f"{scheme}://{name}" for name in found)
