@@ -63,7 +63,11 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
 
 def _raw_type(column: Column) -> pa.DataType:
     """What a reader should aim for: text that recurs as a dictionary, and numbers as doubles, since a float32 reader
-    turns 1e99 into infinity where coercion would quarantine it."""
+    turns 1e99 into infinity where coercion would quarantine it. A list is aimed for by its elements."""
+    if column.separator is not None:
+        return pa.binary()
+    if column.shape:
+        return pa.list_(_raw_type(column.element.model_copy(update={"encoding": "plain"})))
     if column.encoding == "dictionary":
         return pa.dictionary(pa.int32(), pa.binary())
     return pa.float64() if column.type == "float32" else column.arrow
