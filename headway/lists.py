@@ -43,8 +43,6 @@ def is_list(kind: pa.DataType) -> bool:
 
 def flatten(array: pa.Array) -> Flat:
     """A list array of any kind; what lies behind a null row is left out."""
-    if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
-        array = array.cast(pa.large_list(array.type.value_type))
     present = array.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_fixed_size_list(array.type):
         lengths = np.where(present, array.type.list_size, 0).astype(np.int64)
