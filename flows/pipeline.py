@@ -27,16 +27,18 @@ from headway.splits import SplitConfig
 from headway.validate import ValidateConfig
 from tfcore.models_config import ModelConfig
 from tfcore.train.config import TrainingConfig
-from tfcore.transform.config import ImputeConfig, TransformConfig
+from tfcore.transform.config import MAX_LENGTH, POOL, ImputeConfig, PoolConfig, TransformConfig
 
 Task = Literal["auto", "binary", "multiclass", "regression"]
 
 
 class ColumnConfig(schema.ColumnConfig):
-    """One column: what it is (type, role, nullable) and what the model gets of it (transform, impute)."""
+    """One column: what it is (type, role, nullable) and what the model gets of it (transform, ...)."""
 
     transform: TransformConfig = "auto"
     impute: ImputeConfig = Field(default_factory=ImputeConfig)
+    max_length: int | None = Field(default=None, ge=1, le=4096, description=MAX_LENGTH)
+    pool: PoolConfig = POOL
 
 
 class EvaluationConfig(Frozen):

@@ -7,6 +7,7 @@ data.carve()                        # batches of the rows that are never trained
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -66,7 +67,7 @@ class TrainingData:
 
     @property
     def _row_bytes(self) -> int:
-        return 4 * (len(self._parameters.numeric) + len(self._parameters.categorical) + 2)
+        return 4 * (sum(math.prod(shape) for shape, _ in self._parameters.inputs().values()) + 2)
 
     @property
     def window_rows(self) -> int:
@@ -77,9 +78,10 @@ class TrainingData:
         """What a stack looks like."""
         shape = [stack, self._training.batch_size]
         label = tf.int32 if self._parameters.label.task == "multiclass" else tf.float32
-        return {
-            "numeric": tf.TensorSpec([*shape, len(self._parameters.numeric)], tf.float32),
-            "categorical": tf.TensorSpec([*shape, len(self._parameters.categorical)], tf.int32),
+        inputs = {
+            name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()
+        }
+        return inputs | {
             "label": tf.TensorSpec(shape, label),
             "weight": tf.TensorSpec(shape, tf.float32),
         }
