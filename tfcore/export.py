@@ -25,7 +25,8 @@ from headway.tasks import Task
 from tfcore.models import build, load_weights, to_predictions
 from tfcore.models_config import ModelConfig
 from tfcore.signatures import LENGTH, PRESENT, Signature, Tensor, describe, output_names, raw_inputs, tensor_names
-from tfcore.transform.graph import RawColumn, Transform
+from tfcore.transform.derived import transform_of
+from tfcore.transform.graph import RawColumn
 from tfcore.transform.parameters import TransformParameters
 
 VERSION = 1
@@ -235,6 +236,8 @@ class ExportRequest(Frozen):
     model: ModelConfig
     module: Path | None = None
     """The user's Python file, if the model is a function of it."""
+    preprocess: Path | None = None
+    """The user's Python file, if there is a preprocess function."""
     seed: int = 0
 
 
@@ -247,7 +250,7 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     path = out / "saved_model"
     signatures = save(
         path,
-        transform=Transform(request.transform),
+        transform=transform_of(request.transform, request.preprocess),
         predict=predictor(model, label.task, label.classes),
         variables=[variable.value for variable in model.variables],
         columns=request.transform.raw,

@@ -307,7 +307,7 @@ class ColumnStatistics:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> ColumnStatistics:
-        made = cls(value["name"], value["type"], tuple(value.get("shape", ())))  # type: ignore[arg-type]
+        made = cls(value["name"], value["type"], tuple(value.get("shape", ())))
         if made.shape:
             made.elements, made.empty = value["elements"], value["empty"]
             made.shortest_list, made.longest_list = value["shortest_list"], value["longest_list"]

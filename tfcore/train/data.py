@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -18,7 +19,7 @@ from tfcore.dataset import Batch, Carve, Shards, evaluation_dataset, safe, train
 from tfcore.decode import Labeler
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
-from tfcore.transform.graph import Transform
+from tfcore.transform.derived import transform_of
 from tfcore.transform.parameters import TransformParameters
 
 SHUFFLE_BYTES, LEAST_SHUFFLE_ROWS = 48 * 2**20, 65_536
@@ -45,10 +46,11 @@ class TrainingData:
         seed: int,
         training: TrainingConfig,
         class_weights: Sequence[float] | None = None,
+        preprocess: Path | None = None,
     ):
         self._parameters, self._seed, self._training = parameters, seed, training
         self._shards = shards_of(examples)
-        self._transform = Transform(parameters)
+        self._transform = transform_of(parameters, preprocess)
         self._labeler = labeler(self._shards, parameters, class_weights)
         early = training.early_stopping
         self._outside = Carve(early.carve, inside=False) if early else None

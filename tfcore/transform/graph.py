@@ -11,7 +11,7 @@ since float32 cannot tell large ones apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,11 +61,20 @@ class Transform(tf.Module):
 
     Args:
         parameters: fitted on train statistics.
+        preprocess: the user's function, when the parameters have derived columns; see `tfcore.transform.derived`.
     """
 
-    def __init__(self, parameters: TransformParameters):
+    def __init__(
+        self,
+        parameters: TransformParameters,
+        preprocess: Callable[[Mapping[str, RawColumn]], Mapping[str, RawColumn]] | None = None,
+    ):
         super().__init__(name="transform")
+        if parameters.derived is not None and preprocess is None:
+            raise ValueError("the parameters have derived columns: give the function that makes them")
         self._parameters = parameters
+        self._preprocess = preprocess
+        self.user_module = getattr(preprocess, "module", None)  # so that an export finds its variables and tables
         self.tables = {
             fitted.column.name: VocabularyTable(fitted.ops[-1])
             for fitted in parameters.fitted
@@ -90,6 +99,8 @@ class Transform(tf.Module):
     def named(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
         """Each model input by name: float32 or int32, [rows]; [rows, n] of vectors and of lists of categories."""
         outputs: dict[str, tf.Tensor] = {}
+        if self._preprocess is not None:
+            columns = {**columns, **self._preprocess(columns)}
         for fitted in self._parameters.fitted:
             column = columns[fitted.column.name]
             if fitted.size is not None:

@@ -17,11 +17,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
-from headway.schema import LABEL, Column
+from headway.schema import LABEL, Column, suggest
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 from headway.tasks import Task
@@ -35,6 +36,7 @@ from tfcore.transform.config import (
     Standardize,
     Vocabulary,
 )
+from tfcore.transform.preprocess_config import DerivedParameters
 from tfcore.transform.reference import apply_numeric
 
 VERSION = 1
@@ -131,11 +133,17 @@ class TransformParameters(Frozen):
     version: int = VERSION
     fitted: tuple[Fitted, ...]
     label: LabelParameters
+    derived: DerivedParameters | None = None
+    """The user's columns, when there is a preprocess function."""
 
     @property
     def raw(self) -> tuple[Column, ...]:
-        """The raw columns that serving needs."""
-        return tuple(fitted.column for fitted in self.fitted)
+        """The raw columns that serving needs: those with a transform, and those that the user's function reads."""
+        made = self.derived.columns if self.derived else ()
+        raw = {fitted.column.name: fitted.column for fitted in self.fitted if fitted.column not in made}
+        for column in self.derived.reads if self.derived else ():
+            raw.setdefault(column.name, column)
+        return tuple(raw.values())
 
     @property
     def numeric(self) -> tuple[str, ...]:
@@ -176,12 +184,27 @@ class TransformRequest(Frozen):
     transforms: dict[str, ColumnTransform]
     statistics: Path
     task: Task | Literal["auto"] = "auto"
+    derived: DerivedParameters | None = None
+    derived_statistics: Path | None = None
+    derived_transforms: dict[str, ColumnTransform] = Field(default_factory=dict)
 
 
 def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """The stage: write out/transform.json; returns {"parameters": ..., "notes": [...]}."""
-    statistics = SplitStatistics.load(request.statistics)
-    parameters, notes = fit_parameters(request.columns, request.transforms, statistics, task=request.task)
+    statistics, columns, transforms = SplitStatistics.load(request.statistics), request.columns, request.transforms
+    if request.derived is not None and request.derived_statistics is not None:
+        statistics.columns |= SplitStatistics.load(request.derived_statistics).columns
+        columns, transforms = (*columns, *request.derived.columns), transforms | request.derived_transforms
+        known = [column.name for column in request.derived.columns]
+        for name in request.derived_transforms:
+            if name not in known:
+                raise ConfigError(
+                    f"{request.derived.function} gives no column {name!r}",
+                    where="preprocess.columns",
+                    fix=suggest(name, known),
+                )
+    parameters, notes = fit_parameters(columns, transforms, statistics, task=request.task)
+    parameters = parameters.model_copy(update={"derived": request.derived})
     (out / FILE).write_text(parameters.model_dump_json(indent=1) + "\n", encoding="utf-8")
     for note in notes:
         monitor.log(note)
