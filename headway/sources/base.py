@@ -1,12 +1,12 @@
 """Raw files from config to Arrow batches: what callers outside of this package use.
 
-    config = SourceConfig(format="csv", path="/data/{span}.csv")
-    spans(config)                                # ["2013-01", "2013-02"]
-    found = files(config, "2013-01")             # path, bytes, crc32c of each file of the span
-    source = open_source(config)
-    for piece in source.ranges(found):
-        for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):
-            chunk.batch, chunk.first_row, chunk.malformed
+config = SourceConfig(format="csv", path="/data/{span}.csv")
+spans(config)                                # ["2013-01", "2013-02"]
+found = files(config, "2013-01")             # path, bytes, crc32c of each file of the span
+source = open_source(config)
+for piece in source.ranges(found):
+    for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):
+        chunk.batch, chunk.first_row, chunk.malformed
 """
 
 from __future__ import annotations

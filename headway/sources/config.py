@@ -1,7 +1,7 @@
 """What a pipeline says of its raw files: where they are, how they are written.
 
-    config = load(SourceConfig, {"format": "csv", "path": "/data/{span}.csv"}, where="pipeline.yaml: source")
-    config.at_ingest()                           # the part that changes what ingest writes
+config = load(SourceConfig, {"format": "csv", "path": "/data/{span}.csv"}, where="pipeline.yaml: source")
+config.at_ingest()                           # the part that changes what ingest writes
 """
 
 from __future__ import annotations

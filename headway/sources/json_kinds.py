@@ -1,7 +1,7 @@
 """What kinds of values some JSON lines hold, and the Arrow type that a column is best read as.
 
-    seen_in(b'{"a": {"b": 1}}\\n', path)          # {"a.b": [["a", "b"], "int"]}
-    read_type(pa.int64(), "bool")                # bool: coercion makes it 0 and 1
+seen_in(b'{"a": {"b": 1}}\\n', path)          # {"a.b": [["a", "b"], "int"]}
+read_type(pa.int64(), "bool")                # bool: coercion makes it 0 and 1
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A block of JSON lines as one Arrow batch, at Arrow's speed as long as the lines are good.
 
-    parser = Parser({"a.b": (("a", "b"), pa.int64())})
-    chunk, rows = parser.parse(data, at=0, first=0)
+parser = Parser({"a.b": (("a", "b"), pa.int64())})
+chunk, rows = parser.parse(data, at=0, first=0)
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ class Parser:
                 if slow.rows:
                     parts.append(slow)
                     rows += slow.rows
-        batch = pa.RecordBatch.from_arrays([self._column(name, parts) for name in self._columns], names=list(self._columns))
+        batch = pa.RecordBatch.from_arrays(
+            [self._column(name, parts) for name in self._columns], names=list(self._columns)
+        )
         return Chunk(batch, first, first + np.array(rows, np.int64), tuple(malformed)), len(lines)
 
     def _one_by_one(
@@ -122,7 +124,9 @@ class Parser:
                     cells.append(_cell(value, way, pa.types.is_list(kind)))
             except _Misfit as error:
                 shown, reason = error.args
-                malformed.append(Malformed(first + row, shown[:CUT], f"{reason}, in the line at byte {starts[row]}", name))
+                malformed.append(
+                    Malformed(first + row, shown[:CUT], f"{reason}, in the line at byte {starts[row]}", name)
+                )
                 continue
             except ValueError as error:
                 reason = f"not JSON: {error.msg}" if isinstance(error, JSONDecodeError) else str(error)
@@ -226,4 +230,6 @@ def _texts(cells: list[Any], kind: pa.DataType) -> pa.Array:
 def _to_text(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_list(kind):
         return array.cast(pa.list_(pa.string())).cast(kind) if not _is_text(array.type.value_type) else array.cast(kind)
-    return array.cast(kind) if _is_text(array.type) or pa.types.is_null(array.type) else array.cast(pa.string()).cast(kind)
+    return (
+        array.cast(kind) if _is_text(array.type) or pa.types.is_null(array.type) else array.cast(pa.string()).cast(kind)
+    )

@@ -58,7 +58,9 @@ def _later(date: datetime, count: int, unit: str) -> datetime:
         months = date.year * 12 + date.month - 1 + count * (12 if unit == "year" else 1)
         if not 12 <= months < 10_000 * 12:
             return datetime.min if count < 0 else datetime.max
-        return date.replace(year=months // 12, month=months % 12 + 1, day=min(date.day, 28) if date.day > 28 else date.day)
+        return date.replace(
+            year=months // 12, month=months % 12 + 1, day=min(date.day, 28) if date.day > 28 else date.day
+        )
     try:
         return date + timedelta(hours=count * {"hour": 1, "day": 24, "week": 168}[unit])
     except OverflowError:
@@ -103,7 +105,9 @@ def select_window(
         if gaps == "error":
             _no_gaps(dates, chosen, end)
     if not chosen:
-        raise ConfigError(f"a window of {window} until {until} holds no span", where="--window", fix="take a longer one")
+        raise ConfigError(
+            f"a window of {window} until {until} holds no span", where="--window", fix="take a longer one"
+        )
     return chosen
 
 
