@@ -27,16 +27,19 @@ from headway.splits import SplitConfig
 from headway.validate import ValidateConfig
 from tfcore.models_config import ModelConfig
 from tfcore.train.config import TrainingConfig
-from tfcore.transform.config import ImputeConfig, TransformConfig
+from tfcore.transform.config import MAX_LENGTH, POOL, ImputeConfig, PoolConfig, TransformConfig
+from tfcore.transform.preprocess_config import PreprocessConfig
 
 Task = Literal["auto", "binary", "multiclass", "regression"]
 
 
 class ColumnConfig(schema.ColumnConfig):
-    """One column: what it is (type, role, nullable) and what the model gets of it (transform, impute)."""
+    """One column: what it is (type, role, nullable) and what the model gets of it (transform, ...)."""
 
     transform: TransformConfig = "auto"
     impute: ImputeConfig = Field(default_factory=ImputeConfig)
+    max_length: int | None = Field(default=None, ge=1, le=4096, description=MAX_LENGTH)
+    pool: PoolConfig = POOL
 
 
 class EvaluationConfig(Frozen):
@@ -64,6 +67,9 @@ class Pipeline(Frozen):
     )
     schema_path: str = Field(default="schema.pbtxt", alias="schema", description="frozen schema, beside the pipeline")
     task: Task = "auto"
+    preprocess: PreprocessConfig | None = Field(
+        default=None, description="module:function that computes columns from the raw ones, in TensorFlow"
+    )
     split: SplitConfig = Field(default_factory=SplitConfig)
     records: RecordsConfig = Field(default_factory=RecordsConfig)
     runner: RunnerConfig = Field(default_factory=RunnerConfig)
@@ -136,10 +142,23 @@ class Located(Frozen):
         module, _, function = self.pipeline.model.name.partition(":")
         return self.folder / f"{module}.py" if function else None
 
+    @property
+    def preprocess_file(self) -> Path | None:
+        """The user's Python file that `preprocess` points at, beside the pipeline."""
+        config = self.pipeline.preprocess
+        return self.folder / f"{config.function.partition(':')[0]}.py" if config else None
+
     def module_digest(self) -> str | None:
         """Digest of the user's module: the stages that call it depend on it."""
-        file = self.module_file
-        return hashlib.sha256(file.read_bytes()).hexdigest() if file else None
+        return _digest(self.module_file)
+
+    def preprocess_digest(self) -> str | None:
+        """Digest of the module with the preprocess function."""
+        return _digest(self.preprocess_file)
+
+
+def _digest(file: Path | None) -> str | None:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file else None
 
 
 def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Located:
@@ -167,6 +186,12 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Locate
             f"model.name: {located.pipeline.model.name!r} needs {module}, which does not exist",
             where=str(file),
             fix="put the module beside the pipeline, or name a built-in model: mlp, wide_deep",
+        )
+    if (features := located.preprocess_file) and not features.is_file():
+        raise ConfigError(
+            f"preprocess needs {features}, which does not exist",
+            where=str(file),
+            fix="put the module with the function beside the pipeline",
         )
     return located
 

@@ -27,18 +27,20 @@ from headway.statistics.split import SplitStatistics
 from headway.statistics.window import StatisticsRequest
 from headway.store import Store
 from headway.validate import SpanFacts, ValidateRequest, errors
-from tfcore.transform.parameters import TransformRequest
+from tfcore.transform.parameters import TransformParameters, TransformRequest
+from tfcore.transform.preprocess_config import DerivedParameters
 
 INGEST = Stage("ingest", "beam_jobs.ingest:ingest", many="beam_jobs.ingest:ingest_many")
 STATISTICS = Stage("statistics", "headway.statistics.window:merge")
 VALIDATE = Stage("validate", "headway.validate:validate")
+ANALYSE = Stage("analyse", "tfcore.analyse:analyse", tensorflow=True)
 TRANSFORM = Stage("transform", "tfcore.transform.parameters:fit")
 TRAIN = Stage("train", "tfcore.train.stage:train", tensorflow=True)
 EVALUATE = Stage("evaluate", "tfcore.evaluate:predict", tensorflow=True)
 GATE = Stage("gate", "headway.gate:gate")
 EXPORT = Stage("export", "tfcore.export:export", tensorflow=True)
 REPLAY = Stage("replay", "flows.replay:replay")
-STAGES = (INGEST, STATISTICS, VALIDATE, TRANSFORM, TRAIN, EVALUATE, GATE, EXPORT, REPLAY)
+STAGES = (INGEST, STATISTICS, VALIDATE, ANALYSE, TRANSFORM, TRAIN, EVALUATE, GATE, EXPORT, REPLAY)
 ALREADY = "already champion"
 
 
@@ -126,7 +128,7 @@ class _Walk:
         validated = self._validate(ingested, statistics)
         if self._stops("validate") or not self._passed(validated):
             return self.end
-        transform = self._transform(statistics)
+        transform = self._transform(statistics, self._analyse(ingested))
         if self._stops("transform"):
             return self.end
         train = self._train(ingested, transform)
@@ -233,19 +235,59 @@ class _Walk:
             )
         return True
 
-    def _transform(self, statistics: Output) -> Output:
+    def _analyse(self, ingested: Mapping[str, Output]) -> Output | None:
+        """What the user's preprocess function makes of the train split; None without one."""
+        config = self.pipeline.preprocess
+        if config is None:
+            return None
+        key = {
+            "config": {"function": config.function},
+            "module": self.trip.located.preprocess_digest(),
+            "inputs": {"examples": [[out.fingerprint, part] for out, part in self._of(ingested, "train")]},
+        }
+
+        def request() -> dict[str, Any]:
+            return {
+                "examples": self._examples(ingested, "train"),
+                "file": str(self.trip.located.preprocess_file),
+                "function": config.function,
+            }
+
+        return self._call(ANALYSE, "analyse", key, request)
+
+    def _preprocess(self) -> str | None:
+        file = self.trip.located.preprocess_file
+        return str(file) if file else None
+
+    def _transform(self, statistics: Output, analysed: Output | None) -> Output:
         transforms = self.columns.transforms(self.pipeline.column_configs())
         columns = tuple(column for column in self.columns.read if column.name in self.columns.stored)
-        key = {
+        key: dict[str, Any] = {
             "config": {name: t.model_dump(mode="json") for name, t in transforms.items()},
             "columns": [column.model_dump(mode="json") for column in columns],
             "task": self.pipeline.task,
             "inputs": {"statistics": statistics.fingerprint},
         }
+        derived = self.pipeline.preprocess
+        if derived is not None and analysed is not None:
+            key["inputs"] |= {"analysed": analysed.fingerprint}
+            key["derived"] = {name: t.model_dump(mode="json") for name, t in derived.columns.items()}
 
         def request() -> TransformRequest:
-            return TransformRequest(
+            made = TransformRequest(
                 columns=columns, transforms=transforms, statistics=statistics.path / "train", task=self.pipeline.task
+            )
+            if derived is None or analysed is None:
+                return made
+            found = analysed.get()
+            return made.model_copy(
+                update={
+                    "derived": DerivedParameters.model_validate(
+                        {"function": derived.function, "reads": found["reads"], "columns": found["columns"]}
+                    ),
+                    "derived_statistics": analysed.path / "train",
+                    "derived_transforms": derived.columns,
+                }
             )
 
         return self._call(TRANSFORM, "transform", key, request)
@@ -283,6 +325,7 @@ class _Walk:
                 "training": training.model_dump(mode="json"),
                 "seed": self.trip.chosen_seed,
                 "module": str(module) if module else None,
+                "preprocess": self._preprocess(),
                 "checkpoints": str(self.trip.store.checkpoints / name),
                 "summaries": str(self.trip.store.summaries / self.pipeline.name / name),
             }
@@ -330,6 +373,7 @@ class _Walk:
             "config": self.pipeline.model.model_dump(mode="json"),
             "seed": self.trip.chosen_seed,
             "module": str(module) if module else None,
+            "preprocess": self._preprocess(),
         }
 
     def _judge(self, ingested: Mapping[str, Output], transform: Output, train: Output, champion: Version | None) -> End:
@@ -443,6 +487,7 @@ class _Walk:
                 "transform": transform.get()["parameters"],
                 "model": model["config"],
                 "module": model["module"],
+                "preprocess": model["preprocess"],
                 "seed": model["seed"],
             }
 
@@ -468,7 +513,7 @@ class _Walk:
                 "saved_model": export.path / export.get()["saved_model"],
                 "examples": self._examples(ingested, "eval"),
                 "predictions": candidate.path / candidate.get()["predictions"],
-                "columns": [fitted["column"] for fitted in parameters["fitted"]],
+                "columns": TransformParameters.model_validate(parameters).raw,
                 "task": parameters["label"]["task"],
                 "rows": self.pipeline.export.replay_rows,
             }

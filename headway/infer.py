@@ -15,7 +15,8 @@ from typing import Literal
 import pyarrow as pa
 
 from headway.errors import ConfigError
-from headway.schema import STORED, Column, ColumnConfig, Schema, StoredType, suggest
+from headway.lists import is_list
+from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, suggest
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 
@@ -51,7 +52,11 @@ def infer(
         if only and not wanted:
             continue
         values = prefix.column(name)
-        kind = STORED[config.type] if config is not None and config.type else _stored(values.type)
+        said = config.stored_shape() if config is not None else None
+        shape = _shape(values.type) if said is None else said
+        separator = config.separator if config is not None else None
+        element = values.type.value_type if is_list(values.type) and shape else values.type
+        kind = STORED[config.type] if config is not None and config.type else _stored(element)
         if kind is None or "/" in name or not name:
             why = (
                 "it has no name"
@@ -69,7 +74,7 @@ def infer(
             notes.append(f"column {name!r} is left out: {why}")
             continue
         encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
-        columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding))
+        columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding, shape=shape, separator=separator))
     return Schema(columns=tuple(columns)), notes
 
 
@@ -86,6 +91,13 @@ def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
         if column.type == "bytes" and (domain := _domain(found)):
             domains[column.name] = domain
     return schema.model_copy(update={"domains": domains, "required": tuple(required)})
+
+
+def _shape(kind: pa.DataType) -> Shape:
+    """Lists of one length by their type are vectors; what else is a list may have any length."""
+    if pa.types.is_fixed_size_list(kind):
+        return (kind.list_size,)
+    return (None,) if is_list(kind) else ()
 
 
 def _stored(kind: pa.DataType) -> StoredType | None:

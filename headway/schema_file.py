@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.errors import ConfigError
-from headway.schema import Column, Schema, StoredType
+from headway.schema import Column, Schema, Shape, StoredType
 
 _HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
 # Edit it to widen a domain, bound a range, or demand presence (min_fraction: 1.0). Delete it to infer it anew.
@@ -25,7 +25,12 @@ def to_text(schema: Schema) -> str:
     kinds = {"int64": schema_pb2.INT, "float32": schema_pb2.FLOAT, "bytes": schema_pb2.BYTES}
     for column in schema.columns:
         feature = message.feature.add(name=column.name, type=kinds[column.type])
-        feature.shape.SetInParent()
+        if column.is_list:
+            feature.value_count.SetInParent()
+        else:
+            feature.shape.SetInParent()
+            if column.length is not None:
+                feature.shape.dim.add(size=column.length)
         feature.presence.min_fraction = 1.0 if column.name in schema.required else 0.0
         low, high = schema.ranges.get(column.name, (None, None))
         if low is not None or high is not None:
@@ -82,7 +87,13 @@ def from_text(text: str, *, where: str) -> Schema:
             raise ConfigError(f"feature {name!r} stands twice", where=where, fix="remove one")
         kind = kinds[feature.type]
         columns.append(
-            Column(name=name, type=kind, nullable=True, encoding="dictionary" if kind == "bytes" else "plain")
+            Column(
+                name=name,
+                type=kind,
+                nullable=True,
+                encoding="dictionary" if kind == "bytes" else "plain",
+                shape=_shape(feature, where),
+            )
         )
         if feature.presence.min_fraction >= 1.0:
             required.append(name)
@@ -102,6 +113,20 @@ def from_text(text: str, *, where: str) -> Schema:
                 )
             domains[name] = tuple(found[0].value)
     return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required))
+
+
+def _shape(feature: Any, where: str) -> Shape:
+    """A feature with value_count is a list, one whose shape has a dimension a vector."""
+    if feature.HasField("value_count"):
+        return (None,)
+    sizes = [dim.size for dim in feature.shape.dim]
+    if len(sizes) > 1 or any(size < 1 for size in sizes):
+        raise ConfigError(
+            f"feature {feature.name!r} has the shape {sizes}",
+            where=where,
+            fix="give it one dimension of at least 1, or none",
+        )
+    return (sizes[0],) if sizes else ()
 
 
 def _range(feature: Any) -> tuple[float | None, float | None] | None:

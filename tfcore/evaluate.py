@@ -32,7 +32,7 @@ from tfcore.evaluate_request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.runtime import prepare
 from tfcore.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.train.data import labeler, shards_of
-from tfcore.transform.graph import Transform
+from tfcore.transform.derived import transform_of
 
 __all__ = ["VERSION", "predict"]
 
@@ -114,7 +114,7 @@ def _write(
     texts = tuple(dict.fromkeys([*request.slices, *([request.group] if request.group else [])]))
     dataset = evaluation_dataset(
         shards,
-        Transform(request.transform) if scorer.transforms else None,
+        transform_of(request.transform, request.model.preprocess) if isinstance(request.model, TrainedModel) else None,
         labeler(shards, request.transform),
         batch=min(request.batch_size, shards.total),
         raw=tuple(dict.fromkeys([*scorer.raw, *texts])),

@@ -5,7 +5,7 @@
     column.mean, column.std, column.quantile([0.5])
 
 Everything is accumulated in float64. Null, NaN, infinity and zero are four different things: moments, extremes and
-quantiles are of the finite values.
+quantiles are of the finite values. Of a list or vector column they are of its elements, whatever row they are in.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.schema import StoredType
+from headway.lists import flatten
+from headway.schema import Shape, StoredType
 from headway.statistics.counts import NumberCounts, TextCounts, top, top_text
 from headway.statistics.sketches import Sketches
 
@@ -30,8 +31,11 @@ _BINS = 1 << 16
 class ColumnStatistics:
     """Call `update` and `merge`; read the rest."""
 
-    def __init__(self, name: str, type: StoredType):
-        self.name, self.type = name, type
+    def __init__(self, name: str, type: StoredType, shape: Shape = ()):
+        self.name, self.type, self.shape = name, type, shape
+        self.elements = self.empty = 0
+        self.shortest_list: int | None = None
+        self.longest_list: int | None = None
         self.rows = self.missing = self.nan = self.infinite = self.zeros = 0
         self.mean = self.m2 = 0.0
         self.minimum: float | int | None = None
@@ -50,11 +54,21 @@ class ColumnStatistics:
     # --- adding rows
 
     def update(self, array: pa.Array) -> None:
-        """Add a stored array: int64, float32, binary, or a dictionary of binary."""
+        """Add a stored array: int64, float32, binary, a dictionary of binary, or lists of the former three."""
+        if self.shape:
+            self.rows += len(array)
+            self.missing += array.null_count
+            flat = flatten(array)
+            self._fold_lists(flat.lengths[flat.present])
+            self._update_values(flat.values)
+            return
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()  # an index to a null is a null too, but is not counted as one
         self.rows += len(array)
         self.missing += array.null_count
+        self._update_values(array)
+
+    def _update_values(self, array: pa.Array) -> None:
         if self.type == "bytes":
             self._update_text(array)
             return
@@ -63,6 +77,16 @@ class ColumnStatistics:
             values = self._finite(values)
         if len(values):
             self._update_numbers(values)
+
+    def _fold_lists(self, lengths: NDArray[np.int64]) -> None:
+        """Lengths of lists that are not null."""
+        if not len(lengths):
+            return
+        self.elements += int(lengths.sum())
+        self.empty += int((lengths == 0).sum())
+        low, high = int(lengths.min()), int(lengths.max())
+        self.shortest_list = low if self.shortest_list is None else min(self.shortest_list, low)
+        self.longest_list = high if self.longest_list is None else max(self.longest_list, high)
 
     def _finite(self, values: NDArray[Any]) -> NDArray[Any]:
         good = np.isfinite(values)
@@ -155,8 +179,12 @@ class ColumnStatistics:
 
     def merge(self, other: ColumnStatistics) -> None:
         """Add the rows that `other` saw."""
-        if other.type != self.type or other.name != self.name:
+        if (other.name, other.type, other.shape) != (self.name, self.type, self.shape):
             raise ValueError(f"{self.name}: {self.type} cannot take in {other.name}: {other.type}")
+        if other.shortest_list is not None and other.longest_list is not None:
+            before = self.elements, self.empty
+            self._fold_lists(np.array([other.shortest_list, other.longest_list]))
+            self.elements, self.empty = before[0] + other.elements, before[1] + other.empty
         self.rows += other.rows
         self.missing += other.missing
         self.nan += other.nan
@@ -196,9 +224,14 @@ class ColumnStatistics:
         return self.rows - self.missing
 
     @property
+    def values(self) -> int:
+        """Values that there are: the present rows, or the elements of all lists."""
+        return self.elements if self.shape else self.present
+
+    @property
     def finite(self) -> int:
-        """Rows with a number that is neither NaN nor infinite."""
-        return self.present - self.nan - self.infinite
+        """Values that are neither NaN nor infinite."""
+        return self.values - self.nan - self.infinite
 
     @property
     def std(self) -> float:
@@ -208,7 +241,7 @@ class ColumnStatistics:
     @property
     def mean_length(self) -> float:
         """Bytes a string, on average."""
-        return self.bytes_total / self.present if self.present else 0.0
+        return self.bytes_total / self.values if self.values else 0.0
 
     @property
     def complete(self) -> bool:
@@ -259,6 +292,9 @@ class ColumnStatistics:
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"name": self.name, "type": self.type, "rows": self.rows, "missing": self.missing}
+        if self.shape:
+            value |= {"shape": list(self.shape), "elements": self.elements, "empty": self.empty}
+            value |= {"shortest_list": self.shortest_list, "longest_list": self.longest_list}
         if self.type == "bytes":
             value |= {"bytes": self.bytes_total, "shortest": self.shortest, "longest": self.longest}
             return value
@@ -271,7 +307,10 @@ class ColumnStatistics:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> ColumnStatistics:
-        made = cls(value["name"], value["type"])
+        made = cls(value["name"], value["type"], tuple(value.get("shape", ())))
+        if made.shape:
+            made.elements, made.empty = value["elements"], value["empty"]
+            made.shortest_list, made.longest_list = value["shortest_list"], value["longest_list"]
         made.rows, made.missing = value["rows"], value["missing"]
         if made.type == "bytes":
             made.bytes_total, made.shortest, made.longest = value["bytes"], value["shortest"], value["longest"]

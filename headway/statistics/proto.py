@@ -39,9 +39,10 @@ def to_proto(splits: Mapping[str, SplitStatistics]) -> Any:
 
 def _common(common: Any, column: ColumnStatistics) -> None:
     common.num_non_missing, common.num_missing = column.present, column.missing
-    common.min_num_values = common.max_num_values = 1
-    common.avg_num_values = 1.0
-    common.tot_num_values = column.present
+    common.min_num_values = column.shortest_list or 0 if column.shape else 1
+    common.max_num_values = column.longest_list or 0 if column.shape else 1
+    common.avg_num_values = column.values / column.present if column.present else 0.0 if column.shape else 1.0
+    common.tot_num_values = column.values
 
 
 def _text(stats: Any, column: ColumnStatistics) -> None:

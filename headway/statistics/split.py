@@ -42,7 +42,7 @@ class SplitStatistics:
 
     @classmethod
     def create(cls, columns: Sequence[Column]) -> SplitStatistics:
-        return cls({column.name: ColumnStatistics(column.name, column.type) for column in columns})
+        return cls({column.name: ColumnStatistics(column.name, column.type, column.shape) for column in columns})
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add a batch of stored columns; columns it does not have are an error of the caller."""
@@ -67,7 +67,7 @@ class SplitStatistics:
             column.merge(other.columns[name])
 
     def _types(self) -> list[tuple[str, str]]:
-        return [(name, column.type) for name, column in self.columns.items()]
+        return [(name, f"{column.type}{list(column.shape)}") for name, column in self.columns.items()]
 
     def save(self, folder: Path) -> None:
         """Write the folder; the same statistics give the same bytes."""
@@ -161,6 +161,9 @@ def _summary(column: ColumnStatistics, top: int) -> dict[str, Any]:
         "missing_share": column.missing / column.rows if column.rows else 0.0,
         "distinct": column.distinct,
     }
+    if column.shape:
+        row |= {"elements": column.elements, "empty": column.empty}
+        row |= {"shortest_list": column.shortest_list, "longest_list": column.longest_list}
     if column.type == "bytes":
         row |= {"shortest": column.shortest, "longest": column.longest, "mean_length": column.mean_length}
     else:

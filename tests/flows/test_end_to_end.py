@@ -8,6 +8,9 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -20,6 +23,38 @@ def _run(headway, project, *arguments, code=0):
 
 def _ran(record):
     return [stage["title"] for stage in record["stages"] if not stage["cached"]]
+
+
+LISTS = """
+name: films
+source: {format: parquet, path: data.parquet}
+label: liked
+columns: {tags: {shape: list, separator: "|"}, taste: {shape: 3}, ratings: , age: , user: key}
+split: {key: user}
+training: {steps: 40, batch_size: 64}
+gate: {tolerance: {auc: 0.5, loss: 5}}
+"""
+
+
+@pytest.mark.parametrize("rows_per_record", [256, 1])
+def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_champion(
+    headway, tmp_path, rows_per_record
+):
+    r = np.random.default_rng(1)
+    rows = 1500
+    tags = [
+        None if r.random() < 0.1 else "|".join(r.choice(["war", "noir", "love"], r.integers(0, 3))) for _ in range(rows)
+    ]
+    taste = [None if r.random() < 0.1 else r.normal(size=3).tolist() for _ in range(rows)]
+    ratings = [None if r.random() < 0.1 else r.normal(size=r.integers(0, 4)).tolist() for _ in range(rows)]
+    liked = [int(t is not None and "war" in t) for t in tags]
+    made = {"user": np.arange(rows), "tags": tags, "taste": taste, "ratings": ratings, "age": r.normal(size=rows)}
+    pq.write_table(pa.table(made | {"liked": liked}), tmp_path / "data.parquet")
+    (tmp_path / "pipeline.yaml").write_text(LISTS + f"records: {{rows: {rows_per_record}}}\n")
+    first = _run(headway, tmp_path)
+    assert first["state"] == "promoted", first
+    second = _run(headway, tmp_path, "--set", "training.steps=80")
+    assert second["state"] == "promoted" and "evaluate champion 1" in _ran(second), second
 
 
 def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, project):

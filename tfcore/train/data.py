@@ -7,7 +7,9 @@ data.carve()                        # batches of the rows that are never trained
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -17,7 +19,7 @@ from tfcore.dataset import Batch, Carve, Shards, evaluation_dataset, safe, train
 from tfcore.decode import Labeler
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
-from tfcore.transform.graph import Transform
+from tfcore.transform.derived import transform_of
 from tfcore.transform.parameters import TransformParameters
 
 SHUFFLE_BYTES, LEAST_SHUFFLE_ROWS = 48 * 2**20, 65_536
@@ -44,10 +46,11 @@ class TrainingData:
         seed: int,
         training: TrainingConfig,
         class_weights: Sequence[float] | None = None,
+        preprocess: Path | None = None,
     ):
         self._parameters, self._seed, self._training = parameters, seed, training
         self._shards = shards_of(examples)
-        self._transform = Transform(parameters)
+        self._transform = transform_of(parameters, preprocess)
         self._labeler = labeler(self._shards, parameters, class_weights)
         early = training.early_stopping
         self._outside = Carve(early.carve, inside=False) if early else None
@@ -66,7 +69,7 @@ class TrainingData:
 
     @property
     def _row_bytes(self) -> int:
-        return 4 * (len(self._parameters.numeric) + len(self._parameters.categorical) + 2)
+        return 4 * (sum(math.prod(shape) for shape, _ in self._parameters.inputs().values()) + 2)
 
     @property
     def window_rows(self) -> int:
@@ -77,9 +80,10 @@ class TrainingData:
         """What a stack looks like."""
         shape = [stack, self._training.batch_size]
         label = tf.int32 if self._parameters.label.task == "multiclass" else tf.float32
-        return {
-            "numeric": tf.TensorSpec([*shape, len(self._parameters.numeric)], tf.float32),
-            "categorical": tf.TensorSpec([*shape, len(self._parameters.categorical)], tf.int32),
+        inputs = {
+            name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()
+        }
+        return inputs | {
             "label": tf.TensorSpec(shape, label),
             "weight": tf.TensorSpec(shape, tf.float32),
         }

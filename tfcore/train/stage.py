@@ -66,7 +66,12 @@ class _Training:
             request.transform.label.task,
         )
         self.data = TrainingData(
-            request.examples, request.transform, seed=request.seed, training=config, class_weights=weights
+            request.examples,
+            request.transform,
+            seed=request.seed,
+            training=config,
+            class_weights=weights,
+            preprocess=request.preprocess,
         )
         self.total = config.total_steps(self.data.rows)
         self.stack = max(1, min(config.steps_per_call, self.total, STACK_ROWS // config.batch_size))

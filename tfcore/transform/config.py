@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from headway.config import Frozen
 
@@ -180,8 +180,25 @@ class ImputeConfig(Frozen):
         return self
 
 
+MAX_LENGTH = "lists of categories: how many of a row's values the model sees (default: the longest list, at most 64)"
+PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
+"""Lists of numbers: which figures of a row's values the model sees."""
+POOL: PoolConfig = ("mean", "min", "max", "length")
+
+
 class ColumnTransform(Frozen):
     """Everything fitting needs to know of one column."""
 
     transform: TransformConfig = "auto"
     impute: ImputeConfig = ImputeConfig()
+    max_length: int | None = None
+    pool: PoolConfig = POOL
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)  # what only lists have leaves other columns' fingerprints alone
+        if self.max_length is None:
+            value.pop("max_length", None)
+        if self.pool == POOL:
+            value.pop("pool", None)
+        return value
