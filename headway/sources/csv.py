@@ -121,7 +121,7 @@ class CsvSource:
         """A range as it stands; what cannot be cut into ranges in blocks, one at a time in memory."""
         text = TextFile(piece.path)
         if not piece.facts["quoted"]:
-            yield piece.start, text.bytes(piece.start, piece.end)
+            yield piece.start, text.part(piece.start, piece.end)
             return
         end = None if text.gzip else piece.end
         skip = piece.start if text.gzip else 0

@@ -251,7 +251,7 @@ def _slices(data: Bytes, starts: Ints, lengths: Ints) -> bytes:
     if not total:
         return b""
     if total > _LONG * len(starts):
-        view = memoryview(data)
+        view = memoryview(data)  # type: ignore[arg-type]
         return b"".join([view[a : a + n] for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)])
     shift = starts - (np.cumsum(lengths) - lengths)
     return bytes(data[np.repeat(shift, lengths) + np.arange(total)])

@@ -114,18 +114,18 @@ class Parser:
     ) -> _Slow:
         found = _Slow([], {name: [] for name in self._columns})
         for row in range(low, high):
-            line, name = lines[row], None
+            line, column = lines[row], None
             try:
                 value = decode(line)
                 if not isinstance(value, dict):
                     raise ValueError(f"holds {_called(value)} where an object should be")
                 cells = []
-                for name, (way, kind) in self._columns.items():
+                for column, (way, kind) in self._columns.items():  # noqa: B007 - named when it is a misfit
                     cells.append(_cell(value, way, pa.types.is_list(kind)))
             except _Misfit as error:
                 shown, reason = error.args
                 malformed.append(
-                    Malformed(first + row, shown[:CUT], f"{reason}, in the line at byte {starts[row]}", name)
+                    Malformed(first + row, shown[:CUT], f"{reason}, in the line at byte {starts[row]}", column)
                 )
                 continue
             except ValueError as error:

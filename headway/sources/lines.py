@@ -81,14 +81,14 @@ class TextFile:
                 offset += len(piece)
         return offset
 
-    def bytes(self, start: int, end: int) -> bytes:
+    def part(self, start: int, end: int) -> bytes:
         """Exactly bytes [start, end) of a plain file."""
         with files.open_file(self.path) as file, files.reading(self.path):
             file.seek(start)
             data = file.read(end - start)
         if len(data) != end - start:
             raise DataError(f"ends at byte {start + len(data)}, not at {end}", where=self.path)
-        return bytes(data)
+        return data
 
     def blocks(
         self, start: int, end: int | None, size: int, last_end: Callable[[bytes], int]
@@ -178,4 +178,4 @@ def pieces(text: TextFile, start: int, size: int) -> Iterator[bytes]:
     for i in range(count):
         begin = start + length * i // count
         begin = text.line_end(begin) if i else begin
-        yield text.bytes(begin, max(begin, text.line_end(min(begin + SAMPLE_BYTES, size)) if count > 1 else size))
+        yield text.part(begin, max(begin, text.line_end(min(begin + SAMPLE_BYTES, size)) if count > 1 else size))

@@ -47,7 +47,7 @@ def parse_date(name: str) -> Date | None:
         return None
     parts = [int(part) for part in match.groups() if part is not None]
     try:
-        return Date(datetime(*(parts + [1, 1])[: max(3, len(parts))]), _RESOLUTIONS[len(parts) - 1])  # type: ignore[arg-type]
+        return Date(datetime(*[*parts, 1, 1][: max(3, len(parts))]), _RESOLUTIONS[len(parts) - 1])  # type: ignore[arg-type]
     except ValueError:
         return None
 
