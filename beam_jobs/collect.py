@@ -93,8 +93,12 @@ def _quarantine(
             file, before = piece.file, 0
         if fact["quarantined"]:
             table = quarantine.read(aside.of_range(piece.index))
-            rows = pc.add(table.column("row"), before + 1)
-            files = pa.array([names[piece.file]] * table.num_rows, pa.string())
+            if piece.row_per_file:
+                files = pa.array([names[piece.file + row] for row in table.column("row").to_pylist()], pa.string())
+                rows = pa.array([1] * table.num_rows, pa.int64())
+            else:
+                rows = pc.add(table.column("row"), before + 1)
+                files = pa.array([names[piece.file]] * table.num_rows, pa.string())
             yield table.set_column(0, "file", files).set_column(1, "row", rows)
         before += fact["rows"]
 

@@ -89,7 +89,7 @@ class _Work:
         at = chunk.rows if chunk.rows is not None else np.arange(chunk.first_row, chunk.first_row + batch.num_rows)
         self.rows += batch.num_rows + len(chunk.malformed)
         for line in chunk.malformed:
-            self._rejected.append(quarantine.rejected([line.row], None, [line.text], line.reason))
+            self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         batch, at = self._filter(batch, at)
         batch, at = self._coerce(batch, at)
         batch, label = self._label(batch, at)

@@ -86,7 +86,9 @@ def parser() -> argparse.ArgumentParser:
         return command
 
     def window(command: argparse.ArgumentParser) -> None:
-        command.add_argument("--window", type=int, help="how many spans (default: all up to --until)")
+        command.add_argument(
+            "--window", type=_window, help="how many spans, or how much time: 30d, 12m (default: all up to --until)"
+        )
         command.add_argument("--until", default="latest", help="the last span (default: latest)")
         command.add_argument("--seed", type=int, help="instead of the pipeline's")
 
@@ -128,6 +130,11 @@ def parser() -> argparse.ArgumentParser:
     add("schema", "the JSON Schema of pipeline.yaml, for editors", pipeline=False)
     add("doctor", "check versions, TensorFlow's devices, Prefect, the disk and the store")
     return root
+
+
+def _window(text: str) -> int | str:
+    """A number of spans, or a time such as 30d, which the road looks at."""
+    return int(text) if text.isdecimal() else text
 
 
 def _version() -> str:

@@ -19,6 +19,7 @@ from beam_jobs.runner import RunnerConfig
 from headway import schema
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
+from headway.files import is_remote
 from headway.gate_config import GateConfig
 from headway.label import LabelConfig
 from headway.records.spec import RecordsConfig
@@ -96,8 +97,8 @@ class Pipeline(Frozen):
     def _consistent(self) -> Pipeline:
         if isinstance(self.columns, dict) and not self.columns:
             raise ValueError("columns: names none; list some, or say 'columns: auto'")
-        if self.split.mode == "time" and "{span}" not in self.source.path:
-            raise ValueError("split.mode: time needs several spans, so source.path needs {span} in it")
+        if self.split.mode == "time" and not self.source.has_spans:
+            raise ValueError("split.mode: time needs several spans, so source.path needs {span} or {year} in it")
         return self
 
     def column_configs(self) -> dict[str, ColumnConfig]:
@@ -177,7 +178,8 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Locate
     folder = file.parent
     source = raw.get("source")
     if isinstance(source, dict) and isinstance(source.get("path"), str):
-        raw["source"] = source | {"path": str(folder / expand(source["path"], where=f"{file}: source.path"))}
+        name = expand(source["path"], where=f"{file}: source.path")
+        raw["source"] = source | {"path": name if is_remote(name) else str(folder / name)}
     if isinstance(raw.get("store"), str):
         raw["store"] = expand(raw["store"], where=f"{file}: store")
     located = Located(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)

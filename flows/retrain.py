@@ -43,7 +43,7 @@ from headway.store import Store
 @flow(name="retrain", persist_result=False, log_prints=True)
 def retrain(
     pipeline: str = "examples/flights",
-    window: int | None = None,
+    window: int | str | None = None,
     until: str = "latest",
     seed: int | None = None,
     force: bool = False,
@@ -52,7 +52,7 @@ def retrain(
 
     Args:
         pipeline: a pipeline.yaml or its folder; relative to the flow run's working directory.
-        window: how many spans; none: all of them.
+        window: how many spans, or how much time up to the last one ("30d", "12m"); none: all of them.
         until: the last span, or "latest".
         seed: instead of the pipeline's.
         force: promote whatever the gate says.

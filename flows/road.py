@@ -56,7 +56,7 @@ class Trip:
 
     located: Located
     store: Store
-    window: int | None = None
+    window: int | str | None = None
     until: str = "latest"
     seed: int | None = None
     force: bool = False
@@ -111,7 +111,7 @@ def road(trip: Trip, caller: Caller, *, freeze: bool = True) -> End:
 class _Walk:
     def __init__(self, trip: Trip, caller: Caller, freeze: bool):
         self.trip, self.caller, self.pipeline = trip, caller, trip.located.pipeline
-        self.window = select_window(spans(self.pipeline.source), trip.window, trip.until)
+        self.window = select_window(spans(self.pipeline.source), trip.window, trip.until, self.pipeline.source.gaps)
         self.parts = window_splits(self.pipeline.split, self.window)
         self.columns: Columns = resolve(trip.located, trip.files(self.window[0]))
         self.freeze = freeze

@@ -23,6 +23,8 @@ from headway.statistics.split import SplitStatistics
 PREFIX_ROWS = 100_000
 DOMAIN_VALUES = 50
 """String columns with more values than this get no domain."""
+LONG_BYTES = 1024
+"""Values of more bytes than this on average are stored as they are, not by a dictionary."""
 
 
 def infer(
@@ -73,7 +75,7 @@ def infer(
                 )
             notes.append(f"column {name!r} is left out: {why}")
             continue
-        encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
+        encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
         columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding, shape=shape, separator=separator))
     return Schema(columns=tuple(columns)), notes
 
@@ -100,6 +102,11 @@ def _shape(kind: pa.DataType) -> Shape:
     return (None,) if is_list(kind) else ()
 
 
+def _long(values: pa.ChunkedArray) -> bool:
+    """Whether the values are texts or images rather than words: a dictionary of them would save nothing."""
+    return len(values) > 0 and not pa.types.is_dictionary(values.type) and values.nbytes > LONG_BYTES * len(values)
+
+
 def _stored(kind: pa.DataType) -> StoredType | None:
     if pa.types.is_dictionary(kind):
         return _stored(kind.value_type)
@@ -112,6 +119,8 @@ def _stored(kind: pa.DataType) -> StoredType | None:
         or pa.types.is_large_string(kind)
         or pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
     ):
         return "bytes"
     return None

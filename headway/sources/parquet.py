@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headway import files as storage
 from headway.errors import DataError
 from headway.schema import suggest
-from headway.sources.base import BATCH_ROWS, Chunk, InputFile, ParquetConfig, Range, sampled, twice
+from headway.sources.config import ParquetConfig
+from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
+from headway.sources.nested import flat, leaves, pick
 
 
 class ParquetSource:
@@ -20,7 +24,7 @@ class ParquetSource:
 
     def names(self, file: InputFile) -> list[str]:
         with _open(file.path) as parquet:
-            return list(parquet.schema_arrow.names)
+            return list(leaves(parquet.schema_arrow, file.path))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         found: list[Range] = []
@@ -41,17 +45,17 @@ class ParquetSource:
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         dictionaries = [name for name, kind in types.items() if pa.types.is_dictionary(kind)]
         with _open(piece.path, dictionaries) as parquet:
-            known = list(parquet.schema_arrow.names)
+            ways = leaves(parquet.schema_arrow, piece.path)
             for name in columns:
-                if name not in known:
-                    raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, known))
+                if name not in ways:
+                    raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, list(ways)))
             first = 0
             groups = list(range(piece.start, piece.end))
             try:
                 for batch in parquet.iter_batches(
                     BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False
                 ):
-                    yield Chunk(batch.select(list(columns)), first)
+                    yield Chunk(pick(batch, ways, columns), first)
                     first += batch.num_rows
             except (OSError, pa.ArrowException) as error:
                 raise _corrupt(piece.path, error, f"row groups {piece.start} to {piece.end - 1}, row {first}") from None
@@ -71,7 +75,7 @@ class ParquetSource:
                 except (OSError, pa.ArrowException) as error:
                     raise _corrupt(file.path, error, f"row {held}") from None
             if batches:
-                tables.append(pa.Table.from_batches(batches))
+                tables.append(flat(pa.Table.from_batches(batches), file.path))
             if held >= rows:
                 break
         if not tables:
@@ -79,13 +83,15 @@ class ParquetSource:
         return sampled(tables, rows * len(tables)).slice(0, rows)
 
 
-def _open(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-    try:
-        parquet = pq.ParquetFile(path, read_dictionary=list(dictionaries))
-    except (OSError, pa.ArrowException) as error:
-        raise _corrupt(path, error, "its footer") from None
-    twice(parquet.schema_arrow.names, path)
-    return parquet
+@contextlib.contextmanager
+def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    with storage.open_file(path) as file:
+        try:
+            parquet = pq.ParquetFile(file, read_dictionary=list(dictionaries))
+        except (OSError, pa.ArrowException) as error:
+            raise _corrupt(path, error, "its footer") from None
+        leaves(parquet.schema_arrow, path)
+        yield parquet
 
 
 def _corrupt(path: str, error: Exception, at: str) -> DataError:
