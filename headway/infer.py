@@ -130,7 +130,7 @@ def _domain(found: Sequence[ColumnStatistics]) -> tuple[str, ...]:
     """The distinct values, sorted, when there are few, they are text, and they recur."""
     values: set[bytes] = set()
     for statistics in found:
-        if statistics.distinct > DOMAIN_VALUES:
+        if not statistics.complete or statistics.distinct > DOMAIN_VALUES:
             return ()
         values |= {value for value, _ in statistics.top()}
     if not 0 < len(values) <= DOMAIN_VALUES or len(values) * 5 > sum(statistics.present for statistics in found):

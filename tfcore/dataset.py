@@ -83,7 +83,7 @@ def training_dataset(
         def prepared(shard: tf.Tensor, number: tf.Tensor, record: tf.Tensor) -> Batch:
             columns = decoder(record)
             rows = transform(columns)
-            rows["label"], rows["weight"] = labeler(columns)
+            rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
             return rows if carving is None else carving(rows, shard, number)
 
         chunks = records.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
@@ -123,6 +123,12 @@ def training_dataset(
 
     ahead = _stacks_ahead(rows.element_spec, stack * batch)
     return rows.map(lambda r: fixed(stacked(r)), num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(ahead)
+
+
+def _weighed(rows: Batch, label: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Takes the transform's "usable" out of the rows: what is not has no weight."""
+    usable = rows.pop("usable", None)
+    return label, weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
 
 
 def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
@@ -175,7 +181,7 @@ def evaluation_dataset(
     def prepared(shard: tf.Tensor, number: tf.Tensor, record: tf.Tensor) -> Batch:
         columns = decoder(record)
         rows: Batch = dict(transform(columns)) if transform is not None else {}
-        rows["label"], rows["weight"] = labeler(columns)
+        rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
         rows["valid"] = tf.ones_like(rows["weight"], tf.bool)
         for name in raw:
             column = columns[name]

@@ -40,6 +40,7 @@ DTYPES = {
     "bytes": tf.string,
     "bool": tf.bool,
     "int32": tf.int32,
+    "uint8": tf.uint8,
 }
 PYTHON_NODES = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 

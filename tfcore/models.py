@@ -29,6 +29,7 @@ from tfcore.user_module import line_of, load_function
 
 WEIGHTS = "weights"
 """The prefix of the weights' checkpoint in a training's output."""
+IMAGE_FILTERS = (32, 64, 128)
 Layout = Any
 """tfcore.transform's TransformParameters."""
 
@@ -145,6 +146,9 @@ def _deep(
         parts.append(keras.layers.Flatten(name="embedded_lists")(embedded))
     if layout.numeric:
         parts.append(inputs["numeric"])
+    parts += [
+        _image_features(inputs[name], name, seed) for name, (row, dtype) in layout.inputs().items() if dtype == "uint8"
+    ]
     if not parts:
         raise ConfigError("no column is left to learn from", where="columns", fix="name feature columns, or use 'auto'")
     x = parts[0] if len(parts) == 1 else keras.layers.Concatenate(name="features")(parts)
@@ -159,6 +163,22 @@ def _deep(
         bias_initializer=_bias(config, layout),
         name="output",
     )(x)
+
+
+def _image_features(image: keras.KerasTensor, name: str, seed: int) -> keras.KerasTensor:
+    """A small convolutional stack: each layer halves the image, the last one's mean over places is what it says."""
+    x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name=f"{name}_scaled")(image)
+    for number, filters in enumerate(IMAGE_FILTERS):
+        x = keras.layers.Conv2D(
+            filters,
+            3,
+            strides=2,
+            padding="same",
+            activation="relu",
+            kernel_initializer=keras.initializers.GlorotUniform(seed=seed + 104729 + number),
+            name=f"{name}_conv_{number}",
+        )(x)
+    return keras.layers.GlobalAveragePooling2D(name=f"{name}_features")(x)
 
 
 def _list_embedding(layout: Layout, width: int, seed: int, **keywords: Any) -> ListEmbedding:

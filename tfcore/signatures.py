@@ -39,7 +39,7 @@ class Tensor(Frozen):
     """One input or output. `shape` has None for the rows of a batch."""
 
     name: str
-    dtype: Literal["int64", "float32", "string", "bool", "int32"]
+    dtype: Literal["int64", "float32", "string", "bool", "int32", "uint8"]
     shape: tuple[int | None, ...] = (None,)
     column: str | None = None
     """The raw column it carries, or whose presence or length it tells."""

@@ -18,11 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headway.hashing import hash_bytes
 from headway.lists import flatten
 from headway.schema import Shape, StoredType
 from headway.statistics.counts import NumberCounts, TextCounts, top, top_text
 from headway.statistics.sketches import Sketches
 
+LONG_BYTES = 4096
+"""A column with a longer value than this holds no words, but images or documents: they are not kept, only told apart."""
 MAX_DISTINCT = 65_536
 """A numeric column with more distinct values keeps sketches in place of complete counts."""
 _BINS = 1 << 16
@@ -147,10 +150,24 @@ class ColumnStatistics:
             values, counts = found.field("values"), found.field("counts").to_numpy()
         if not len(values):
             return
-        assert self.text is not None
-        self.text.add(values, counts.astype(np.int64))
         lengths = pc.binary_length(values).to_numpy().astype(np.int64)
         self._fold_lengths(int(lengths @ counts), int(lengths.min()), int(lengths.max()))
+        if self.text is None or int(lengths.max()) > LONG_BYTES:
+            self._forget_texts()
+            assert self.sketches is not None
+            self.sketches.add_distinct(_text_hashes(values))
+        else:
+            self.text.add(values, counts.astype(np.int64))
+
+    def _forget_texts(self) -> None:
+        """Keep no more than how many different values there are."""
+        if self.text is None:
+            return
+        self.sketches = Sketches()
+        values, _ = self.text.sorted()
+        if len(values):
+            self.sketches.add_distinct(_text_hashes(values))
+        self.text = None
 
     def _overflow_if_wide(self) -> None:
         if self.numbers is not None and self.numbers.at_most > MAX_DISTINCT and len(self.numbers) > MAX_DISTINCT:
@@ -191,9 +208,12 @@ class ColumnStatistics:
         self.infinite += other.infinite
         self.zeros += other.zeros
         if self.type == "bytes":
-            assert self.text is not None and other.text is not None
             if other.longest is not None and other.shortest is not None:
-                self.text.add(*other.text.folded())
+                if self.text is not None and other.text is not None:
+                    self.text.add(*other.text.folded())
+                else:
+                    self._forget_texts()
+                    self._merge_forgotten(other)
                 self._fold_lengths(other.bytes_total, other.shortest, other.longest)
             return
         if other.minimum is None or other.maximum is None:
@@ -215,6 +235,13 @@ class ColumnStatistics:
         else:
             assert other.numbers is not None
             self.sketches.absorb(*other.numbers.sorted())
+
+    def _merge_forgotten(self, other: ColumnStatistics) -> None:
+        assert self.sketches is not None
+        if other.sketches is not None:
+            self.sketches.merge(other.sketches)
+        elif other.text is not None:
+            self.sketches.add_distinct(_text_hashes(other.text.sorted()[0]))
 
     # --- reading
 
@@ -262,12 +289,13 @@ class ColumnStatistics:
         whose rank is off by less than half a percent, and by far less towards both ends.
         """
         wanted = np.asarray(at, np.float64)
+        if self.type == "bytes":
+            raise ValueError(f"{self.name}: strings have no quantiles")
         if self.sketches is not None:
             assert self.minimum is not None and self.maximum is not None
             found = np.clip(self.sketches.quantiles(wanted), self.minimum, self.maximum)
             return np.where(wanted <= 0, self.minimum, np.where(wanted >= 1, self.maximum, found))
-        if self.numbers is None:
-            raise ValueError(f"{self.name}: strings have no quantiles")
+        assert self.numbers is not None
         values, counts = self.numbers.sorted()
         if not len(values):
             return np.full(len(wanted), np.nan)
@@ -297,7 +325,7 @@ class ColumnStatistics:
             value |= {"shortest_list": self.shortest_list, "longest_list": self.longest_list}
         if self.type == "bytes":
             value |= {"bytes": self.bytes_total, "shortest": self.shortest, "longest": self.longest}
-            return value
+            return value if self.sketches is None else value | {"sketches": self.sketches.to_json()}
         if self.type == "float32":
             value |= {"nan": self.nan, "infinite": self.infinite}
         value |= {"zeros": self.zeros, "mean": self.mean, "m2": self.m2, "min": self.minimum, "max": self.maximum}
@@ -314,6 +342,8 @@ class ColumnStatistics:
         made.rows, made.missing = value["rows"], value["missing"]
         if made.type == "bytes":
             made.bytes_total, made.shortest, made.longest = value["bytes"], value["shortest"], value["longest"]
+            if "sketches" in value:
+                made.sketches, made.text = Sketches.from_json(value["sketches"]), None
             return made
         made.nan, made.infinite = value.get("nan", 0), value.get("infinite", 0)
         made.zeros, made.mean, made.m2 = value["zeros"], value["mean"], value["m2"]
@@ -321,3 +351,12 @@ class ColumnStatistics:
         if "sketches" in value:
             made.sketches, made.numbers = Sketches.from_json(value["sketches"]), None
         return made
+
+
+def _text_hashes(values: pa.Array) -> NDArray[np.uint64]:
+    """One uint64 for each value of a binary array without nulls."""
+    large = values.cast(pa.large_binary())
+    _, offsets_buffer, data_buffer = large.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[large.offset : large.offset + len(large) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    return hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])

@@ -49,7 +49,7 @@ def _text(stats: Any, column: ColumnStatistics) -> None:
     _common(stats.common_stats, column)
     stats.unique = column.distinct
     stats.avg_length = column.mean_length
-    for rank, (value, count) in enumerate(column.top(_TOP)):
+    for rank, (value, count) in enumerate(column.top(_TOP) if column.complete else ()):
         text = value.decode("utf-8", "backslashreplace")
         stats.top_values.add(value=text, frequency=count)
         stats.rank_histogram.buckets.add(low_rank=rank, high_rank=rank, label=text, sample_count=count)

@@ -20,10 +20,15 @@ from tfcore.decode import Labeler
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
 from tfcore.transform.derived import transform_of
+from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
 
 SHUFFLE_BYTES, LEAST_SHUFFLE_ROWS = 48 * 2**20, 65_536
 """The default shuffle window. Several are under way at once, so memory takes a few times that."""
+MOST_SHUFFLE_BYTES = 192 * 2**20
+"""Wide rows, such as images, are shuffled in smaller windows than those."""
+STACK_ROWS, STACK_BYTES = 262_144, 64 * 2**20
+"""Most in a stack: of large batches, fewer are handed over at once."""
 MOST_OPEN_SHARDS = 64
 CARVE_BATCH = 8192
 CARVE_MEMORY_BYTES = 256 * 2**20
@@ -50,7 +55,8 @@ class TrainingData:
     ):
         self._parameters, self._seed, self._training = parameters, seed, training
         self._shards = shards_of(examples)
-        self._transform = transform_of(parameters, preprocess)
+        self.images = Tolerant(training.max_refused_images)
+        self._transform = transform_of(parameters, preprocess, tolerant=self.images)
         self._labeler = labeler(self._shards, parameters, class_weights)
         early = training.early_stopping
         self._outside = Carve(early.carve, inside=False) if early else None
@@ -69,12 +75,19 @@ class TrainingData:
 
     @property
     def _row_bytes(self) -> int:
-        return 4 * (sum(math.prod(shape) for shape, _ in self._parameters.inputs().values()) + 2)
+        inputs = self._parameters.inputs().values()
+        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + 8
 
     @property
     def window_rows(self) -> int:
         """Rows that are shuffled together."""
-        return self._training.shuffle_rows or max(LEAST_SHUFFLE_ROWS, SHUFFLE_BYTES // self._row_bytes)
+        few = max(256, min(LEAST_SHUFFLE_ROWS, MOST_SHUFFLE_BYTES // self._row_bytes))
+        return self._training.shuffle_rows or max(few, SHUFFLE_BYTES // self._row_bytes)
+
+    def stack(self, wanted: int) -> int:
+        """Batches handed over at once: `wanted`, or fewer where they are large."""
+        batch = self._training.batch_size
+        return max(1, min(wanted, STACK_ROWS // batch, STACK_BYTES // (batch * self._row_bytes)))
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
         """What a stack looks like."""

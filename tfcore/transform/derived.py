@@ -20,6 +20,7 @@ from headway.errors import ConfigError
 from headway.schema import LABEL, Column, StoredType, suggest
 from tfcore.signatures import PRESENT
 from tfcore.transform.graph import RawColumn, Transform
+from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
 from tfcore.user_module import line_of, load_function
 
@@ -183,18 +184,19 @@ def _stored(value: tf.Tensor) -> tuple[tf.Tensor, StoredType]:
     raise TypeError(f"its type is {value.dtype.name}")
 
 
-def transform_of(parameters: TransformParameters, file: Path | None) -> Transform:
+def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant: Tolerant | None = None) -> Transform:
     """The transform of fitted parameters, with the user's function in it when they have derived columns.
 
     Args:
         file: the user's Python file with the function.
+        tolerant: in an input pipeline, what skips images that TensorFlow refuses.
 
     Raises:
         ConfigError: the function is gone, or gives other columns than it was analysed with.
     """
     derived = parameters.derived
     if derived is None:
-        return Transform(parameters)
+        return Transform(parameters, tolerant=tolerant)
     if file is None:
         raise ConfigError(f"{derived.function} needs the file it lies in", where="preprocess")
     function = load_preprocess(file, derived.function)
@@ -211,4 +213,4 @@ def transform_of(parameters: TransformParameters, file: Path | None) -> Transfor
         return made
 
     preprocess.module = function.module  # type: ignore[attr-defined]
-    return Transform(parameters, preprocess)
+    return Transform(parameters, preprocess, tolerant)

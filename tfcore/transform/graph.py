@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters
+from tfcore.transform.images import Tolerant, decode_images
+from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters, image_input
 
 
 class RawColumn(NamedTuple):
@@ -62,18 +63,21 @@ class Transform(tf.Module):
     Args:
         parameters: fitted on train statistics.
         preprocess: the user's function, when the parameters have derived columns; see `tfcore.transform.derived`.
+        tolerant: in an input pipeline, what skips images that TensorFlow refuses; None in an export.
     """
 
     def __init__(
         self,
         parameters: TransformParameters,
         preprocess: Callable[[Mapping[str, RawColumn]], Mapping[str, RawColumn]] | None = None,
+        tolerant: Tolerant | None = None,
     ):
         super().__init__(name="transform")
         if parameters.derived is not None and preprocess is None:
             raise ValueError("the parameters have derived columns: give the function that makes them")
         self._parameters = parameters
         self._preprocess = preprocess
+        self._tolerant = tolerant
         self.user_module = getattr(preprocess, "module", None)  # so that an export finds its variables and tables
         self.tables = {
             fitted.column.name: VocabularyTable(fitted.ops[-1])
@@ -83,8 +87,9 @@ class Transform(tf.Module):
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
         """{"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the parameters; "lists" too
-        where there are some: int32 [rows, width of all], -1 behind the end of a list."""
-        named = self.named(columns)
+        where there are some: int32 [rows, width of all], -1 behind the end of a list; an image's pixels under
+        `image_input` of its column. With `tolerant` and an image, "usable" bool [rows]: false for one that was refused."""
+        named, usable = self._named(columns)
         rows = next(iter(columns.values())).rows()
         fitted = self._parameters.fitted
         numeric = [value for f in fitted if f.size is None for value in _of(f, named)]
@@ -94,20 +99,49 @@ class Transform(tf.Module):
             "numeric": _side_by_side(numeric) if numeric else tf.zeros([rows, 0], tf.float32),
             "categorical": tf.stack(categorical, 1) if categorical else tf.zeros([rows, 0], tf.int32),
         }
-        return inputs | {"lists": tf.concat(lists, 1)} if lists else inputs
+        if lists:
+            inputs["lists"] = tf.concat(lists, 1)
+        for one in fitted:
+            if one.pixels is not None:
+                inputs[image_input(one.column.name)] = named[one.column.name]
+        return inputs | {"usable": tf.reduce_all(tf.stack(usable), 0)} if usable else inputs
 
     def named(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
         """Each model input by name: float32 or int32, [rows]; [rows, n] of vectors and of lists of categories."""
+        return self._named(columns)[0]
+
+    def _named(self, columns: Mapping[str, RawColumn]) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
         outputs: dict[str, tf.Tensor] = {}
+        usable: list[tf.Tensor] = []
         if self._preprocess is not None:
             columns = {**columns, **self._preprocess(columns)}
         for fitted in self._parameters.fitted:
             column = columns[fitted.column.name]
             if fitted.size is not None:
                 outputs[fitted.column.name] = self._category(fitted, column)
+            elif fitted.pixels is not None:
+                made, good = self._image(fitted, column)
+                outputs |= made
+                usable += [] if good is None else [good]
             else:
                 outputs |= _numbers(fitted, column)
-        return outputs
+        return outputs, usable
+
+    def _image(self, fitted: Fitted, column: RawColumn) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
+        """uint8 [rows, height, width, channels], zeros for null; and which rows are usable, if that is asked."""
+        assert fitted.pixels is not None
+        name, present = fitted.column.name, column.present
+        usable = None
+        if self._tolerant is None:
+            decoded = decode_images(column.plain(), present, fitted.pixels)
+        else:
+            decoded, usable = self._tolerant(column.plain(), present, fitted.pixels)
+        outputs = {name: decoded}
+        if fitted.missing_indicator:
+            outputs[f"{name}__missing"] = (
+                tf.zeros([column.rows()], tf.float32) if present is None else tf.cast(~present, tf.float32)
+            )
+        return outputs, usable
 
     def _category(self, fitted: Fitted, column: RawColumn) -> tf.Tensor:
         last = fitted.ops[-1]
@@ -156,7 +190,7 @@ def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
 
 def _of(fitted: Fitted, named: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
     """The numeric outputs of a column, a vector's in one."""
-    if fitted.column.length is None or fitted.pool:
+    if fitted.column.length is None or fitted.pool or fitted.pixels is not None:
         return [named[name] for name in fitted.numeric_names()]
     extra = fitted.numeric_names()[fitted.column.length :]
     return [named[fitted.column.name], *(named[name] for name in extra)]

@@ -11,6 +11,7 @@ operation is read off 1,001 quantiles.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +32,7 @@ from tfcore.transform.config import (
     Clip,
     ColumnTransform,
     Hash,
+    Image,
     MinMax,
     Op,
     Standardize,
@@ -65,6 +67,8 @@ class FittedOp(Frozen):
     integers: tuple[int, ...] | None = None
     oov_buckets: int | None = None
     buckets: int | None = None
+    pixels: tuple[int, int, int] | None = None
+    """image: height, width, channels"""
 
 
 class Fitted(Frozen):
@@ -88,9 +92,16 @@ class Fitted(Frozen):
         """The id of null, the last one."""
         return self.size - 1 if self.size is not None and self.column.nullable else None
 
+    @property
+    def pixels(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of an image; None for anything else."""
+        return self.ops[-1].pixels
+
     def numeric_names(self) -> list[str]:
         if self.size is not None:
             return []
+        if self.pixels is not None:
+            return [f"{self.column.name}__missing"] * self.missing_indicator
         name, length = self.column.name, self.column.length
         values = [name]
         if self.pool:
@@ -167,14 +178,23 @@ class TransformParameters(Frozen):
         )
 
     def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """What the model takes: {name: (shape of a row, dtype)}. `lists` is there only where a column needs it."""
+        """What the model takes: {name: (shape of a row, dtype)}. `lists` is there only where a column needs it, and an
+        image has an input of its own, `image_<column>`: uint8 [height, width, channels]."""
         made: dict[str, tuple[tuple[int, ...], str]] = {
             "numeric": ((len(self.numeric),), "float32"),
             "categorical": ((len(self.categorical),), "int32"),
         }
         if width := sum(entry.width for entry in self.lists):
             made["lists"] = ((width,), "int32")
+        for fitted in self.fitted:
+            if fitted.pixels is not None:
+                made[image_input(fitted.column.name)] = (fitted.pixels, "uint8")
         return made
+
+
+def image_input(column: str) -> str:
+    """The name of an image's input: one that Keras takes."""
+    return "image_" + re.sub(r"[^A-Za-z0-9_]+", "_", column)
 
 
 class TransformRequest(Frozen):
@@ -255,6 +275,11 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
             return None, f"column {column.name!r} is left out: every list in the train rows is empty"
         if stats.distinct == 1 and not stats.missing and not column.is_list:
             return None, f"column {column.name!r} is left out: it is the same in every train row"
+        if column.type == "bytes" and not stats.complete:
+            return None, (
+                f"column {column.name!r} is left out: it holds values of up to {stats.longest:,} bytes; an image needs its "
+                "size: {image: {height: 96, width: 96}}"
+            )
         if column.type == "bytes" and stats.distinct > 1000 and stats.distinct * 2 > stats.values:
             return None, (
                 f"column {column.name!r} is left out: {stats.distinct:,} distinct values in {stats.values:,} look "
@@ -262,6 +287,8 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
             )
         chain = (_automatic(column, stats),)
     where = f"columns.{column.name}"
+    if isinstance(chain[-1], Image):
+        return _image(column, chain, config, stats, where), None
     if column.type == "bytes" and (len(chain) > 1 or not isinstance(chain[0], Vocabulary | Hash)):
         raise ConfigError(
             f"{chain[0].op} needs a number, and the column holds text", where=where, fix="use vocabulary or hash"
@@ -302,6 +329,18 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
             nan_indicator=config.impute.indicator and stats.nan + stats.infinite > 0,
         ),
         None,
+    )
+
+
+def _image(column: Column, chain: Sequence[Op], config: ColumnTransform, stats: ColumnStatistics, where: str) -> Fitted:
+    op = chain[-1]
+    assert isinstance(op, Image)
+    if column.type != "bytes" or column.shape or len(chain) > 1:
+        raise ConfigError("an image is the bytes of one file a row, and stands alone", where=where)
+    return Fitted(
+        column=column,
+        ops=(FittedOp(op="image", pixels=(op.height, op.width, op.channels)),),
+        missing_indicator=config.impute.indicator and stats.missing > 0,
     )
 
 
@@ -374,6 +413,12 @@ def _fit_op(
 
 
 def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: str) -> FittedOp:
+    if not stats.complete and column.type == "bytes":
+        raise ConfigError(
+            f"the column holds values of up to {stats.longest:,} bytes: those are no words",
+            where=where,
+            fix="use hash, image, or leave it out",
+        )
     if not stats.complete:
         raise ConfigError(
             f"the column has about {stats.distinct:,} distinct values, too many integers to count them all",
