@@ -15,6 +15,11 @@ from headway.sources.config import ParquetConfig
 from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
 from headway.sources.nested import flat, leaves, pick
 
+_BATCH_BYTES = 32 << 20
+"""A batch of wide rows takes about this much."""
+_LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
+"""Of wide rows a schema is inferred from fewer."""
+
 
 class ParquetSource:
     """A range is a run of row groups of about `range_rows` rows; start and end are row group numbers."""
@@ -53,7 +58,7 @@ class ParquetSource:
             groups = list(range(piece.start, piece.end))
             try:
                 for batch in parquet.iter_batches(
-                    BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False
+                    _rows_at_once(parquet, columns), row_groups=groups, columns=list(columns), use_threads=False
                 ):
                     yield Chunk(pick(batch, ways, columns), first)
                     first += batch.num_rows
@@ -66,8 +71,10 @@ class ParquetSource:
         for file in files:
             with _open(file.path) as parquet:
                 batches: list[pa.RecordBatch] = []
+                at_once = _rows_at_once(parquet)
+                rows = min(rows, max(_LEAST_SAMPLE, at_once * _SAMPLE_BATCHES))
                 try:
-                    for batch in parquet.iter_batches(BATCH_ROWS, use_threads=False):
+                    for batch in parquet.iter_batches(at_once, use_threads=False):
                         batches.append(batch)
                         held += batch.num_rows
                         if held >= rows:
@@ -94,6 +101,24 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFil
         yield parquet
 
 
+def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> int:
+    """Rows of a batch: BATCH_ROWS, or fewer of wide ones. A whole file has one answer, so that reading is repeatable."""
+    metadata = parquet.metadata
+    held = 0
+    for group in range(metadata.num_row_groups):
+        chunks = metadata.row_group(group)
+        for place in range(chunks.num_columns):
+            chunk = chunks.column(place)
+            top = chunk.path_in_schema.split(".")[0]
+            if columns is None or chunk.path_in_schema in columns or top in columns:
+                held += chunk.total_uncompressed_size
+    each = held / max(1, metadata.num_rows)
+    return max(1, min(BATCH_ROWS, int(_BATCH_BYTES / max(each, 1.0))))
+
+
 def _corrupt(path: str, error: Exception, at: str) -> DataError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if "lists to be of size" in reason:
+        fix = "write the column as a list without a fixed size, and give it its length: columns: {name: {shape: 4}}"
+        return DataError(f"pyarrow cannot read vectors of which some are null ({reason}), at {at}", where=path, fix=fix)
     return DataError(f"not a whole Parquet file, at {at}: {reason}", where=path, fix="write the file again")
