@@ -6,13 +6,14 @@ chunk, rows = parser.parse(data, at=0, first=0)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from headway.sources.interface import CUT, Chunk, Malformed
@@ -38,10 +39,15 @@ class _Slow:
 
 
 class Parser:
-    """Reads the columns, each by the way to it and in its type: int64, float64, bool, binary, or a list of those."""
+    """Reads the columns, each by the way to it and in its type: int64, float64, bool, binary, or a list of those.
 
-    def __init__(self, columns: Mapping[str, tuple[Way, pa.DataType]]):
+    Args:
+        numbers: the columns that are to become numbers: true and false are 1 and 0 there, as texts too.
+    """
+
+    def __init__(self, columns: Mapping[str, tuple[Way, pa.DataType]], numbers: Collection[str] = ()):
         self._columns = dict(columns)
+        self._numbers = frozenset(numbers)
         self._ways = {name: way for name, (way, _) in self._columns.items()}
         self._schema = _schema(list(self._columns.values()))
         self._parse = pajson.ParseOptions(
@@ -146,8 +152,11 @@ class Parser:
         if all(array is not None for array in arrays):
             return pa.concat_arrays(arrays) if arrays else pa.array([], kind)
         as_text = pa.list_(pa.binary()) if pa.types.is_list(kind) else pa.binary()
+        truth = ("0", "1") if name in self._numbers else ("false", "true")
         texts = [
-            _texts(part.cells[name], as_text) if isinstance(part, _Slow) else _to_text(part.column(name), as_text)
+            _texts(part.cells[name], as_text, truth)
+            if isinstance(part, _Slow)
+            else _to_text(part.column(name), as_text, truth)
             for part in parts
         ]
         return pa.concat_arrays(texts)
@@ -220,16 +229,20 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_string(kind))
 
 
-def _texts(cells: list[Any], kind: pa.DataType) -> pa.Array:
+def _texts(cells: list[Any], kind: pa.DataType, truth: tuple[str, str] = ("false", "true")) -> pa.Array:
     def text(item: Any) -> Any:
-        return str(item).lower() if isinstance(item, bool) else item
+        return truth[item] if isinstance(item, bool) else item
 
     return pa.array([[text(i) for i in cell] if isinstance(cell, list) else text(cell) for cell in cells], kind)
 
 
-def _to_text(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _to_text(array: pa.Array, kind: pa.DataType, truth: tuple[str, str]) -> pa.Array:
     if pa.types.is_list(kind):
-        return array.cast(pa.list_(pa.string())).cast(kind) if not _is_text(array.type.value_type) else array.cast(kind)
+        inner = _to_text(array.values, kind.value_type, truth)
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, inner, mask=mask)
+    if pa.types.is_boolean(array.type):
+        return pc.if_else(array, *(text.encode() for text in truth))
     return (
         array.cast(kind) if _is_text(array.type) or pa.types.is_null(array.type) else array.cast(pa.string()).cast(kind)
     )

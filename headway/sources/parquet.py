@@ -96,4 +96,7 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFil
 
 def _corrupt(path: str, error: Exception, at: str) -> DataError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if reason.startswith("Expected all lists to be of size"):  # pyarrow writes what it cannot read
+        fix = "write that column as pa.list_(type), and say its length in the pipeline: columns: {name: {shape: n}}"
+        return DataError("a column of fixed-size lists holds a null, which cannot be read back", where=path, fix=fix)
     return DataError(f"not a whole Parquet file, at {at}: {reason}", where=path, fix="write the file again")
