@@ -22,7 +22,8 @@ from headway import quarantine
 from headway.coerce import coerce
 from headway.errors import DataError
 from headway.expressions import parse
-from headway.records.encode import RowGrouper, encode, encode_classic
+from headway.records.encode import encode, encode_classic
+from headway.records.grouping import RowGrouper
 from headway.records.tfrecord import ShardWriter
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source

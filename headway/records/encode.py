@@ -267,35 +267,3 @@ def _grouped(features: _Features, column: Column) -> pa.Array:
     elif column.length is not None:  # the slots of null rows
         values = values.filter(pa.array(np.repeat(present, column.length)))
     return join(values, np.where(present, lengths, 0), present, column)
-
-
-class RowGrouper:
-    """Cuts a stream of batches into pieces of exactly `rows` rows; the last may be shorter."""
-
-    def __init__(self, rows: int):
-        self._rows = rows
-        self._held: list[pa.RecordBatch] = []
-        self._count = 0
-
-    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        at = 0
-        while batch.num_rows - at >= self._rows - self._count:
-            take = self._rows - self._count
-            piece = batch.slice(at, take)
-            yield _joined([*self._held, piece])
-            self._held, self._count = [], 0
-            at += take
-        if at < batch.num_rows:
-            self._held.append(batch.slice(at))
-            self._count += batch.num_rows - at
-
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        if self._held:
-            yield _joined(self._held)
-        self._held, self._count = [], 0
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]

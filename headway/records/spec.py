@@ -26,7 +26,12 @@ Spec = dict[str, dict[str, Any]]
 class RecordsConfig(Frozen):
     """How rows become records."""
 
-    rows: int = Field(default=4096, ge=1, le=1 << 20, description="rows a record; 1 writes classic tf.train.Examples")
+    rows: int = Field(
+        default=4096,
+        ge=1,
+        le=1 << 20,
+        description="rows a record, fewer where cells are large; 1 writes classic tf.train.Examples",
+    )
 
 
 def feature_spec(columns: Sequence[Column], rows_per_record: int) -> Spec:
