@@ -58,7 +58,7 @@ class CsvSource:
             return list(self._config.names), skip
         try:
             names = pacsv.read_csv(
-                pa.py_buffer(line[skip:]),
+                pa.py_buffer(line[skip:] if line.endswith(b"\n") else line[skip:] + b"\n"),
                 parse_options=self._parse_options(),
                 read_options=pacsv.ReadOptions(use_threads=False),
             ).column_names
@@ -168,8 +168,9 @@ class CsvSource:
             return
         wanted = SAMPLE_PIECES * SAMPLE_BYTES
         for at, data in text.blocks(0, None, wanted + start, self._last_end):
-            yield data[start - at :]
-            return
+            if at + len(data) > start:
+                yield data[max(start - at, 0) :]
+                return
 
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range, at: int

@@ -48,7 +48,8 @@ class ImagesSource:
                 "paths": [image.path for image in images[start:end]],
                 "bytes": [image.bytes for image in images[start:end]],
                 "names": names[start:end],
-                "labels": labels.take(pa.array(range(start, end))),  # a copy: a slice would be pickled whole
+                "labels": labels.slice(start, end - start).to_pylist(),
+                "label_type": str(labels.type),
             }
             found.append(Range(len(found), images[start].path, start, start, end, facts, row_per_file=True))
             start, held = end, 0
@@ -76,6 +77,7 @@ class ImagesSource:
         rows: list[int] = []
         images: list[bytes] = []
         malformed: list[Malformed] = []
+        labels, kind = piece.facts["labels"], pa.type_for_alias(piece.facts["label_type"])
         held, first = 0, 0
         total = len(piece.facts["paths"])
         for row in range(total):
@@ -94,7 +96,7 @@ class ImagesSource:
                 arrays = {
                     "image": pa.array(images, pa.binary()),
                     "path": pa.array([piece.facts["names"][i] for i in rows], pa.string()),
-                    "label": piece.facts["labels"].take(pa.array(at)),
+                    "label": pa.array([labels[i] for i in rows], kind),
                 }
                 batch = pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
                 yield Chunk(batch, first, at, tuple(malformed))
@@ -176,4 +178,9 @@ def _table(path: str, file_column: str, label_column: str) -> pa.Table:
         if name not in whole.column_names:
             fix = f"name it in source.images.file_column or label_column; {suggest(name, whole.column_names)}"
             raise ConfigError(f"the table of labels has no column {name!r}", where=path, fix=fix)
-    return whole.select([file_column, label_column]) if file_column != label_column else whole
+    labels = whole.column(label_column)
+    if pa.types.is_dictionary(labels.type):
+        labels = labels.cast(labels.type.value_type)
+    if not (pa.types.is_integer(labels.type) or pa.types.is_floating(labels.type) or pa.types.is_boolean(labels.type)):
+        labels = labels.cast(pa.string())  # whatever it is, ranges carry it as plain values
+    return pa.table({"file": whole.column(file_column).cast(pa.string()), "label": labels})

@@ -1,6 +1,6 @@
 """What kinds of values some JSON lines hold, and the Arrow type that a column is best read as.
 
-seen_in(b'{"a": {"b": 1}}\\n', path)          # {"a.b": [["a", "b"], "int"]}
+seen_in(b'{"a": {"b": 1}}\\n', path)          # {"a.b": [["a", "b"], "int", "int"]}
 read_type(pa.int64(), "bool")                # bool: coercion makes it 0 and 1
 """
 
@@ -15,7 +15,8 @@ import pyarrow as pa
 from headway.errors import DataError
 
 Kinds = dict[str, list[Any]]
-"""By column: [the way to it, its kind]; a kind is int, float, bool, text, mixed, null, or list:<kind>. Plain JSON."""
+"""By column: [the way to it, the kind of all its values, the kind of most]; a kind is
+int, float, bool, text, mixed, null, or list:<kind>. Plain JSON."""
 _LISTS = "list:"
 _PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": pa.null()}
 
@@ -73,7 +74,7 @@ def seen_in(data: bytes, path: str) -> Kinds:
         name = ".".join(way)
         if name in found:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
-        found[name] = [list(way), _together(kinds)]
+        found[name] = [list(way), _together(kinds), _most(kinds)]
     return found
 
 
@@ -121,6 +122,15 @@ def _together(kinds: Counter[str]) -> str:
     return "float" if known == {"int", "float"} and "list:null" not in kinds else "mixed"
 
 
+def _most(kinds: Counter[str]) -> str:
+    """The kind of most values, so that a few odd ones do not make the rest slow to read."""
+    known = Counter({kind: count for kind, count in kinds.items() if kind not in ("null", "list:null")})
+    if not known:
+        return _together(kinds)
+    kind = known.most_common(1)[0][0]
+    return "float" if kind == "int" and known["float"] else kind
+
+
 def natural(kind: str) -> pa.DataType:
     """The type of a column that nothing is wanted of; text is bytes."""
     if kind.startswith(_LISTS):
@@ -140,6 +150,4 @@ def read_type(wanted: pa.DataType | None, kind: str | None) -> pa.DataType:
         return pa.list_(read_type(wanted.value_type, inner))
     if kind == "bool" or (kind == "int" and pa.types.is_binary(wanted)):
         return _PLAIN[kind]
-    if pa.types.is_integer(wanted) and kind == "float":
-        return pa.float64()
     return pa.binary() if kind in ("text", "mixed") else wanted

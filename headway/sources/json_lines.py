@@ -6,21 +6,25 @@ chunk, rows = parser.parse(data, at=0, first=0)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from json import JSONDecodeError
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from headway.sources.interface import CUT, Chunk, Malformed
 from headway.sources.json_kinds import Number, decode
 from headway.sources.nested import pick
 
-_FEW = 16
-"""So few lines are read one by one rather than halved again."""
+_FEW, _SOME = 8, 2048
+"""So few lines are read one by one rather than parted again; so many at most are searched for bad ones at a time."""
+_IN_ROW = re.compile(r" in row (\d+)$")
 _NAMES = {dict: "an object", list: "a list", str: "a text", Number: "a number", bool: "true or false"}
 Way = tuple[str, ...]
 
@@ -38,10 +42,15 @@ class _Slow:
 
 
 class Parser:
-    """Reads the columns, each by the way to it and in its type: int64, float64, bool, binary, or a list of those."""
+    """Reads the columns, each by the way to it and in its type: int64, float64, bool, binary, or a list of those.
 
-    def __init__(self, columns: Mapping[str, tuple[Way, pa.DataType]]):
+    Args:
+        numbers: the columns that are to become numbers: true and false are 1 and 0 there, as texts too.
+    """
+
+    def __init__(self, columns: Mapping[str, tuple[Way, pa.DataType]], numbers: Collection[str] = ()):
         self._columns = dict(columns)
+        self._numbers = frozenset(numbers)
         self._ways = {name: way for name, (way, _) in self._columns.items()}
         self._schema = _schema(list(self._columns.values()))
         self._parse = pajson.ParseOptions(
@@ -52,20 +61,21 @@ class Parser:
         """The chunk, and how many rows it stands for; `at` is the data's place in the file, `first` its first row."""
         lines = data.count(b"\n") + (not data.endswith(b"\n"))
         table = self._fast(data)
-        if table is not None and table.num_rows == lines:
+        if isinstance(table, pa.Table) and table.num_rows == lines:
             return Chunk(self._picked(table), first), lines
         return self._carefully(data, at, first)
 
-    def _fast(self, data: bytes) -> pa.Table | None:
-        """None when a line is broken or a value is of another type."""
+    def _fast(self, data: bytes) -> pa.Table | int | None:
+        """When a line is broken or a value is of another type, its row if Arrow tells."""
         try:
             return pajson.read_json(
                 pa.BufferReader(data),
                 read_options=pajson.ReadOptions(use_threads=False, block_size=len(data) + 1),
                 parse_options=self._parse,
             )
-        except (pa.ArrowInvalid, UnicodeDecodeError):
-            return None
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            told = _IN_ROW.search(str(error))
+            return int(told[1]) if told else None
 
     def _picked(self, table: pa.Table) -> pa.RecordBatch:
         batches = table.combine_chunks().to_batches()
@@ -80,25 +90,27 @@ class Parser:
     def _carefully(self, data: bytes, at: int, first: int) -> tuple[Chunk, int]:
         lines, starts, place = list[bytes](), list[int](), at
         for line in data.split(b"\n"):
-            if line.strip():
+            if line.strip(b" \t\r"):
                 lines.append(line)
                 starts.append(place)
             place += len(line) + 1
         parts: list[pa.RecordBatch | _Slow] = []
         rows: list[int] = []
         malformed: list[Malformed] = []
-        todo = [(0, len(lines))]
+        todo = [(low, min(low + _SOME, len(lines))) for low in range(0, len(lines), _SOME)][::-1]
         while todo:
             low, high = todo.pop()
-            if low == high:
-                continue
-            table = self._fast(b"\n".join(lines[low:high]))
-            if table is not None and table.num_rows == high - low:
+            table = self._fast(b"\n".join(lines[low:high])) if high - low > 1 else None
+            if isinstance(table, pa.Table) and table.num_rows == high - low:
                 parts.append(self._picked(table))
                 rows += range(low, high)
             elif high - low > _FEW:
-                middle = (low + high) // 2
-                todo += [(middle, high), (low, middle)]
+                # up to the row that Arrow tells everything is well, at least so far; else one half may be
+                bad = low + table if isinstance(table, int) and table < high - low else None
+                cuts = [low, (low + high) // 2, high] if bad is None else [low, bad, bad + 1, high]
+                if bad is not None and bad - low < _FEW:
+                    cuts = [low, low + _FEW, high]
+                todo += [(a, b) for a, b in pairwise(cuts) if a < b][::-1]
             else:
                 slow = self._one_by_one(lines, starts, low, high, first, malformed)
                 if slow.rows:
@@ -146,8 +158,11 @@ class Parser:
         if all(array is not None for array in arrays):
             return pa.concat_arrays(arrays) if arrays else pa.array([], kind)
         as_text = pa.list_(pa.binary()) if pa.types.is_list(kind) else pa.binary()
+        truth = ("0", "1") if name in self._numbers else ("false", "true")
         texts = [
-            _texts(part.cells[name], as_text) if isinstance(part, _Slow) else _to_text(part.column(name), as_text)
+            _texts(part.cells[name], as_text, truth)
+            if isinstance(part, _Slow)
+            else _to_text(part.column(name), as_text, truth)
             for part in parts
         ]
         return pa.concat_arrays(texts)
@@ -220,16 +235,20 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_string(kind))
 
 
-def _texts(cells: list[Any], kind: pa.DataType) -> pa.Array:
+def _texts(cells: list[Any], kind: pa.DataType, truth: tuple[str, str] = ("false", "true")) -> pa.Array:
     def text(item: Any) -> Any:
-        return str(item).lower() if isinstance(item, bool) else item
+        return truth[item] if isinstance(item, bool) else item
 
     return pa.array([[text(i) for i in cell] if isinstance(cell, list) else text(cell) for cell in cells], kind)
 
 
-def _to_text(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _to_text(array: pa.Array, kind: pa.DataType, truth: tuple[str, str]) -> pa.Array:
     if pa.types.is_list(kind):
-        return array.cast(pa.list_(pa.string())).cast(kind) if not _is_text(array.type.value_type) else array.cast(kind)
+        inner = _to_text(array.values, kind.value_type, truth)
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, inner, mask=mask)
+    if pa.types.is_boolean(array.type):
+        return pc.if_else(array, *(text.encode() for text in truth))
     return (
         array.cast(kind) if _is_text(array.type) or pa.types.is_null(array.type) else array.cast(pa.string()).cast(kind)
     )

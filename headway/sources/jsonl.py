@@ -50,8 +50,9 @@ class JsonlSource:
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         kinds: Kinds = piece.facts["kinds"]
-        wanted = {name: read_type(types.get(name), kinds[name][1] if name in kinds else None) for name in columns}
-        parser = Parser({name: (_way(name, kinds), wanted[name]) for name in columns})
+        wanted = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
+        numbers = [name for name in columns if name in types and _is_number(types[name])]
+        parser = Parser({name: (_way(name, kinds), wanted[name]) for name in columns}, numbers)
         before = 0
         for at, data in TextFile(piece.path).blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end):
             if not at and data.startswith(BOM):
@@ -73,11 +74,16 @@ class JsonlSource:
             for data in _sample(text, file.bytes):
                 kinds = seen_in(data, file.path)
                 if kinds:
-                    parser = Parser({name: (tuple(way), natural(kind)) for name, (way, kind) in kinds.items()})
+                    parser = Parser({name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()})
                     tables.append(pa.Table.from_batches([parser.parse(data, 0, 0)[0].batch]))
         if not tables or not any(table.num_rows for table in tables):
             raise DataError("the files hold no rows", where=files[0].path)
         return sampled(tables, rows)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_list(kind) else kind
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _way(name: str, kinds: Kinds) -> tuple[str, ...]:
@@ -85,7 +91,7 @@ def _way(name: str, kinds: Kinds) -> tuple[str, ...]:
     if name in kinds:
         return tuple(kinds[name][0])
     parts = name.split(".")
-    return (name,) if len(parts) == 1 or any(way == [parts[0]] for way, _ in kinds.values()) else tuple(parts)
+    return (name,) if len(parts) == 1 or any(way == [parts[0]] for way, *_ in kinds.values()) else tuple(parts)
 
 
 def _beginning(text: TextFile) -> Kinds:

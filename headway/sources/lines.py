@@ -73,6 +73,7 @@ class TextFile:
     def line_end(self, offset: int) -> int:
         """Where the line ends that holds byte `offset` of a plain file; its size when none does."""
         with files.open_file(self.path) as file, files.reading(self.path):
+            offset = min(offset, file.size())
             file.seek(offset)
             while piece := file.read(_PIECE):
                 at = piece.find(b"\n")
@@ -85,9 +86,10 @@ class TextFile:
         """Exactly bytes [start, end) of a plain file."""
         with files.open_file(self.path) as file, files.reading(self.path):
             file.seek(start)
-            data = file.read(end - start)
+            data = bytes(file.read(end - start))
+            size = file.size()
         if len(data) != end - start:
-            raise DataError(f"ends at byte {start + len(data)}, not at {end}", where=self.path)
+            raise DataError(f"ends at byte {size}, not at {end}", where=self.path)
         return data
 
     def blocks(
@@ -175,7 +177,9 @@ def pieces(text: TextFile, start: int, size: int) -> Iterator[bytes]:
     a small file whole."""
     length = size - start
     count = SAMPLE_PIECES if length > SAMPLE_PIECES * SAMPLE_BYTES else 1
+    done = start
     for i in range(count):
-        begin = start + length * i // count
-        begin = text.line_end(begin) if i else begin
-        yield text.part(begin, max(begin, text.line_end(min(begin + SAMPLE_BYTES, size)) if count > 1 else size))
+        begin = text.line_end(start + length * i // count) if i else start
+        if done <= begin < size:  # a line may be longer than the way to the next place
+            done = text.line_end(min(begin + SAMPLE_BYTES, size)) if count > 1 else size
+            yield text.part(begin, done)

@@ -118,7 +118,7 @@ def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None)
 
 def _corrupt(path: str, error: Exception, at: str) -> DataError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if "lists to be of size" in reason:
-        fix = "write the column as a list without a fixed size, and give it its length: columns: {name: {shape: 4}}"
-        return DataError(f"pyarrow cannot read vectors of which some are null ({reason}), at {at}", where=path, fix=fix)
+    if reason.startswith("Expected all lists to be of size"):  # pyarrow writes what it cannot read
+        fix = "write that column as pa.list_(type), and say its length in the pipeline: columns: {name: {shape: n}}"
+        return DataError("a column of fixed-size lists holds a null, which cannot be read back", where=path, fix=fix)
     return DataError(f"not a whole Parquet file, at {at}: {reason}", where=path, fix="write the file again")

@@ -36,8 +36,7 @@ class Date:
         return _later(self.start, 1, self.resolution)
 
     def name(self) -> str:
-        form = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}[self.resolution]
-        return self.start.strftime(form).zfill(4)
+        return self.start.isoformat()[: {"year": 4, "month": 7, "day": 10, "hour": 13}[self.resolution]]
 
 
 def parse_date(name: str) -> Date | None:
