@@ -104,8 +104,14 @@ def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
     """The beginnings of some tables as one; where their types of a column have nothing in common, it is text."""
     share = -(-rows // len(tables))
     parts = [table.slice(0, share) for table in tables]
-    for name in dict.fromkeys(name for part in parts for name in part.column_names):
-        fields = [pa.schema([part.schema.field(name)]) for part in parts if name in part.column_names]
+    named: dict[str, list[pa.Field]] = {}
+    for part in parts:
+        for field in part.schema:
+            named.setdefault(field.name, []).append(field)
+    for name, found in named.items():
+        if all(field.type == found[0].type for field in found):
+            continue
+        fields = [pa.schema([field]) for field in found]
         try:
             pa.unify_schemas(fields, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError):
