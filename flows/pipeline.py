@@ -24,7 +24,7 @@ from headway.label import LabelConfig
 from headway.records.spec import RecordsConfig
 from headway.sources.base import SourceConfig
 from headway.splits import SplitConfig
-from headway.validate import ValidateConfig
+from headway.validation.config import ValidateConfig
 from tfcore.models_config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.transform.config import ImputeConfig, TransformConfig
