@@ -41,6 +41,8 @@ def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float,
 def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
     """The divergence in bits, from 0 to 1; both sides must have finite numbers."""
     inner = np.linspace(0, 1, _BINS + 1)[1:-1].tolist()
+    # up to each side's end: two that do not overlap share no bin
+    inner.append(1.0)
     edges = np.unique(np.concatenate([ours.quantile(inner), theirs.quantile(inner)]))
     p, q = _bins(ours, edges), _bins(theirs, edges)
     middle = (p + q) / 2
