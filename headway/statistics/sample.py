@@ -23,7 +23,7 @@ from headway.splits import column_hash
 
 FILE = "sample.arrow"
 PRIORITY = "__priority"
-MOST_ROWS, LEAST_ROWS, CELLS = 8192, 256, 1 << 20
+MOST_ROWS, LEAST_ROWS, CELLS = 4096, 256, 1 << 20
 """Rows kept of a narrow table, of a very wide one, and the cells that bound those in between."""
 _SALT = 0x73616D70  # "samp": apart from the hashes that split rows and count distinct values
 

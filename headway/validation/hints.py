@@ -134,8 +134,7 @@ def _codes(values: pa.ChunkedArray) -> Codes:
         if not good.any():
             return np.zeros(len(values), np.int64)
         edges = np.unique(np.quantile(found[good], np.linspace(0, 1, _BUCKETS + 1)[1:-1], method="inverted_cdf"))
-        # a bucket on each edge and one between two: a frequent value stands alone
-        codes = np.searchsorted(edges, found, "left") + np.searchsorted(edges, found, "right")
+        codes = np.searchsorted(edges, found, "left")
         codes = np.where(good, codes + 1, 0)
     else:
         codes = np.unique(values.fill_null(0).to_numpy(), return_inverse=True)[1] + 1
@@ -153,7 +152,7 @@ def _score(codes: Codes, target: NDArray[Any], task: str) -> float | None:
         prior = float(target[learn].mean())
         count = np.bincount(codes[learn], minlength=width)
         total = np.bincount(codes[learn], weights=target[learn], minlength=width)
-        predicted[judge] = ((total + prior) / (count + 1.0))[codes[judge]]
+        predicted[judge] = ((total + 0.1 * prior) / (count + 0.1))[codes[judge]]
     if task == "binary":
         return auc(target, predicted)
     return 1.0 - float(((target - predicted) ** 2).sum() / ((target - target.mean()) ** 2).sum())

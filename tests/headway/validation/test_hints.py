@@ -91,7 +91,7 @@ def test_duplicates_hold_the_same_in_each_row_not_only_the_same_values(random):
     found = list(duplicates(split(columns), list(columns)))
     assert [a.column for a in found] == ["again", "s2"]
     assert found[0].message == (
-        "column 'again' repeats column 'x': the same values in each of 8,192 sampled train rows, and the same figures "
+        "column 'again' repeats column 'x': the same values in each of 4,096 sampled train rows, and the same figures "
         "over all 20,000"
     )
     holes = columns | {"again": pa.array(x, mask=np.arange(ROWS) == 5)}
