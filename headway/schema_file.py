@@ -12,7 +12,7 @@ from typing import Any
 from headway.errors import ConfigError
 from headway.schema import Column, Schema, StoredType
 
-_HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
+HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
 # Edit it to widen a domain, bound a range, or demand presence (min_fraction: 1.0). Delete it to infer it anew.
 """
 
@@ -39,7 +39,7 @@ def to_text(schema: Schema) -> str:
                 domain.max = cast(high)
         if column.name in schema.domains:
             feature.string_domain.value.extend(schema.domains[column.name])
-    return _HEADER + text_format.MessageToString(message, as_utf8=True)
+    return HEADER + text_format.MessageToString(message, as_utf8=True)
 
 
 def from_text(text: str, *, where: str) -> Schema:
