@@ -101,6 +101,8 @@ def parser() -> argparse.ArgumentParser:
     window(plan)
     for name, (_, text) in STAGE_COMMANDS.items():
         command = add(name, text)
+        if name == "validate":
+            command.add_argument("--serving", metavar="FILE", help="logged requests to compare the train rows with")
         window(command)
         waits(command)
     promoted = add("promote", "make a version, or the last run's held candidate, the champion")

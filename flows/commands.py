@@ -24,12 +24,14 @@ from headway.store import Store
 
 
 def _located(options: argparse.Namespace) -> Located:
-    overrides = {}
+    overrides: dict[str, Any] = {}
     for item in options.set:
         key, equals, value = item.partition("=")
         if not equals or not key:
             raise ConfigError(f"{item!r} is no KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
         overrides[key] = yaml.safe_load(value)
+    if serving := getattr(options, "serving", None):
+        overrides["validation.serving"] = str(Path(serving).absolute())
     return read_pipeline(Path(options.pipeline), overrides)
 
 

@@ -127,6 +127,12 @@ class Located(Frozen):
         return self.folder / self.pipeline.schema_path
 
     @property
+    def serving_file(self) -> Path | None:
+        """Logged requests that validation compares the train rows with; relative to the pipeline's folder."""
+        serving = self.pipeline.validation.serving
+        return self.folder / serving if serving else None
+
+    @property
     def store_path(self) -> Path:
         return self.folder / self.pipeline.store
 

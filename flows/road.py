@@ -27,6 +27,7 @@ from headway.statistics.split import SplitStatistics
 from headway.statistics.window import StatisticsRequest
 from headway.store import Store
 from headway.validate import ChampionFacts, SpanFacts, ValidateRequest, errors
+from headway.validation.serving import checksum
 from tfcore.transform.parameters import TransformRequest
 
 INGEST = Stage("ingest", "beam_jobs.ingest:ingest", many="beam_jobs.ingest:ingest_many")
@@ -201,13 +202,15 @@ class _Walk:
     def _validate(self, ingested: Mapping[str, Output], statistics: Output) -> Output:
         schema = self.columns.schema
         splits = tuple(name for name, parts in self.parts.items() if parts)
-        features = tuple(column.name for column in self.columns.read if column.role == "feature")
+        features = tuple(column for column in self.columns.read if column.role == "feature")
+        serving = self.trip.located.serving_file
         self.reference = self._reference(statistics)
         key = {
-            "config": self.pipeline.validation.model_dump(mode="json"),
+            "config": self.pipeline.validation.model_dump(mode="json", exclude={"serving"}),
+            "serving": checksum(serving) if serving else None,
             "schema": schema.digest(),
             "task": self.pipeline.task,
-            "features": list(features),
+            "features": [column.model_dump(mode="json") for column in features],
             "champion": self.reference,
             "inputs": {
                 "statistics": statistics.fingerprint,
@@ -224,7 +227,9 @@ class _Walk:
                 stored=self.columns.stored,
                 task=self.pipeline.task,
                 config=self.pipeline.validation,
-                features=features,
+                features=tuple(column.name for column in features),
+                columns=features,
+                serving=serving,
                 champion=self._champion_facts(),
             )
 

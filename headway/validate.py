@@ -20,14 +20,15 @@ from headway.anomaly import SEVERITIES, Anomaly, errors, summary_table
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.monitor import Monitor
-from headway.schema import LABEL, Schema
+from headway.schema import LABEL, Column, Schema
 from headway.statistics.split import SplitStatistics
 from headway.tasks import Task
 from headway.validation.columns import columns
 from headway.validation.config import ValidateConfig
-from headway.validation.drift import drift, vanished
+from headway.validation.drift import drift, skew, vanished
 from headway.validation.hints import constant, duplicates, leakage
 from headway.validation.labels import is_class, labels, task_of
+from headway.validation.serving import requests
 
 __all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
 VERSION = 2
@@ -68,6 +69,10 @@ class ValidateRequest(Frozen):
     features: tuple[str, ...] | None = None
     """The columns that the model learns from; None: all but the label."""
     champion: ChampionFacts | None = None
+    serving: Path | None = None
+    """Logged requests."""
+    columns: tuple[Column, ...] = ()
+    """The features as they are stored, to read logged requests by."""
 
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -77,6 +82,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
     """
     splits = {name: SplitStatistics.load(request.statistics / name) for name in request.splits}
     raised = [*_spans(request), *_splits(request, splits), *_content(request, splits), *_champion(request, splits)]
+    raised += _serving(request, splits)
     found = [settled for anomaly in raised if (settled := request.config.settled(anomaly)) is not None]
     found.sort(key=lambda anomaly: SEVERITIES.index(anomaly.severity))
     result = {
@@ -188,3 +194,20 @@ def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> I
         classes = is_class(request.task, before) and ours.complete
         if classes and task_of(request.task, before) != "regression":
             yield from vanished(ours, before, champion.name)
+
+
+def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
+    train = splits.get("train")
+    if request.serving is None or train is None or not train.rows:
+        return
+    logged = requests(request.serving, request.columns)
+    unfit, reason = logged.unfit
+    if unfit:
+        yield Anomaly(
+            severity="warning",
+            kind="serving rows",
+            where="serving",
+            message=f"{unfit:,} of {logged.rows:,} logged requests hold a value that does not fit its column, first {reason}",
+            fix="mend the client, or the column's type in the pipeline",
+        )
+    yield from skew(train, logged.statistics, request.config)

@@ -25,13 +25,13 @@ Severity = Literal["error", "warning", "info", "ignore"]
 KINDS = (
     "quarantine", "empty span", "too few rows", "few rows", "missing column", "label", "one label", "class balance",
     "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
-    "infinite", "duplicate", "leakage", "drift",
+    "infinite", "duplicate", "leakage", "drift", "skew", "serving rows",
 )  # fmt: skip
 """Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""
 
 
 class DriftConfig(Frozen):
-    """Distances from the champion's train rows beyond which a column has drifted."""
+    """Distances beyond which a column has drifted from the champion's train rows, or logged requests from ours."""
 
     l_infinity: float = Field(default=0.1, ge=0, description="text: the most that one value's share may change")
     jensen_shannon: float = Field(default=0.1, ge=0, description="numbers: divergence in bits, from 0 to 1")
@@ -90,6 +90,10 @@ class ValidateConfig(Frozen):
         default=0.99, gt=0.5, le=1, description="a column that alone predicts the label better is warned of"
     )
     drift: DriftConfig = DriftConfig()
+    serving: str | None = Field(
+        default=None,
+        description="logged requests (JSON lines, or a TFRecord of tf.Examples) to compare train rows with",
+    )
     severity: dict[str, Severity] = Field(default={}, description="by kind: error, warning, info or ignore")
     columns: dict[str, ColumnValidation] = Field(default={}, description="what differs for single columns")
 

@@ -48,7 +48,7 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
     if abs(now - before) > bounds.missing:
         yield _anomaly(
             name,
-            f"{told} is missing in {now:.2%} of the train rows, and was in {before:.2%} of those of {whose} "
+            f"{told} is missing in {now:.2%} of the train rows, and was in {before:.2%} of {whose} "
             f"(a change of {abs(now - before):.3f}; at most {bounds.missing:g} is no drift)",
             "missing",
             abs(now - before),
@@ -116,3 +116,41 @@ def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> It
             message=f"no train row has a label that {whose} was trained on: {listed(gone, len(gone))}",
             fix="check the label expression and the spans of the window, or widen the window",
         )
+
+
+def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig) -> Iterator[Anomaly]:
+    """Features whose logged requests are further from the train rows than the bounds of drift."""
+    if min(train.rows, logged.rows) < config.drift.min_rows:
+        yield Anomaly(
+            severity="info",
+            kind="skew",
+            where="serving",
+            message=f"skew was not checked: {train.rows:,} train rows, {logged.rows:,} logged requests; at least "
+            f"{config.drift.min_rows:,} of each are needed",
+            fix="log more requests, or lower validation.drift.min_rows",
+        )
+        return
+    for name, asked in logged.columns.items():
+        taught = train.columns.get(name)
+        if taught is None or taught.type != asked.type or not _flat(asked):
+            continue
+        if asked.missing == asked.rows and taught.present:
+            yield Anomaly(
+                severity="warning",
+                kind="skew",
+                column=name,
+                where="serving",
+                message=f"none of the {asked.rows:,} logged requests has a value of {name!r}; of the train rows "
+                f"{taught.present / taught.rows:.2%} do",
+                fix=f"send it with the requests, or leave it out: columns: {{{name}: ignore}}",
+            )
+            continue
+        for found in _column(asked, taught, "the train rows", config.drift_of(name)):
+            message = found.message.replace(
+                "has drifted from the train rows", "is asked differently than it was taught"
+            )
+            message = message.replace("of the train rows, and", "of the logged requests, and").replace(
+                "of its train values, and", "of the logged values, and"
+            )
+            message = message.replace("in those of the train rows", "in the train rows")
+            yield found.model_copy(update={"kind": "skew", "where": "serving", "message": message})
