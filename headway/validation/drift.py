@@ -153,4 +153,6 @@ def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig
                 "of its train values, and", "of the logged values, and"
             )
             message = message.replace("in those of the train rows", "in the train rows")
-            yield found.model_copy(update={"kind": "skew", "where": "serving", "message": message})
+            fix = (found.fix or "").replace("look at what changed in the source", "make it in serving as in the source")
+            fix = fix.replace("if it is right", "if it is meant to differ")
+            yield found.model_copy(update={"kind": "skew", "where": "serving", "message": message, "fix": fix})
