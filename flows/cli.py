@@ -103,6 +103,8 @@ def parser() -> argparse.ArgumentParser:
     window(plan)
     for name, (_, text) in STAGE_COMMANDS.items():
         command = add(name, text)
+        if name == "validate":
+            command.add_argument("--serving", metavar="FILE", help="logged requests to compare the train rows with")
         window(command)
         waits(command)
     promoted = add("promote", "make a version, or the last run's held candidate, the champion")
@@ -127,7 +129,12 @@ def parser() -> argparse.ArgumentParser:
     gc = add("gc", "remove what no kept run points at")
     gc.add_argument("--keep", type=int, default=20, metavar="RUNS", help="runs to keep of each pipeline (default: 20)")
     gc.add_argument("--dry-run", action="store_true", help="only say what would go")
-    add("schema", "the JSON Schema of pipeline.yaml, for editors", pipeline=False)
+    schema = add("schema", "the JSON Schema of pipeline.yaml, for editors; or a proposal for the schema file")
+    schema.add_argument(
+        "--update", action="store_true", help="propose a schema.pbtxt that holds the window; never overwrites it"
+    )
+    window(schema)
+    waits(schema)
     add("doctor", "check versions, TensorFlow's devices, Prefect, the disk and the store")
     return root
 

@@ -24,12 +24,14 @@ from headway.store import Store
 
 
 def _located(options: argparse.Namespace) -> Located:
-    overrides = {}
+    overrides: dict[str, Any] = {}
     for item in options.set:
         key, equals, value = item.partition("=")
         if not equals or not key:
             raise ConfigError(f"{item!r} is no KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
         overrides[key] = yaml.safe_load(value)
+    if serving := getattr(options, "serving", None):
+        overrides["validation.serving"] = str(Path(serving).absolute())
     return read_pipeline(Path(options.pipeline), overrides)
 
 
@@ -277,7 +279,32 @@ def gc(options: argparse.Namespace) -> int:
 
 
 def schema(options: argparse.Namespace) -> int:
-    print(json.dumps(json_schema(), indent=1))
+    """The JSON Schema of a pipeline; with --update a proposal beside the schema file, and what it would change."""
+    if not options.update:
+        print(json.dumps(json_schema(), indent=1))
+        return 0
+    from headway.disk import replace_text
+    from headway.schema_update import difference, proposed
+    from headway.statistics.split import SplitStatistics
+
+    trip = _trip(options, last="statistics")
+    path = trip.located.schema_file
+    if not path.is_file():
+        raise ConfigError("there is no schema file to update", where=str(path), fix="headway validate infers one")
+    record = _execute(options, trip)
+    ran = record["stages"][-1]
+    output = trip.store.output(ran["stage"], ran["fingerprint"])
+    manifest = trip.store.find(ran["stage"], ran["fingerprint"])
+    assert manifest is not None
+    splits = [SplitStatistics.load(output / name) for name in manifest.result["rows"]]
+    before = path.read_text(encoding="utf-8")
+    after = proposed(before, splits, where=str(path))
+    target = path.with_name(f"{path.stem}.proposed{path.suffix}")
+    changes = difference(before, after, path.name, target.name)
+    if changes:
+        replace_text(target, after)
+    told = f"{changes}\n\nwritten to {target}; {path.name} is as it was" if changes else "the schema holds the window"
+    _answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, told)
     return 0
 
 

@@ -25,7 +25,7 @@ from headway.label import LabelConfig
 from headway.records.spec import RecordsConfig
 from headway.sources.base import SourceConfig
 from headway.splits import SplitConfig
-from headway.validate import ValidateConfig
+from headway.validation.config import ValidateConfig
 from tfcore.models_config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.transform.config import MAX_LENGTH, POOL, ImputeConfig, PoolConfig, TransformConfig
@@ -132,6 +132,12 @@ class Located(Frozen):
     @property
     def schema_file(self) -> Path:
         return self.folder / self.pipeline.schema_path
+
+    @property
+    def serving_file(self) -> Path | None:
+        """Logged requests that validation compares the train rows with; relative to the pipeline's folder."""
+        serving = self.pipeline.validation.serving
+        return self.folder / serving if serving else None
 
     @property
     def store_path(self) -> Path:

@@ -26,7 +26,8 @@ from headway.splits import window_splits
 from headway.statistics.split import SplitStatistics
 from headway.statistics.window import StatisticsRequest
 from headway.store import Store
-from headway.validate import SpanFacts, ValidateRequest, errors
+from headway.validate import ChampionFacts, SpanFacts, ValidateRequest, errors
+from headway.validation.serving import checksum
 from tfcore.transform.parameters import TransformParameters, TransformRequest
 from tfcore.transform.preprocess_config import DerivedParameters
 
@@ -114,14 +115,18 @@ class _Walk:
         self.window = select_window(spans(self.pipeline.source), trip.window, trip.until, self.pipeline.source.gaps)
         self.parts = window_splits(self.pipeline.split, self.window)
         self.columns: Columns = resolve(trip.located, trip.files(self.window[0]))
+        self.pipeline.validation.check(self.columns.schema.names(), where=str(trip.located.file))
         self.freeze = freeze
         self.end = End(spans=self.window, notes=list(self.columns.notes))
+        self.statistics = ""
+        self.reference: dict[str, Any] | None = None
 
     def walk(self) -> End:
         ingested = self._ingest()
         if self._stops("ingest"):
             return self.end
         statistics = self._statistics(ingested)
+        self.statistics = statistics.fingerprint
         if self._stops("statistics"):
             return self.end
         self._freeze_schema(statistics)
@@ -199,10 +204,16 @@ class _Walk:
     def _validate(self, ingested: Mapping[str, Output], statistics: Output) -> Output:
         schema = self.columns.schema
         splits = tuple(name for name, parts in self.parts.items() if parts)
+        features = tuple(column for column in self.columns.read if column.role == "feature")
+        serving = self.trip.located.serving_file
+        self.reference = self._reference(statistics)
         key = {
-            "config": self.pipeline.validation.model_dump(mode="json"),
+            "config": self.pipeline.validation.model_dump(mode="json", exclude={"serving"}),
+            "serving": checksum(serving) if serving else None,
             "schema": schema.digest(),
             "task": self.pipeline.task,
+            "features": [column.model_dump(mode="json") for column in features],
+            "champion": self.reference,
             "inputs": {
                 "statistics": statistics.fingerprint,
                 "spans": [[span, out.fingerprint] for span, out in ingested.items()],
@@ -218,9 +229,38 @@ class _Walk:
                 stored=self.columns.stored,
                 task=self.pipeline.task,
                 config=self.pipeline.validation,
+                features=tuple(column.name for column in features),
+                columns=features,
+                serving=serving,
+                champion=self._champion_facts(),
             )
 
         return self._call(VALIDATE, "validate", key, request)
+
+    def _reference(self, statistics: Output) -> dict[str, Any] | None:
+        """What drift is measured from: the statistics that the champion was trained on.
+
+        The window that made the champion is held against what it was held against then, so that nothing runs anew.
+        """
+        champion = self.trip.registry.champion()
+        if champion is None:
+            return None
+        made = champion.facts.get("statistics")
+        if made == statistics.fingerprint:
+            return champion.facts.get("reference")
+        spans = champion.facts.get("train_parts") or [["?"]]
+        first, last = spans[0][0], spans[-1][0]
+        name = f"version {champion.number} ({first if first == last else f'{first} to {last}'})"
+        return {"name": name, "statistics": made}
+
+    def _champion_facts(self) -> ChampionFacts | None:
+        if self.reference is None:
+            return None
+        made = self.reference["statistics"]
+        return ChampionFacts(
+            name=self.reference["name"],
+            statistics=self.trip.store.output(STATISTICS.name, made) if made else None,
+        )
 
     def _passed(self, validated: Output) -> bool:
         """Raise on errors; False in a plan that cannot know yet."""
@@ -529,6 +569,8 @@ class _Walk:
             "split": self._split_digest(),
             "task": transform.get()["parameters"]["label"]["task"],
             "train": train.fingerprint,
+            "statistics": self.statistics,
+            "reference": self.reference,
             "export": export.fingerprint,
             "seed": self.trip.chosen_seed,
             "metrics": candidate.get()["metrics"],

@@ -106,12 +106,12 @@ def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
     parts = [table.slice(0, share) for table in tables]
     named: dict[str, list[pa.Field]] = {}
     for part in parts:
-        for field in part.schema:
-            named.setdefault(field.name, []).append(field)
+        for one in part.schema:
+            named.setdefault(one.name, []).append(one)
     for name, found in named.items():
-        if all(field.type == found[0].type for field in found):
+        if all(one.type == found[0].type for one in found):
             continue
-        fields = [pa.schema([field]) for field in found]
+        fields = [pa.schema([one]) for one in found]
         try:
             pa.unify_schemas(fields, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError):

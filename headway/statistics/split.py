@@ -2,7 +2,7 @@
 
 statistics = SplitStatistics.create(columns)
 statistics.update(batch)
-statistics.save(Path("statistics/train"))      # statistics.json + counts.arrow
+statistics.save(Path("statistics/train"))      # statistics.json + counts.arrow + sample.arrow
 statistics.merge(SplitStatistics.load(Path("other")))
 """
 
@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 from headway.errors import DataError
 from headway.schema import Column
 from headway.statistics.column import ColumnStatistics
+from headway.statistics.sample import FILE as SAMPLE_NAME
+from headway.statistics.sample import RowSample
 
 JSON_NAME, COUNTS_NAME = "statistics.json", "counts.arrow"
 FORMAT = 1
@@ -39,6 +41,8 @@ class SplitStatistics:
     def __init__(self, columns: dict[str, ColumnStatistics]):
         self.columns = columns
         self.rows = 0
+        self.sample = RowSample.create(len(columns))
+        """Some rows whole, for what only columns seen together can tell."""
 
     @classmethod
     def create(cls, columns: Sequence[Column]) -> SplitStatistics:
@@ -49,6 +53,7 @@ class SplitStatistics:
         self.rows += batch.num_rows
         for name, column in self.columns.items():
             column.update(batch.column(name))
+        self.sample.update(batch.select(list(self.columns)))
 
     def merge(self, other: SplitStatistics) -> None:
         """Add what `other` saw.
@@ -65,6 +70,7 @@ class SplitStatistics:
         self.rows += other.rows
         for name, column in self.columns.items():
             column.merge(other.columns[name])
+        self.sample.merge(other.sample)
 
     def _types(self) -> list[tuple[str, str]]:
         return [(name, f"{column.type}{list(column.shape)}") for name, column in self.columns.items()]
@@ -78,6 +84,7 @@ class SplitStatistics:
         with pa.OSFile(str(folder / COUNTS_NAME), "wb") as file, pa.ipc.new_file(file, _COUNTS) as writer:
             for table in tables:
                 writer.write_table(table, max_chunksize=1 << 20)
+        self.sample.save(folder / SAMPLE_NAME)
 
     @classmethod
     def load(cls, folder: Path) -> SplitStatistics:
@@ -101,6 +108,7 @@ class SplitStatistics:
                 reader = pa.ipc.open_file(file)
                 for i in range(reader.num_record_batches):
                     _take(reader.get_batch(i), columns)
+            made.sample = RowSample.load(folder / SAMPLE_NAME, len(columns))
         except (OSError, ValueError, TypeError, LookupError, RuntimeError, pa.ArrowException) as error:
             raise DataError(
                 f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"

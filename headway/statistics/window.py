@@ -14,7 +14,7 @@ from headway.schema import Column
 from headway.statistics.proto import to_proto
 from headway.statistics.split import merge_all, summary
 
-VERSION = 1
+VERSION = 2
 
 
 class StatisticsRequest(Frozen):

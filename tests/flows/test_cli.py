@@ -34,7 +34,7 @@ OPTIONS = {
     "rollback": {"--json", "--set", "--to", "--reason", "--force"},
     "gc": {"--json", "--set", "--keep", "--dry-run"},
     "runs": {"--json", "--set", "--limit"},
-    "schema": {"--json"},
+    "schema": {"--json", "--set", "--window", "--until", "--seed", "--wait", "--update"},
 }
 
 
