@@ -47,7 +47,7 @@ def describe_model(saved_model: Path) -> Described:
         return Described.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         problem = f"the model does not say which columns it takes: it has no {FILE}"
-        raise StoreError(problem, where=str(saved_model), fix="export it again with this Headway") from None
+        raise StoreError(problem, where=str(saved_model), fix="train and export one with this Headway") from None
     except ValidationError as error:
         problem = f"is damaged: {error.errors()[0]['msg']}"
         raise StoreError(problem, where=str(path), fix="export the model again") from None

@@ -10,6 +10,7 @@ import pytest
 from flows.pipeline import read_pipeline
 from flows.predict import find_model
 from headway.errors import ConfigError, StoreError
+from tfcore.described import describe_model
 
 pytestmark = pytest.mark.slow
 
@@ -109,3 +110,11 @@ def test_a_model_that_cannot_be_used_is_named(project, tmp_path):
         find_model(located, "champoin")
     with pytest.raises(StoreError, match="version 3 does not exist"):
         find_model(located, "3")
+
+
+def test_a_model_that_does_not_say_which_columns_it_takes_is_refused(tmp_path):
+    with pytest.raises(StoreError, match="no SavedModel"):
+        describe_model(tmp_path)
+    (tmp_path / "saved_model.pb").touch()
+    with pytest.raises(StoreError, match="does not say which columns it takes"):
+        describe_model(tmp_path)
