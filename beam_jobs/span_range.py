@@ -48,7 +48,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         OSError, StoreError: `folder` cannot be written.
     """
     work = _Work(request, folder)
-    types = {column.name: _raw_type(column) for column in request.read}
+    types = {column.name: raw_type(column) for column in request.read}
     try:
         for chunk in open_source(request.source).read(piece, list(types), types):
             work.add(chunk)
@@ -62,13 +62,13 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         work.close()
 
 
-def _raw_type(column: Column) -> pa.DataType:
+def raw_type(column: Column) -> pa.DataType:
     """What a reader should aim for: text that recurs as a dictionary, and numbers as doubles, since a float32 reader
     turns 1e99 into infinity where coercion would quarantine it. A list is aimed for by its elements."""
     if column.separator is not None:
         return pa.binary()
     if column.shape:
-        return pa.list_(_raw_type(column.element.model_copy(update={"encoding": "plain"})))
+        return pa.list_(raw_type(column.element.model_copy(update={"encoding": "plain"})))
     if column.encoding == "dictionary":
         return pa.dictionary(pa.int32(), pa.binary())
     return pa.float64() if column.type == "float32" else column.arrow

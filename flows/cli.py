@@ -119,6 +119,16 @@ def parser() -> argparse.ArgumentParser:
     rollback.add_argument("--to", type=int, metavar="VERSION")
     rollback.add_argument("--reason", default="asked for on the command line")
     rollback.add_argument("--force", action="store_true", help="though that version was rolled back itself")
+    predict = add("predict", "raw files in, predictions of a model out, in the order of the rows")
+    predict.add_argument("--model", default="champion", help="champion (default), a version, or a SavedModel's folder")
+    predict.add_argument("--input", required=True, metavar="PATH", help="a file, a folder or a glob")
+    predict.add_argument("--output", required=True, metavar="FOLDER", help="empty, new, or of an earlier predict")
+    predict.add_argument("--format", help="of the input: parquet, csv, jsonl, ... (default: the pipeline's)")
+    predict.add_argument("--write", choices=["parquet", "jsonl"], default="parquet", help="what to write")
+    predict.add_argument("--columns", metavar="A,B", help="columns that go through (default: the keys)")
+    predict.add_argument(
+        "--max-quarantine", type=float, metavar="SHARE", help="rows that may be rejected (default: the pipeline's)"
+    )
     add("models", "the versions in the registry, and the champion")
     runs = add("runs", "the runs of this store, newest first")
     runs.add_argument("--limit", type=int, default=20)

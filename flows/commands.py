@@ -181,6 +181,35 @@ def rollback(options: argparse.Namespace) -> int:
     return 0
 
 
+def predict(options: argparse.Namespace) -> int:
+    from flows.predict import predict as run
+
+    located = _located(options)
+    stop = threading.Event()
+    with reporter(json=options.json, stop=stop) as report:
+        stop_on_signals(stop, report.note)
+        result = run(
+            located,
+            model=options.model,
+            input=options.input,
+            output=Path(options.output),
+            monitor=report.monitor("predict"),
+            format=options.format,
+            columns=None if options.columns is None else [c for c in options.columns.split(",") if c],
+            write=options.write,
+            max_quarantined=options.max_quarantine,
+        )
+    counts = result["counts"]
+    which = f"version {result['version']}" if result["version"] else result["saved_model"]
+    told = f"{counts['predicted']:,} of {counts['read']:,} rows predicted by {which}, in {result['output']}"
+    if counts["quarantined"]:
+        told += f"; {counts['quarantined']:,} rejected, see its quarantine.parquet"
+    if result["cached"]:
+        told = f"nothing has changed: {told}"
+    _answer(options, result, told)
+    return 0
+
+
 def models(options: argparse.Namespace) -> int:
     _, store = _store(options)
     value, lines = {}, []

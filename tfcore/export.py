@@ -22,6 +22,7 @@ from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.schema import Column
 from headway.tasks import Task
+from tfcore.described import Described, write_description
 from tfcore.models import build, load_weights, to_predictions
 from tfcore.models_config import ModelConfig
 from tfcore.signatures import LENGTH, PRESENT, Signature, Tensor, describe, output_names, raw_inputs, tensor_names
@@ -29,7 +30,7 @@ from tfcore.transform.derived import transform_of
 from tfcore.transform.graph import RawColumn
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 1
+VERSION = 2
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
 
@@ -225,6 +226,7 @@ def save(
     extra.mkdir(exist_ok=True)
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
     (extra / "signatures.json").write_text(text + "\n", encoding="utf-8")
+    write_description(path, Described(columns=tuple(columns), task=task, classes=tuple(classes or ())))
     return signatures
 
 
