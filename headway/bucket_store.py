@@ -22,10 +22,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from headway import manifest as manifests
 from headway.bucket import Bucket, Found, each
-from headway.disk import remove
-from headway.errors import StoreError
+from headway.disk import remove, writing
+from headway.errors import ConfigError, StoreError
 from headway.files import is_remote
 from headway.locks import Lock
 from headway.manifest import Manifest
@@ -44,8 +46,10 @@ def open_store(where: str | Path, cache: Path | None = None) -> Store:
         cache: the folder of the working copy; by default one below ~/.cache/headway.
     """
     text = str(where)
-    if not is_remote(text):
+    if "://" not in text:
         return Store(Path(where))
+    if not is_remote(text):
+        raise ConfigError(f"{text!r} is no store", fix="name a folder, s3://bucket/path or gs://bucket/path")
     return BucketStore(text, cache or default_cache(text))
 
 
@@ -200,21 +204,42 @@ class BucketStore(Store):
     # --- from the bucket to the disk
 
     def local(self, folder: Path) -> Path:
-        found = self._placed(folder)
-        if found is None:
-            raise StoreError("is gone", where=self.bucket.name(self._key(folder)), fix="headway run makes it again")
-        manifest, attempt = found
-        if manifests.read(folder) == manifest and manifests.sizes_problem(folder, manifest) is None:
-            return folder
-        aside, base = self.staging / mark(f"get-{folder.name}"), f"{self._key(folder)}/{attempt}"
-        aside.mkdir(parents=True)
-        try:
-            self.bucket.get_all((f"{base}/{e.path}", aside / e.path, e.bytes, e.crc32c) for e in manifest.files)
-            manifests.write(aside, manifest)
-            self._swap(aside, folder)
-        finally:
-            remove(aside)
+        self._fetch([folder])
         return folder
+
+    def localize(self, value: Any) -> None:
+        names = {str(text) for text in _texts(value)}
+        root = str(self.root) + os.sep
+        below = [Path(name).relative_to(self.root).parts[:3] for name in names if name.startswith(root)]
+        chosen = {parts for parts in below if len(parts) == 3 and parts[0] in ("stages", "models")}
+        self._fetch([self.root.joinpath(*parts) for parts in sorted(chosen)])
+
+    def _fetch(self, folders: Sequence[Path]) -> None:
+        """Have these outputs and versions on the disk: all their files at once, each checked, each folder by a rename."""
+        asides: dict[Path, tuple[Path, Manifest]] = {}
+        files: list[tuple[str, Path, int, str]] = []
+        for folder in folders:
+            found = self._placed(folder)
+            if found is None:
+                where = self.bucket.name(self._key(folder))
+                raise StoreError("is gone", where=where, fix="headway run makes it again")
+            manifest, attempt = found
+            if manifests.read(folder) == manifest and manifests.sizes_problem(folder, manifest) is None:
+                continue
+            aside, base = self.staging / mark(f"get-{folder.name}"), f"{self._key(folder)}/{attempt}"
+            asides[folder] = aside, manifest
+            files += [(f"{base}/{e.path}", aside / e.path, e.bytes, e.crc32c) for e in manifest.files]
+        try:
+            with writing(self.root):
+                for aside, _ in asides.values():
+                    aside.mkdir(parents=True)
+                self.bucket.get_all(files)
+                for folder, (aside, manifest) in asides.items():
+                    manifests.write(aside, manifest)
+                    self._swap(aside, folder)
+        finally:
+            for aside, _ in asides.values():
+                remove(aside)
 
     def _swap(self, aside: Path, target: Path) -> None:
         """Make `aside` the working copy's folder in the place of what is there."""
@@ -370,3 +395,14 @@ class BucketStore(Store):
 
 def _inside(name: str, key: str) -> bool:
     return name == key or name.startswith(key + "/")
+
+
+def _texts(value: Any) -> Iterator[str | Path]:
+    """Every string and path in a request."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, str | Path):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)

@@ -91,6 +91,13 @@ class Store:
         """
         return folder
 
+    def localize(self, value: Any) -> None:
+        """See to it that every output and version that a request names by its path is on this machine's disk.
+
+        Raises:
+            StoreError: one is gone or damaged.
+        """
+
     def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
         """Outputs that will be looked for next."""
 
