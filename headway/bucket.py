@@ -11,6 +11,7 @@ An object appears whole or not at all, when its put ends; there is no rename, an
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ TRIES = 3
 PARALLEL = 16
 _BLOCK = 4 << 20
 _WAIT_SECONDS = 0.2
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _HOPELESS = re.compile(
     "ACCESS_DENIED|NO_SUCH_BUCKET|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKeyId|"
     "NoSuchBucket|Permission denied|UNAUTHENTICATED|PERMISSION_DENIED"
@@ -194,7 +196,7 @@ class Bucket:
             except (HeadwayError, FileNotFoundError):
                 raise
             except OSError as error:
-                if isinstance(error.filename, str | bytes):  # the disk's, not the bucket's
+                if isinstance(error.filename, str | bytes) or error.errno in _DISK:  # the disk's, not the bucket's
                     raise
                 reason = (error.strerror or str(error)).splitlines()[0][:300]
                 if attempt == TRIES - 1 or _HOPELESS.search(reason):

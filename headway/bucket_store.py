@@ -138,6 +138,7 @@ class BucketStore(Store):
         return (None, problem) if problem else (manifest, None)
 
     def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
+        self._listing(f"stages/{stage}")  # once, not in every thread
         each(lambda name: self._placed(self.output(stage, name)), fingerprints)
 
     def manifest(self, folder: Path) -> Manifest | None:

@@ -5,7 +5,7 @@
         file.read(10)
 
 Buckets are read through pyarrow's own filesystems, which take their credentials from the environment
-(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...).
+(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST, ...).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAGIC = re.compile(r"[*?[]")
 _ATTEMPTS = 4
 _CONNECT_SECONDS = 10.0
 _SILENT_SECONDS = 60.0
-_GCS_RETRY_SECONDS = 60.0
+_GCS_RETRY_SECONDS = 15.0
 
 
 def is_remote(name: str) -> bool:
@@ -58,7 +58,14 @@ def _filesystem(scheme: str) -> Any:
             request_timeout=_SILENT_SECONDS,
         )
     if scheme == "gs":
-        return pafs.GcsFileSystem(retry_time_limit=datetime.timedelta(seconds=_GCS_RETRY_SECONDS))
+        limit = datetime.timedelta(seconds=_GCS_RETRY_SECONDS)
+        emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+        if emulator:
+            protocol, _, host = emulator.rpartition("://")
+            return pafs.GcsFileSystem(
+                anonymous=True, scheme=protocol or "http", endpoint_override=host, retry_time_limit=limit
+            )
+        return pafs.GcsFileSystem(retry_time_limit=limit)
     raise ConfigError(f"{scheme}:// is no kind of storage", fix=f"known: a local path, {', '.join(SCHEMES)}")
 
 

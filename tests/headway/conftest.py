@@ -20,6 +20,7 @@ class Proxy:
         self.limit: int | None = None
         self.cuts = 0
         self.cut = 0
+        self.requests = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -39,6 +40,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 seen += len(data)
+                self.requests += up * data.count(b" HTTP/1.1\r\n")
                 if up and self.limit is not None and seen > self.limit and self.cut < self.cuts:
                     self.cut += 1
                     break

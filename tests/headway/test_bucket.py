@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import socket
 import time
 
 import google_crc32c
 import pytest
 
 from headway import files
-from headway.bucket import Bucket, each
-from headway.errors import StoreError
+from headway.bucket import Bucket
+from headway.errors import DataError, StoreError
 from headway.manifest import checksum
 
 
@@ -88,11 +90,35 @@ def test_a_put_that_is_cut_every_time_leaves_nothing(proxy, bucket_name, tmp_pat
 
 
 @pytest.mark.slow
-def test_ten_thousand_objects_are_listed_at_once(bucket):
+def test_ten_thousand_objects_are_listed_a_thousand_a_request(proxy, bucket_name):
     names = [f"many/{n % 100:02d}/{n:05d}" for n in range(10_000)]
-    each(lambda name: bucket.write(name, b"1"), names)
+    # into the server's own memory, since its puts take a minute and a half
+    behind = importlib.import_module("moto.s3.models").s3_backends["123456789012"]["aws"]
+    for name in names:
+        behind.put_object(bucket_name, f"store/{name}", b"1")
+    bucket = Bucket(f"s3://{bucket_name}/store")
+    proxy.requests = 0
     found = bucket.listing("many")
     assert sorted(found) == sorted(names) and {f.bytes for f in found.values()} == {1}
+    assert proxy.requests <= 12
     assert len(bucket.children("many")) == 100
     assert len(files.matches(bucket.name("many/0?/*"))) == 1000
+    proxy.requests = 0
     assert len(files.below(bucket.name("many"))) == 10_000
+    assert proxy.requests <= 12
+
+
+def test_cloud_storage_that_cannot_be_reached_is_named(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    monkeypatch.setattr(files, "_GCS_RETRY_SECONDS", 0.2)
+    files._filesystem.cache_clear()
+    try:
+        bucket = Bucket("gs://team/store")
+        with pytest.raises(StoreError, match=r"gs://team/store/stages: .*\n  fix: check the bucket"):
+            bucket.listing("stages")
+        with pytest.raises(DataError, match=r"gs://team/a.csv: cannot be read: "):
+            files.size("gs://team/a.csv")
+    finally:
+        files._filesystem.cache_clear()

@@ -337,3 +337,16 @@ def test_a_training_that_fails_goes_on_elsewhere(machine):
         assert (b.checkpoints / FP / "200" / "variables.index").read_text() == "weights 200"
     b.discard(b.checkpoints / FP)
     assert objects(a, "checkpoints") == [] and not (b.checkpoints / FP).exists()
+
+
+def test_a_request_fetches_the_outputs_and_versions_that_it_names(machine, saved):
+    a, b = machine("a"), machine("b")
+    commit(a)
+    commit(a, FP[::-1])
+    Registry(a, "flights").publish(saved, {})
+    model = b.root / "models" / "flights" / "1" / "saved_model"
+    b.localize({"examples": [{"path": str(b.output("ingest", FP)), "rows": 3}], "model": (model,), "other": "/etc"})
+    assert (b.output("ingest", FP) / "b").exists() and (model / "saved_model.pb").exists()
+    assert not b.output("ingest", FP[::-1]).exists(), "nothing asked for it"
+    with pytest.raises(StoreError, match=r"stages/ingest/none: is gone"):
+        b.localize([b.output("ingest", "none")])
