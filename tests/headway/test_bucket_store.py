@@ -175,6 +175,21 @@ def test_concurrent_commits_of_one_output_never_mix(machine):
     assert (folder / "deep" / "a").read_text() * 2 == (folder / "b").read_text()
 
 
+def test_a_rival_between_our_files_and_our_manifest_mixes_nothing(machine, monkeypatch):
+    a, b = machine("a"), machine("b")
+    write = a.bucket.write
+
+    def late(key, data):
+        commit(b, text="bbb")
+        write(key, data)
+
+    monkeypatch.setattr(a.bucket, "write", late)
+    commit(a, text="aaa")
+    last = machine("last")
+    assert [*last.verify()] == []
+    assert (last.local(last.output("ingest", FP)) / "b").read_text() == "aaaaaa"
+
+
 def test_runs_are_seen_from_everywhere(machine):
     a, b = machine("a"), machine("b")
     a.save_run({"run": "20260101", "pipeline": "p", "state": "running"})
