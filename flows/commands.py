@@ -39,7 +39,7 @@ def _trip(options: argparse.Namespace, *, last: str | None = None, force: bool =
     located = _located(options)
     return Trip(
         located=located,
-        store=Store(located.store_path),
+        store=located.open_store(),
         window=options.window,
         until=options.until,
         seed=options.seed,
@@ -50,9 +50,9 @@ def _trip(options: argparse.Namespace, *, last: str | None = None, force: bool =
 
 def _store(options: argparse.Namespace) -> tuple[Located, Store]:
     located = _located(options)
-    store = Store(located.store_path)
-    if not store.stages.is_dir():
-        raise StoreError("there is no store yet", where=str(store.root), fix="headway run makes one")
+    store = located.open_store()
+    if not store.exists():
+        raise StoreError("there is no store yet", where=store.name, fix="headway run makes one")
     return located, store
 
 
@@ -293,13 +293,12 @@ def verify(options: argparse.Namespace) -> int:
 
 def gc(options: argparse.Namespace) -> int:
     from headway.gc import collect, remove
-    from headway.locks import Lock
 
     located, store = _store(options)
-    lock = Lock(store.locks / f"run-{located.pipeline.name}.json", facts={"command": "gc"})
+    lock = store.lock(f"run-{located.pipeline.name}", {"command": "gc"})
     with lock.held():
         garbage = collect(store, keep_runs=options.keep)
-        freed = sum(item.bytes for item in garbage) if options.dry_run else remove(garbage)
+        freed = sum(item.bytes for item in garbage) if options.dry_run else remove(store, garbage)
     value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
     verb = "would free" if options.dry_run else "freed"
     lines = [f"{item.path}: {item.bytes:,} bytes, {item.why}" for item in garbage]

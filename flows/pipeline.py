@@ -17,6 +17,7 @@ from pydantic import Field, field_validator, model_validator
 
 from beam_jobs.runner import RunnerConfig
 from headway import schema
+from headway.bucket_store import open_store
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.files import is_remote
@@ -25,6 +26,7 @@ from headway.label import LabelConfig
 from headway.records.spec import RecordsConfig
 from headway.sources.base import SourceConfig
 from headway.splits import SplitConfig
+from headway.store import Store
 from headway.validation.config import ValidateConfig
 from tfcore.models_config import ModelConfig
 from tfcore.train.config import TrainingConfig
@@ -57,6 +59,15 @@ class ExportConfig(Frozen):
     replay_rows: int = Field(default=1000, ge=1, description="raw eval rows replayed in a fresh process")
 
 
+class BucketConfig(Frozen):
+    """A store in a bucket."""
+
+    url: str = Field(pattern=r"^(s3|gs)://[^/]+(/.*)?$", description="s3://bucket/path or gs://bucket/path")
+    cache: str | None = Field(
+        default=None, description="folder of the working copy, relative to the pipeline's; else below ~/.cache/headway"
+    )
+
+
 class Pipeline(Frozen):
     """A whole pipeline.yaml."""
 
@@ -80,7 +91,9 @@ class Pipeline(Frozen):
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     gate: GateConfig = Field(default_factory=GateConfig)
     export: ExportConfig = Field(default_factory=ExportConfig)
-    store: str = Field(default="store", description="a folder; relative to the pipeline's own")
+    store: str | BucketConfig = Field(
+        default="store", description="a folder, relative to the pipeline's own; or s3://bucket/path, gs://bucket/path"
+    )
     seed: int = Field(default=0, ge=0, lt=2**31)
 
     @field_validator("columns", mode="before")
@@ -139,9 +152,12 @@ class Located(Frozen):
         serving = self.pipeline.validation.serving
         return self.folder / serving if serving else None
 
-    @property
-    def store_path(self) -> Path:
-        return self.folder / self.pipeline.store
+    def open_store(self) -> Store:
+        """The store that the pipeline names; nothing is made or asked yet."""
+        where = self.pipeline.store
+        if isinstance(where, BucketConfig):
+            return open_store(where.url, self.folder / where.cache if where.cache else None)
+        return open_store(where if "://" in where else self.folder / where)
 
     @property
     def module_file(self) -> Path | None:
@@ -188,6 +204,9 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Locate
         raw["source"] = source | {"path": name if is_remote(name) else str(folder / name)}
     if isinstance(raw.get("store"), str):
         raw["store"] = expand(raw["store"], where=f"{file}: store")
+    if isinstance(raw.get("store"), dict):
+        where = f"{file}: store"
+        raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in raw["store"].items()}
     located = Located(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
     if (module := located.module_file) and not module.is_file():
         raise ConfigError(

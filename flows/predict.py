@@ -23,7 +23,6 @@ from headway.registry import Registry
 from headway.schema import Schema
 from headway.schema_file import from_text
 from headway.sources.base import ONE_SPAN, SourceConfig, files
-from headway.store import Store
 from tfcore.described import Described, describe_model
 
 LOADER = "tfcore.predictor:load"
@@ -86,10 +85,12 @@ def find_model(located: Located, model: str) -> tuple[Path, int | None]:
     """
     name = located.pipeline.name
     if model == "champion" or model.isdigit():
-        registry = Registry(Store(located.store_path), name)
+        store = located.open_store()
+        registry = Registry(store, name)
         found = registry.champion() if model == "champion" else registry.version(int(model))
         if found is None:
             raise StoreError("there is no champion yet", where=str(registry.folder), fix="headway run promotes one")
+        store.localize(str(found.saved_model))
         return found.saved_model, found.number
     if not Path(model).is_dir():
         problem = f"{model!r} is neither 'champion', nor a version's number, nor a folder"

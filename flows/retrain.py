@@ -37,7 +37,6 @@ from flows.runlog import RunLog, without_tracebacks
 from flows.runs import Helpers, execute
 from flows.steps import Output, Step
 from headway.errors import Cancelled, HeadwayError
-from headway.store import Store
 
 
 @flow(name="retrain", persist_result=False, log_prints=True)
@@ -61,7 +60,7 @@ def retrain(
     try:
         with _stop_on_sigterm(stop):
             located = read_pipeline(Path(pipeline))
-            store = Store(located.store_path)
+            store = located.open_store()
             trip = Trip(located=located, store=store, window=window, until=until, seed=seed, force=force)
             report = RunLog(stop, pipeline=located.pipeline.name)
 

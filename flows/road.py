@@ -197,7 +197,8 @@ class _Walk:
         """The first time: what the window showed becomes what later windows are held against."""
         if not self.columns.inferred or not self.freeze or statistics.result is None:
             return
-        splits = [SplitStatistics.load(statistics.path / name) for name in statistics.result["rows"]]
+        folder = self.trip.store.local(statistics.path)
+        splits = [SplitStatistics.load(folder / name) for name in statistics.result["rows"]]
         self.columns = self.columns.frozen(self.trip.located, splits)
         self.end.notes = list(self.columns.notes)
 
