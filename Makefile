@@ -45,6 +45,7 @@ bench: $(STAMP) ## every bench, side by side, with ratios (about 15 minutes)
 	$(PYTHON) bench/reader.py
 	$(PYTHON) bench/train.py
 	$(PYTHON) bench/pipeline.py
+	$(PYTHON) bench/predict.py
 
 golden: $(STAMP) ## renew the golden files after a change that is meant
 	HEADWAY_RENEW_GOLDEN=1 $(PYTHON) -m pytest -k golden

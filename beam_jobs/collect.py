@@ -19,6 +19,7 @@ from beam_jobs.request import IngestRequest
 from beam_jobs.span_range import SHARD, STATISTICS
 from headway import quarantine
 from headway.errors import DataError
+from headway.records.spec import feature_spec
 from headway.schema import Column
 from headway.sources.base import InputFile, Range
 from headway.statistics.split import merge_all
@@ -56,6 +57,7 @@ def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out:
     return {
         "span": request.span,
         "rows_per_record": request.records.rows,
+        "feature_spec": feature_spec(request.columns(), request.records.rows),
         "columns": [column.model_dump(mode="json") for column in columns],
         "splits": splits,
         "counts": counts,

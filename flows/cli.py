@@ -29,6 +29,9 @@ STAGE_COMMANDS = {
 }
 
 
+DATA_COMMANDS = ("cat", "quarantine", "export-examples")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     options = parser().parse_args(arguments)
@@ -62,6 +65,10 @@ def _command(name: str) -> Callable[[argparse.Namespace], int | None]:
 
     if name in STAGE_COMMANDS:
         return commands.stage
+    if name in DATA_COMMANDS:
+        from flows import data_commands
+
+        return getattr(data_commands, name.replace("-", "_"))
     return getattr(commands, name)
 
 
@@ -145,6 +152,19 @@ def parser() -> argparse.ArgumentParser:
     )
     window(schema)
     waits(schema)
+    cat = add("cat", "rows of a shard as JSON lines", pipeline=False)
+    cat.add_argument("shards", nargs="+", help=".tfrecord files, ours or another's, or folders of them")
+    cat.add_argument("--rows", type=_rows, default=10, metavar="N", help="how many (default: 10; 'all')")
+    cat.add_argument("--columns", metavar="A,B", help="only these")
+    rejected = add("quarantine", "the rows that the latest run's ingest rejected, and why")
+    rejected.add_argument("--span", help="of this span only")
+    rejected.add_argument("--limit", type=int, default=20, metavar="ROWS", help="rows to show (default: 20)")
+    exported = add("export-examples", "the window as classic tf.Examples, one a row")
+    window(exported)
+    waits(exported)
+    exported.add_argument("--output", required=True, metavar="FOLDER", help="a folder that does not exist yet")
+    exported.add_argument("--split", choices=("train", "eval", "test"), help="only this one")
+    exported.add_argument("--tfds", action="store_true", help="for tensorflow_datasets.builder_from_directory")
     add("doctor", "check versions, TensorFlow's devices, Prefect, the disk and the store")
     return root
 
@@ -152,6 +172,10 @@ def parser() -> argparse.ArgumentParser:
 def _window(text: str) -> int | str:
     """A number of spans, or a time such as 30d, which the road looks at."""
     return int(text) if text.isdecimal() else text
+
+
+def _rows(text: str) -> int | None:
+    return None if text == "all" else int(text)
 
 
 def _version() -> str:

@@ -23,7 +23,7 @@ from headway.registry import Registry, names
 from headway.store import Store
 
 
-def _located(options: argparse.Namespace) -> Located:
+def located_of(options: argparse.Namespace) -> Located:
     overrides: dict[str, Any] = {}
     for item in options.set:
         key, equals, value = item.partition("=")
@@ -35,8 +35,8 @@ def _located(options: argparse.Namespace) -> Located:
     return read_pipeline(Path(options.pipeline), overrides)
 
 
-def _trip(options: argparse.Namespace, *, last: str | None = None, force: bool = False) -> Trip:
-    located = _located(options)
+def trip_of(options: argparse.Namespace, *, last: str | None = None, force: bool = False) -> Trip:
+    located = located_of(options)
     return Trip(
         located=located,
         store=located.open_store(),
@@ -48,19 +48,19 @@ def _trip(options: argparse.Namespace, *, last: str | None = None, force: bool =
     )
 
 
-def _store(options: argparse.Namespace) -> tuple[Located, Store]:
-    located = _located(options)
+def store_of(options: argparse.Namespace) -> tuple[Located, Store]:
+    located = located_of(options)
     store = located.open_store()
     if not store.exists():
         raise StoreError("there is no store yet", where=store.name, fix="headway run makes one")
     return located, store
 
 
-def _answer(options: argparse.Namespace, value: Any, text: str) -> None:
+def answer(options: argparse.Namespace, value: Any, text: str) -> None:
     print(json.dumps(value, indent=1) if options.json else text)
 
 
-def _execute(options: argparse.Namespace, trip: Trip) -> dict[str, Any]:
+def execute(options: argparse.Namespace, trip: Trip) -> dict[str, Any]:
     from flows.local import run_locally
 
     stop = threading.Event()
@@ -70,19 +70,19 @@ def _execute(options: argparse.Namespace, trip: Trip) -> dict[str, Any]:
 
 
 def run(options: argparse.Namespace) -> int:
-    trip = _trip(options, force=options.force)
-    record = _execute(options, trip)
-    _answer(options, record, _told(record, trip))
+    trip = trip_of(options, force=options.force)
+    record = execute(options, trip)
+    answer(options, record, _told(record, trip))
     return 0 if record["state"] in ("promoted", "already champion") else 4
 
 
 def stage(options: argparse.Namespace) -> int:
-    trip = _trip(options, last=STAGE_COMMANDS[options.command][0])
-    record = _execute(options, trip)
+    trip = trip_of(options, last=STAGE_COMMANDS[options.command][0])
+    record = execute(options, trip)
     text = _told(record, trip)
     if not options.json and options.command in ("stats", "validate", "evaluate"):
         text = "\n".join([*_tables(record, trip), text])
-    _answer(options, record | {"outputs": _paths(record, trip)}, text)
+    answer(options, record | {"outputs": _paths(record, trip)}, text)
     return 0
 
 
@@ -135,7 +135,7 @@ def plan(options: argparse.Namespace) -> int:
     from flows.engine import Planner
     from flows.road import road
 
-    trip = _trip(options)
+    trip = trip_of(options)
     planner = Planner(trip.store)
     end = road(trip, planner, freeze=False)
     rows = [
@@ -150,41 +150,41 @@ def plan(options: argparse.Namespace) -> int:
         lines.append(f"  then, as the verdict goes: {', '.join(end.later)}")
     elif end.verdict:
         lines.append(f"  verdict: {end.verdict['verdict']}")
-    _answer(options, {"spans": end.spans, "steps": rows, "later": end.later, "notes": end.notes}, "\n".join(lines))
+    answer(options, {"spans": end.spans, "steps": rows, "later": end.later, "notes": end.notes}, "\n".join(lines))
     return 0
 
 
 def promote(options: argparse.Namespace) -> int:
     """A version by number; without one the window's candidate, by force."""
     if options.to is not None:
-        located, store = _store(options)
+        located, store = store_of(options)
         registry = Registry(store, located.pipeline.name)
         event = registry.promote(options.to, reason=options.reason, force=options.force)
         told = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
-        _answer(options, event.model_dump(mode="json"), told)
+        answer(options, event.model_dump(mode="json"), told)
         return 0
-    trip = _trip(options, force=True)
-    record = _execute(options, trip)
-    _answer(options, record, _told(record, trip))
+    trip = trip_of(options, force=True)
+    record = execute(options, trip)
+    answer(options, record, _told(record, trip))
     return 0 if record["state"] == "promoted" else 4
 
 
 def rollback(options: argparse.Namespace) -> int:
-    located, store = _store(options)
+    located, store = store_of(options)
     registry = Registry(store, located.pipeline.name)
     event = registry.rollback(options.to, reason=options.reason, force=options.force)
     told = (
         f"version {event.version} is the champion again, in place of {event.previous}; "
         f"served as {registry.serving / str(event.serving)}"
     )
-    _answer(options, event.model_dump(mode="json"), told)
+    answer(options, event.model_dump(mode="json"), told)
     return 0
 
 
 def predict(options: argparse.Namespace) -> int:
     from flows.predict import predict as run
 
-    located = _located(options)
+    located = located_of(options)
     stop = threading.Event()
     with reporter(json=options.json, stop=stop) as report:
         stop_on_signals(stop, report.note)
@@ -206,12 +206,12 @@ def predict(options: argparse.Namespace) -> int:
         told += f"; {counts['quarantined']:,} rejected, see its quarantine.parquet"
     if result["cached"]:
         told = f"nothing has changed: {told}"
-    _answer(options, result, told)
+    answer(options, result, told)
     return 0
 
 
 def models(options: argparse.Namespace) -> int:
-    _, store = _store(options)
+    _, store = store_of(options)
     value, lines = {}, []
     for name in names(store):
         registry = Registry(store, name)
@@ -233,12 +233,12 @@ def models(options: argparse.Namespace) -> int:
                 f"  {version.number:>4}  {mark:<11}  {version.created[:16]}  {spans[0]} to {spans[-1]}  {metrics}"
             )
             lines.append(f"        {version.saved_model}")
-    _answer(options, value, "\n".join(lines) or "no model was promoted yet")
+    answer(options, value, "\n".join(lines) or "no model was promoted yet")
     return 0
 
 
 def runs(options: argparse.Namespace) -> int:
-    _, store = _store(options)
+    _, store = store_of(options)
     found = store.runs()[: options.limit]
     lines = []
     for r in found:
@@ -247,12 +247,12 @@ def runs(options: argparse.Namespace) -> int:
         version = f" v{r['version']}" if "version" in r else ""
         took = f"{r.get('seconds', 0):>7.1f} s  {ran} ran"
         lines.append(f"{r['run']}  {r['pipeline']:<16} {r['state'] + version:<20} {took}  {spans[0]} to {spans[-1]}")
-    _answer(options, found, "\n".join(lines) or "no run yet")
+    answer(options, found, "\n".join(lines) or "no run yet")
     return 0
 
 
 def show(options: argparse.Namespace) -> int:
-    _, store = _store(options)
+    _, store = store_of(options)
     record = store.run(options.run)
     lines = [f"{key}: {value}" for key, value in record.items() if key not in ("stages", "verdict", "metrics", "error")]
     lines.append("stages:")
@@ -270,12 +270,12 @@ def show(options: argparse.Namespace) -> int:
         lines.append(f"metrics: {metrics_line(record['metrics'])}")
     if "error" in record:
         lines.append(f"error: {record['error']}")
-    _answer(options, record, "\n".join(lines))
+    answer(options, record, "\n".join(lines))
     return 0
 
 
 def verify(options: argparse.Namespace) -> int:
-    _, store = _store(options)
+    _, store = store_of(options)
     problems = [*store.verify()]
     for name in names(store):
         problems += Registry(store, name).verify()
@@ -283,7 +283,7 @@ def verify(options: argparse.Namespace) -> int:
     lines = [f"{path}: {problem}" for path, problem in problems]
     outputs = sum(1 for _ in store.all_outputs())
     fix = "delete the damaged output's folder: the next run makes it again"
-    _answer(
+    answer(
         options,
         value,
         "\n".join([*lines, f"  fix: {fix}"]) if lines else f"{outputs} outputs: every byte is as written",
@@ -294,7 +294,7 @@ def verify(options: argparse.Namespace) -> int:
 def gc(options: argparse.Namespace) -> int:
     from headway.gc import collect, remove
 
-    located, store = _store(options)
+    located, store = store_of(options)
     lock = store.lock(f"run-{located.pipeline.name}", {"command": "gc"})
     with lock.held():
         garbage = collect(store, keep_runs=options.keep)
@@ -302,7 +302,7 @@ def gc(options: argparse.Namespace) -> int:
     value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
     verb = "would free" if options.dry_run else "freed"
     lines = [f"{item.path}: {item.bytes:,} bytes, {item.why}" for item in garbage]
-    _answer(options, {"removed": value, "bytes": freed}, "\n".join([*lines, f"{verb} {freed:,} bytes"]))
+    answer(options, {"removed": value, "bytes": freed}, "\n".join([*lines, f"{verb} {freed:,} bytes"]))
     return 0
 
 
@@ -315,11 +315,11 @@ def schema(options: argparse.Namespace) -> int:
     from headway.schema_update import difference, proposed
     from headway.statistics.split import SplitStatistics
 
-    trip = _trip(options, last="statistics")
+    trip = trip_of(options, last="statistics")
     path = trip.located.schema_file
     if not path.is_file():
         raise ConfigError("there is no schema file to update", where=str(path), fix="headway validate infers one")
-    record = _execute(options, trip)
+    record = execute(options, trip)
     ran = record["stages"][-1]
     output = trip.store.output(ran["stage"], ran["fingerprint"])
     manifest = trip.store.find(ran["stage"], ran["fingerprint"])
@@ -332,7 +332,7 @@ def schema(options: argparse.Namespace) -> int:
     if changes:
         replace_text(target, after)
     told = f"{changes}\n\nwritten to {target}; {path.name} is as it was" if changes else "the schema holds the window"
-    _answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, told)
+    answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, told)
     return 0
 
 
@@ -344,7 +344,7 @@ def doctor(options: argparse.Namespace) -> int:
         f"{'ok' if f.ok else 'PROBLEM':<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "")
         for f in findings
     ]
-    _answer(options, [f.__dict__ for f in findings], "\n".join(lines))
+    answer(options, [f.__dict__ for f in findings], "\n".join(lines))
     if any(not f.ok for f in findings):
         print("headway doctor: there are problems", file=sys.stderr)
         return 1

@@ -26,6 +26,9 @@ COMMANDS = [
     "verify",
     "gc",
     "schema",
+    "cat",
+    "quarantine",
+    "export-examples",
     "doctor",
 ]
 OPTIONS = {
