@@ -39,7 +39,8 @@ def ingest(
     """Ingest one span into `out`; see the module.
 
     Returns:
-        JSON values: span, rows_per_record, feature_spec (what parses a record with stock tf.io), columns, splits (rows, shards with the rows of each record, statistics),
+        JSON values: span, rows_per_record, feature_spec (what parses a record with stock tf.io), columns, splits (rows,
+        shards with the rows of each record, statistics),
         counts (read = written + quarantined + filtered).
 
     Raises:

@@ -18,13 +18,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import StoreError
 from headway.schema import Column
 from tfcore.described import Described, describe_model
+from tfcore.quiet import startup
 from tfcore.signatures import LENGTH, PRESENT, tensor_names
+
+with startup():
+    import tensorflow as tf
 
 BATCH = 8192
 _EMPTY: dict[str, Any] = {"int64": 0, "float32": 0.0, "bytes": b""}

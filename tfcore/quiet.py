@@ -1,0 +1,33 @@
+"""TensorFlow without what its C++ code prints at every start, whatever TF_CPP_MIN_LOG_LEVEL says.
+
+with startup():
+    import tensorflow as tf
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def startup() -> Iterator[None]:
+    """File descriptor 2 goes nowhere while TensorFlow is imported and looks for devices; what fails is raised anyway.
+
+    With TF_CPP_MIN_LOG_LEVEL at 0 or 1, or TensorFlow imported already, nothing is changed.
+    """
+    if "tensorflow" in sys.modules or os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") in ("0", "1"):
+        yield
+        return
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+        sys.modules["tensorflow"].config.list_physical_devices()
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
