@@ -22,7 +22,6 @@ from headway.config import Frozen
 from headway.monitor import Monitor
 from headway.schema import LABEL, Schema
 from headway.statistics.column import ColumnStatistics
-from headway.statistics.counts import top_text
 from headway.statistics.split import SplitStatistics
 from headway.tasks import Task
 
@@ -291,20 +290,19 @@ def _column(request: ValidateRequest, split: str, column: ColumnStatistics) -> I
 def _domain(request: ValidateRequest, split: str, column: ColumnStatistics) -> Iterator[Anomaly]:
     assert column.text is not None
     known = pa.array([value.encode() for value in request.schema_.domains[column.name]], pa.large_binary())
-    values, counts = column.text.sorted()
-    unseen = pc.invert(pc.is_in(values, value_set=known))
-    values, counts = values.filter(unseen), counts[unseen.to_numpy(zero_copy_only=False)]
-    if not len(values):
+    unseen, rows = column.text.others(known)
+    if not unseen:
         return
-    rows = int(counts.sum())
-    share = rows / column.present
+    values, counts = column.text.top(LISTED, unless=known)
+    examples = list(zip(values.to_pylist(), counts.tolist(), strict=True))
+    share = rows / column.values
     yield Anomaly(
         severity="error" if share > request.config.max_unseen else "warning",
         kind="unseen values",
         column=column.name,
         where=split,
-        message=f"column {column.name!r} has values the schema does not know in {rows:,} of {column.present:,} {split} rows "
-        f"({share:.2%}): {listed(top_text(values, counts, LISTED, 1), len(values))}",
+        message=f"column {column.name!r} has values the schema does not know in {rows:,} of {column.values:,} {split} rows "
+        f"({share:.2%}): {listed(examples, unseen)}",
         fix="add them to the column's string_domain in the schema file, if they are right",
     )
 

@@ -4,13 +4,15 @@
     column.update(batch.column("fare"))
     column.mean, column.std, column.quantile([0.5])
 
-Everything is accumulated in float64. Null, NaN, infinity and zero are four different things: moments, extremes and
+Of a list or vector column the values are counted one by one, and the lists' lengths apart from them: a null list is
+missing, an empty one is present without values. Everything is accumulated in float64. Null, NaN, infinity and zero are four different things: moments, extremes and
 quantiles are of the finite values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,19 +21,62 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.schema import StoredType
-from headway.statistics.counts import NumberCounts, TextCounts, top, top_text
-from headway.statistics.sketches import Sketches
+from headway.statistics.counts import Budget, NumberCounts, TextCounts, top
+from headway.statistics.sketches import SMALL, USUAL, Sketches
 
 MAX_DISTINCT = 65_536
 """A numeric column with more distinct values keeps sketches in place of complete counts."""
+MAX_ALL = 1 << 21
+"""So many distinct values are counted of all numeric columns of a split together; each has an equal share."""
+_LEAST_DISTINCT, _WIDE = 256, 512
 _BINS = 1 << 16
 
 
-class ColumnStatistics:
-    """Call `update` and `merge`; read the rest."""
+@dataclass(frozen=True)
+class Limits:
+    """What is kept of one numeric column; a function of how many there are, so that no order of rows changes it."""
 
-    def __init__(self, name: str, type: StoredType):
-        self.name, self.type = name, type
+    distinct: int = MAX_DISTINCT
+    wide: bool = False
+    """Sketches are small, and less exact."""
+
+    @classmethod
+    def of(cls, columns: int) -> Limits:
+        """For each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond 512 columns."""
+        return cls(min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1))), columns > _WIDE)
+
+    @property
+    def pending(self) -> int:
+        return 2 * self.distinct
+
+    def sketches(self) -> Sketches:
+        return Sketches(SMALL if self.wide else USUAL)
+
+
+class ColumnStatistics:
+    """Call `update` and `merge`; read the rest.
+
+    Args:
+        shape: () for scalars, (n,) for vectors, (None,) for lists.
+        limits: what a column may keep, where there are many.
+        budget: where text is spilled, and when.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        type: StoredType,
+        shape: Sequence[int | None] = (),
+        *,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+    ):
+        self.name, self.type, self.shape = name, type, tuple(shape)
+        self.limits = limits or Limits()
+        self.elements = self.empty = 0
+        """Of lists: values in them all, and lists without any."""
+        self.least_elements: int | None = None
+        self.most_elements: int | None = None
         self.rows = self.missing = self.nan = self.infinite = self.zeros = 0
         self.mean = self.m2 = 0.0
         self.minimum: float | int | None = None
@@ -39,8 +84,10 @@ class ColumnStatistics:
         self.bytes_total = 0
         self.shortest: int | None = None
         self.longest: int | None = None
-        self.text = TextCounts() if type == "bytes" else None
-        self.numbers: NumberCounts | None = None if type == "bytes" else NumberCounts(self._dtype)
+        self.text = TextCounts(budget) if type == "bytes" else None
+        self.numbers: NumberCounts | None = None
+        if type != "bytes":
+            self.numbers = NumberCounts(self._dtype, self.limits.pending)
         self.sketches: Sketches | None = None
 
     @property
@@ -50,11 +97,32 @@ class ColumnStatistics:
     # --- adding rows
 
     def update(self, array: pa.Array) -> None:
-        """Add a stored array: int64, float32, binary, or a dictionary of binary."""
+        """Add a stored array: int64, float32, binary, a dictionary of binary, or lists of them if there is a shape."""
+        if self.shape:
+            self.rows += len(array)
+            self.missing += array.null_count
+            values = self._unpacked(array)
+            self.elements += len(values)
+            self._add(values)
+            return
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()  # an index to a null is a null too, but is not counted as one
         self.rows += len(array)
         self.missing += array.null_count
+        self._add(array)
+
+    def _unpacked(self, array: pa.Array) -> pa.Array:
+        """The values of the lists that are not null; takes down the lists' lengths."""
+        lengths = pc.drop_null(pc.list_value_length(array)).to_numpy()
+        if len(lengths):
+            self.empty += int((lengths == 0).sum())
+            self._fold_elements(int(lengths.min()), int(lengths.max()))
+        values = array.flatten()
+        if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
+            return values.dictionary_decode()
+        return values
+
+    def _add(self, array: pa.Array) -> None:
         if self.type == "bytes":
             self._update_text(array)
             return
@@ -129,8 +197,9 @@ class ColumnStatistics:
         self._fold_lengths(int(lengths @ counts), int(lengths.min()), int(lengths.max()))
 
     def _overflow_if_wide(self) -> None:
-        if self.numbers is not None and self.numbers.at_most > MAX_DISTINCT and len(self.numbers) > MAX_DISTINCT:
-            self.sketches = Sketches()
+        most = self.limits.distinct
+        if self.numbers is not None and self.numbers.at_most > most and len(self.numbers) > most:
+            self.sketches = self.limits.sketches()
             self.sketches.absorb(*self.numbers.sorted())
             self.numbers = None
 
@@ -146,6 +215,10 @@ class ColumnStatistics:
         self.minimum = low if self.minimum is None else min(self.minimum, low)
         self.maximum = high if self.maximum is None else max(self.maximum, high)
 
+    def _fold_elements(self, low: int, high: int) -> None:
+        self.least_elements = low if self.least_elements is None else min(self.least_elements, low)
+        self.most_elements = high if self.most_elements is None else max(self.most_elements, high)
+
     def _fold_lengths(self, total: int, low: int, high: int) -> None:
         self.bytes_total += total
         self.shortest = low if self.shortest is None else min(self.shortest, low)
@@ -155,17 +228,21 @@ class ColumnStatistics:
 
     def merge(self, other: ColumnStatistics) -> None:
         """Add the rows that `other` saw."""
-        if other.type != self.type or other.name != self.name:
+        if other.type != self.type or other.name != self.name or other.shape != self.shape:
             raise ValueError(f"{self.name}: {self.type} cannot take in {other.name}: {other.type}")
         self.rows += other.rows
         self.missing += other.missing
         self.nan += other.nan
         self.infinite += other.infinite
         self.zeros += other.zeros
+        self.elements += other.elements
+        self.empty += other.empty
+        if other.least_elements is not None and other.most_elements is not None:
+            self._fold_elements(other.least_elements, other.most_elements)
         if self.type == "bytes":
             assert self.text is not None and other.text is not None
             if other.longest is not None and other.shortest is not None:
-                self.text.add(*other.text.folded())
+                self.text.merge(other.text)
                 self._fold_lengths(other.bytes_total, other.shortest, other.longest)
             return
         if other.minimum is None or other.maximum is None:
@@ -179,7 +256,7 @@ class ColumnStatistics:
             return
         if self.sketches is None:
             assert self.numbers is not None
-            self.sketches = Sketches()
+            self.sketches = self.limits.sketches()
             self.sketches.absorb(*self.numbers.sorted())
             self.numbers = None
         if other.sketches is not None:
@@ -196,9 +273,19 @@ class ColumnStatistics:
         return self.rows - self.missing
 
     @property
+    def values(self) -> int:
+        """Values: of lists all that are in them, else the rows that are not null."""
+        return self.elements if self.shape else self.present
+
+    @property
+    def mean_elements(self) -> float:
+        """Values a list, on average, of the lists that are not null."""
+        return self.elements / self.present if self.present else 0.0
+
+    @property
     def finite(self) -> int:
-        """Rows with a number that is neither NaN nor infinite."""
-        return self.present - self.nan - self.infinite
+        """Numbers that are neither NaN nor infinite."""
+        return self.values - self.nan - self.infinite
 
     @property
     def std(self) -> float:
@@ -208,7 +295,7 @@ class ColumnStatistics:
     @property
     def mean_length(self) -> float:
         """Bytes a string, on average."""
-        return self.bytes_total / self.present if self.present else 0.0
+        return self.bytes_total / self.values if self.values else 0.0
 
     @property
     def complete(self) -> bool:
@@ -217,16 +304,26 @@ class ColumnStatistics:
 
     @property
     def distinct(self) -> int:
-        """Distinct values: exact while `complete`, else within about 3 %. NaN and infinities aside."""
+        """Distinct values: exact while `complete`, else see `distinct_error`. NaN and infinities aside."""
         if self.sketches is not None:
             return self.sketches.distinct()
         return len(self.text if self.text is not None else self.numbers)  # type: ignore[arg-type]
+
+    @property
+    def distinct_error(self) -> float:
+        """Relative standard error of `distinct`; 0.0 where it is exact."""
+        return self.sketches.distinct_error if self.sketches is not None else 0.0
+
+    @property
+    def rank_error(self) -> float:
+        """By what share of the values the rank of a quantile may be off; 0.0 where quantiles are exact."""
+        return self.sketches.rank_error if self.sketches is not None else 0.0
 
     def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
         """Quantiles of the finite values; float64 [len(at)], NaN when there are none.
 
         Exact while `complete`: the lowest value with at least that share of the rows at or below it. Else a t-digest's,
-        whose rank is off by less than half a percent, and by far less towards both ends.
+        whose rank is off by at most `rank_error`, and by far less towards both ends.
         """
         wanted = np.asarray(at, np.float64)
         if self.sketches is not None:
@@ -249,9 +346,10 @@ class ColumnStatistics:
             ValueError: the column had too many distinct values to count them all.
         """
         if self.text is not None:
-            return top_text(*self.text.sorted(), k, min_count)
+            found, occurrences = self.text.top(k, min_count)
+            return list(zip(found.to_pylist(), occurrences.tolist(), strict=True))
         if self.numbers is None:
-            raise ValueError(f"{self.name}: has more than {MAX_DISTINCT} distinct values, which were not counted")
+            raise ValueError(f"{self.name}: has more than {self.limits.distinct} distinct values, which were not counted")
         values, counts = self.numbers.sorted()
         return top(values.tolist(), counts, k, min_count)
 
@@ -259,6 +357,11 @@ class ColumnStatistics:
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"name": self.name, "type": self.type, "rows": self.rows, "missing": self.missing}
+        if self.shape:
+            lists = {"empty": self.empty, "shortest": self.least_elements, "longest": self.most_elements}
+            value |= {"shape": list(self.shape), "values": self.elements, "lists": lists}
+        if self.complete:
+            value["distinct"] = self.distinct
         if self.type == "bytes":
             value |= {"bytes": self.bytes_total, "shortest": self.shortest, "longest": self.longest}
             return value
@@ -270,8 +373,14 @@ class ColumnStatistics:
         return value
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ColumnStatistics:
-        made = cls(value["name"], value["type"])
+    def from_json(
+        cls, value: dict[str, Any], *, limits: Limits | None = None, budget: Budget | None = None
+    ) -> ColumnStatistics:
+        made = cls(value["name"], value["type"], value.get("shape", ()), limits=limits, budget=budget)
+        if made.shape:
+            lists = value["lists"]
+            made.elements, made.empty = value["values"], lists["empty"]
+            made.least_elements, made.most_elements = lists["shortest"], lists["longest"]
         made.rows, made.missing = value["rows"], value["missing"]
         if made.type == "bytes":
             made.bytes_total, made.shortest, made.longest = value["bytes"], value["shortest"], value["longest"]

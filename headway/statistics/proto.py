@@ -39,9 +39,13 @@ def to_proto(splits: Mapping[str, SplitStatistics]) -> Any:
 
 def _common(common: Any, column: ColumnStatistics) -> None:
     common.num_non_missing, common.num_missing = column.present, column.missing
-    common.min_num_values = common.max_num_values = 1
-    common.avg_num_values = 1.0
-    common.tot_num_values = column.present
+    common.tot_num_values = column.values
+    if column.shape:
+        common.min_num_values, common.max_num_values = column.least_elements or 0, column.most_elements or 0
+        common.avg_num_values = column.mean_elements
+    else:
+        common.min_num_values = common.max_num_values = 1
+        common.avg_num_values = 1.0
 
 
 def _text(stats: Any, column: ColumnStatistics) -> None:
