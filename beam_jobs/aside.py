@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,26 @@ class Aside:
         """An empty folder, whatever an earlier process left in it."""
         self.remove()
         self.folder.mkdir(parents=True)
+
+    def resume(self, keys: Mapping[int, str]) -> set[int]:
+        """Keep the whole ranges of an earlier process whose facts hold their `key`; the rest of it goes."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        kept = set[int]()
+        for path in self.folder.iterdir():
+            index = int(path.name) if path.name.isdigit() else -1
+            if index in keys and self._key(index) == keys[index]:
+                kept.add(index)
+            elif path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        return kept
+
+    def _key(self, index: int) -> str | None:
+        try:
+            return self.facts(index).get("key")
+        except (OSError, ValueError, AttributeError):  # a power cut may have left a file without its bytes
+            return None
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -45,7 +45,9 @@ def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out:
     counts = {
         "read": sum(fact["rows"] for fact in facts),
         "written": sum(split["rows"] for split in splits.values()),
-        "quarantined": quarantine.write(out / quarantine.FILE_NAME, _quarantine(request, ranges, facts, aside)),
+        "quarantined": quarantine.write(
+            out / quarantine.FILE_NAME, quarantined_rows(request.files, ranges, facts, aside)
+        ),
         "filtered": sum(fact["filtered"] for fact in facts),
     }
     if counts["read"] != counts["written"] + counts["quarantined"] + counts["filtered"]:
@@ -82,24 +84,28 @@ def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], asid
     return {"rows": rows, "shards": shards, "statistics": statistics.relative_to(out).as_posix()}
 
 
-def _quarantine(
-    request: IngestRequest, ranges: Sequence[Range], facts: Sequence[Facts], aside: Aside
+def quarantined_rows(
+    files: Sequence[InputFile], ranges: Sequence[Range], facts: Sequence[Facts], aside: Aside
 ) -> Iterator[pa.Table]:
     """The ranges' rejected rows with their file's name, counted from 1 within the file."""
-    names = _names(request.files)
+    names = file_names(files)
     file, before = -1, 0
     for piece, fact in zip(ranges, facts, strict=True):
         if piece.file != file:
             file, before = piece.file, 0
         if fact["quarantined"]:
             table = quarantine.read(aside.of_range(piece.index))
-            rows = pc.add(table.column("row"), before + 1)
-            files = pa.array([names[piece.file]] * table.num_rows, pa.string())
+            if piece.row_per_file:
+                files = pa.array([names[piece.file + row] for row in table.column("row").to_pylist()], pa.string())
+                rows = pa.array([1] * table.num_rows, pa.int64())
+            else:
+                rows = pc.add(table.column("row"), before + 1)
+                files = pa.array([names[piece.file]] * table.num_rows, pa.string())
             yield table.set_column(0, "file", files).set_column(1, "row", rows)
         before += fact["rows"]
 
 
-def _names(files: Sequence[InputFile]) -> list[str]:
+def file_names(files: Sequence[InputFile]) -> list[str]:
     """Paths as seen from the folder that holds all of the span's files: where that lies must change no byte."""
     folder = os.path.commonpath([Path(file.path).parent for file in files]) if files else ""
     return [Path(file.path).relative_to(folder).as_posix() for file in files]

@@ -11,7 +11,7 @@ request, whatever the runner and the number of its workers. Beam is imported whe
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,21 +65,23 @@ def ingest_many(
         for aside, out in zip(asides, outs, strict=True):
             with writable(out):
                 aside.begin()
-        _run(requests, asides, ranges, monitor, runner or RunnerConfig())
+        run_ranges(requests, asides, ranges, monitor, runner or RunnerConfig())
         return [collect(*each) for each in zip(requests, ranges, asides, outs, strict=True)]
     finally:
         for aside in asides:
             aside.remove()
 
 
-def _run(
-    requests: Sequence[IngestRequest],
+def run_ranges(
+    requests: Sequence[Any],
     asides: Sequence[Aside],
     ranges: Sequence[Sequence[Range]],
     monitor: Monitor,
     runner: RunnerConfig,
+    *,
+    work: Callable[..., dict[str, Any]] | None = None,
 ) -> None:
-    """Run every range until its outputs are whole.
+    """Run every range that is not whole yet until its outputs are; `work` is what is done with one, by default ingest.
 
     Beam's local runner loses elements in its multi_processing mode, and a range is cheap to run again: what is missing
     afterwards is run once more before that becomes an error.
@@ -91,7 +93,7 @@ def _run(
             return
         if attempt:
             monitor.log(f"the runner lost {len(todo)} of {progress.ranges} ranges; running them again")
-        _pipeline(requests, asides, todo, progress, runner)
+        _pipeline(requests, asides, todo, progress, runner, work)
         monitor.check()
     if lost := progress.missing():
         raise HeadwayError(
@@ -102,11 +104,12 @@ def _run(
 
 
 def _pipeline(
-    requests: Sequence[IngestRequest],
+    requests: Sequence[Any],
     asides: Sequence[Aside],
     todo: list[tuple[int, Range]],
     progress: _Progress,
     runner: RunnerConfig,
+    work_on: Callable[..., dict[str, Any]] | None,
 ) -> None:
     """One pipeline, in a thread of its own: the caller's thread keeps the monitor and stays open to a Ctrl-C."""
     live, failures = Live.begin(), list[BaseException]()
@@ -115,7 +118,7 @@ def _pipeline(
         try:
             from beam_jobs import pipeline
 
-            jobs = [pipeline.Job(request, aside) for request, aside in zip(requests, asides, strict=True)]
+            jobs = [pipeline.Job(request, aside, work_on) for request, aside in zip(requests, asides, strict=True)]
             pipeline.run(jobs, todo, runner=runner, live=live)
         except BaseException as error:  # it is raised again in the caller's thread
             failures.append(error)

@@ -1,4 +1,4 @@
-"""The Beam pipeline of ingest: ranges in, one fused step, nothing but the ranges' numbers out.
+"""The Beam pipeline of ingest and predict: ranges in, one fused step, nothing but the ranges' numbers out.
 
     run(jobs, [(0, piece), (1, other)], runner=RunnerConfig(), live=live)
 
@@ -10,17 +10,18 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from beam_jobs.aside import FACTS, Aside, writable
 from beam_jobs.live import Live
 from beam_jobs.quiet import load_beam, silenced
-from beam_jobs.request import IngestRequest
 from beam_jobs.runner import RunnerConfig, make_pipeline
-from beam_jobs.span_range import ingest_range
+from beam_jobs.span_range import Tick, ingest_range
 from headway.errors import HeadwayError
 from headway.sources.base import Range
 
@@ -29,14 +30,18 @@ import apache_beam as beam  # noqa: E402 - quietly, above
 
 Element = tuple[int, Range]
 """(which span, a range of it)"""
+Work = Callable[[Any, Range, Path, Tick], dict[str, Any]]
+"""(request, range, folder, tick) -> the range's facts, JSON values with at least `rows`."""
 
 
 @dataclass(frozen=True)
 class Job:
     """One span's part of a pipeline; picklable."""
 
-    request: IngestRequest
+    request: Any
     aside: Aside
+    work: Work | None = None
+    """What becomes of a range, a function of a module that writes into the folder it is given; None: ingest_range."""
 
 
 class Stopped(Exception):
@@ -68,7 +73,7 @@ class IngestRange(beam.DoFn):
         try:
             tick(0)
             with writable(job.aside.folder.parent), job.aside.attempt(piece.index) as folder:
-                facts = ingest_range(job.request, piece, folder, tick)
+                facts = (job.work or ingest_range)(job.request, piece, folder, tick)
                 (folder / FACTS).write_text(json.dumps(facts))
         except Stopped:
             return
@@ -96,7 +101,7 @@ def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfi
         pipeline = make_pipeline(runner, elements=len(todo))
         # Create reshuffles its elements, which is what spreads them over the workers; they are small
         ranges = pipeline | "ranges" >> beam.Create(todo)
-        ranges | "ingest" >> beam.ParDo(IngestRange(jobs, live.token))
+        ranges | "work" >> beam.ParDo(IngestRange(jobs, live.token))
         pipeline.run().wait_until_finish()
 
 

@@ -23,7 +23,8 @@ from headway import quarantine
 from headway.coerce import coerce
 from headway.errors import DataError
 from headway.expressions import parse
-from headway.records.encode import RowGrouper, encode, encode_classic
+from headway.records.encode import encode, encode_classic
+from headway.records.grouping import RowGrouper
 from headway.records.tfrecord import ShardWriter
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
@@ -48,7 +49,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         OSError, StoreError: `folder` cannot be written.
     """
     work = _Work(request, folder)
-    types = {column.name: _raw_type(column) for column in request.read}
+    types = {column.name: raw_type(column) for column in request.read}
     try:
         for chunk in open_source(request.source).read(piece, list(types), types):
             work.add(chunk)
@@ -62,9 +63,13 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         work.close()
 
 
-def _raw_type(column: Column) -> pa.DataType:
+def raw_type(column: Column) -> pa.DataType:
     """What a reader should aim for: text that recurs as a dictionary, and numbers as doubles, since a float32 reader
-    turns 1e99 into infinity where coercion would quarantine it."""
+    turns 1e99 into infinity where coercion would quarantine it. A list is aimed for by its elements."""
+    if column.separator is not None:
+        return pa.binary()
+    if column.shape:
+        return pa.list_(raw_type(column.element.model_copy(update={"encoding": "plain"})))
     if column.encoding == "dictionary":
         return pa.dictionary(pa.int32(), pa.binary())
     return pa.float64() if column.type == "float32" else column.arrow
@@ -85,7 +90,7 @@ class _Work:
         at = chunk.rows if chunk.rows is not None else np.arange(chunk.first_row, chunk.first_row + batch.num_rows)
         self.rows += batch.num_rows + len(chunk.malformed)
         for line in chunk.malformed:
-            self._rejected.append(quarantine.rejected([line.row], None, [line.text], line.reason))
+            self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         batch, at = self._filter(batch, at)
         batch, at = self._coerce(batch, at)
         batch, label = self._label(batch, at)

@@ -86,7 +86,9 @@ def parser() -> argparse.ArgumentParser:
         return command
 
     def window(command: argparse.ArgumentParser) -> None:
-        command.add_argument("--window", type=int, help="how many spans (default: all up to --until)")
+        command.add_argument(
+            "--window", type=_window, help="how many spans, or how much time: 30d, 12m (default: all up to --until)"
+        )
         command.add_argument("--until", default="latest", help="the last span (default: latest)")
         command.add_argument("--seed", type=int, help="instead of the pipeline's")
 
@@ -101,6 +103,8 @@ def parser() -> argparse.ArgumentParser:
     window(plan)
     for name, (_, text) in STAGE_COMMANDS.items():
         command = add(name, text)
+        if name == "validate":
+            command.add_argument("--serving", metavar="FILE", help="logged requests to compare the train rows with")
         window(command)
         waits(command)
     promoted = add("promote", "make a version, or the last run's held candidate, the champion")
@@ -115,6 +119,16 @@ def parser() -> argparse.ArgumentParser:
     rollback.add_argument("--to", type=int, metavar="VERSION")
     rollback.add_argument("--reason", default="asked for on the command line")
     rollback.add_argument("--force", action="store_true", help="though that version was rolled back itself")
+    predict = add("predict", "raw files in, predictions of a model out, in the order of the rows")
+    predict.add_argument("--model", default="champion", help="champion (default), a version, or a SavedModel's folder")
+    predict.add_argument("--input", required=True, metavar="PATH", help="a file, a folder or a glob")
+    predict.add_argument("--output", required=True, metavar="FOLDER", help="empty, new, or of an earlier predict")
+    predict.add_argument("--format", help="of the input: parquet, csv, jsonl, ... (default: the pipeline's)")
+    predict.add_argument("--write", choices=["parquet", "jsonl"], default="parquet", help="what to write")
+    predict.add_argument("--columns", metavar="A,B", help="columns that go through (default: the keys)")
+    predict.add_argument(
+        "--max-quarantine", type=float, metavar="SHARE", help="rows that may be rejected (default: the pipeline's)"
+    )
     add("models", "the versions in the registry, and the champion")
     runs = add("runs", "the runs of this store, newest first")
     runs.add_argument("--limit", type=int, default=20)
@@ -125,9 +139,19 @@ def parser() -> argparse.ArgumentParser:
     gc = add("gc", "remove what no kept run points at")
     gc.add_argument("--keep", type=int, default=20, metavar="RUNS", help="runs to keep of each pipeline (default: 20)")
     gc.add_argument("--dry-run", action="store_true", help="only say what would go")
-    add("schema", "the JSON Schema of pipeline.yaml, for editors", pipeline=False)
+    schema = add("schema", "the JSON Schema of pipeline.yaml, for editors; or a proposal for the schema file")
+    schema.add_argument(
+        "--update", action="store_true", help="propose a schema.pbtxt that holds the window; never overwrites it"
+    )
+    window(schema)
+    waits(schema)
     add("doctor", "check versions, TensorFlow's devices, Prefect, the disk and the store")
     return root
+
+
+def _window(text: str) -> int | str:
+    """A number of spans, or a time such as 30d, which the road looks at."""
+    return int(text) if text.isdecimal() else text
 
 
 def _version() -> str:

@@ -54,7 +54,9 @@ class Columns:
         """What the pipeline says of each feature's transform."""
         features = {column.name for column in self.read if column.role == "feature"}
         return {
-            name: ColumnTransform(transform=config.transform, impute=config.impute)
+            name: ColumnTransform(
+                transform=config.transform, impute=config.impute, max_length=config.max_length, pool=config.pool
+            )
             for name, config in configs.items()
             if name in features
         }
@@ -137,6 +139,10 @@ def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Colu
     changes: dict[str, object] = {"role": role}
     if config is not None and config.nullable is not None:
         changes["nullable"] = config.nullable
+    if config is not None and (shape := config.stored_shape()) is not None:
+        changes |= {"shape": shape}
+    if config is not None and config.separator is not None:
+        changes |= {"separator": config.separator}
     if config is not None and config.type is not None and STORED[config.type] != column.type:
         kind = STORED[config.type]
         changes |= {"type": kind, "encoding": "dictionary" if kind == "bytes" else "plain"}
@@ -151,7 +157,15 @@ def _check(read: Sequence[Column], located: Located) -> None:
             raise ConfigError(
                 f"{' and '.join(named)} both have the role {role}", where=where, fix="only one column can"
             )
+    sliced = located.pipeline.evaluation.slices
     for column in read:
+        if column.shape and column.name in sliced:
+            raise ConfigError(f"slices: column {column.name!r} holds several values a row", where=where)
+        if column.shape and column.role not in ("feature", "passthrough", "ignore"):
+            raise ConfigError(
+                f"column {column.name!r} holds {'lists' if column.is_list else 'vectors'}, and a {column.role} is one value",
+                where=where,
+            )
         if column.role == "weight" and column.type == "bytes":
             raise ConfigError(f"the weight column {column.name!r} holds text", where=where)
         if column.name == LABEL and column.role in _STORED_ROLES:

@@ -24,12 +24,14 @@ from headway.store import Store
 
 
 def _located(options: argparse.Namespace) -> Located:
-    overrides = {}
+    overrides: dict[str, Any] = {}
     for item in options.set:
         key, equals, value = item.partition("=")
         if not equals or not key:
             raise ConfigError(f"{item!r} is no KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
         overrides[key] = yaml.safe_load(value)
+    if serving := getattr(options, "serving", None):
+        overrides["validation.serving"] = str(Path(serving).absolute())
     return read_pipeline(Path(options.pipeline), overrides)
 
 
@@ -37,7 +39,7 @@ def _trip(options: argparse.Namespace, *, last: str | None = None, force: bool =
     located = _located(options)
     return Trip(
         located=located,
-        store=Store(located.store_path),
+        store=located.open_store(),
         window=options.window,
         until=options.until,
         seed=options.seed,
@@ -48,9 +50,9 @@ def _trip(options: argparse.Namespace, *, last: str | None = None, force: bool =
 
 def _store(options: argparse.Namespace) -> tuple[Located, Store]:
     located = _located(options)
-    store = Store(located.store_path)
-    if not store.stages.is_dir():
-        raise StoreError("there is no store yet", where=str(store.root), fix="headway run makes one")
+    store = located.open_store()
+    if not store.exists():
+        raise StoreError("there is no store yet", where=store.name, fix="headway run makes one")
     return located, store
 
 
@@ -179,6 +181,35 @@ def rollback(options: argparse.Namespace) -> int:
     return 0
 
 
+def predict(options: argparse.Namespace) -> int:
+    from flows.predict import predict as run
+
+    located = _located(options)
+    stop = threading.Event()
+    with reporter(json=options.json, stop=stop) as report:
+        stop_on_signals(stop, report.note)
+        result = run(
+            located,
+            model=options.model,
+            input=options.input,
+            output=Path(options.output),
+            monitor=report.monitor("predict"),
+            format=options.format,
+            columns=None if options.columns is None else [c for c in options.columns.split(",") if c],
+            write=options.write,
+            max_quarantined=options.max_quarantine,
+        )
+    counts = result["counts"]
+    which = f"version {result['version']}" if result["version"] else result["saved_model"]
+    told = f"{counts['predicted']:,} of {counts['read']:,} rows predicted by {which}, in {result['output']}"
+    if counts["quarantined"]:
+        told += f"; {counts['quarantined']:,} rejected, see its quarantine.parquet"
+    if result["cached"]:
+        told = f"nothing has changed: {told}"
+    _answer(options, result, told)
+    return 0
+
+
 def models(options: argparse.Namespace) -> int:
     _, store = _store(options)
     value, lines = {}, []
@@ -262,13 +293,12 @@ def verify(options: argparse.Namespace) -> int:
 
 def gc(options: argparse.Namespace) -> int:
     from headway.gc import collect, remove
-    from headway.locks import Lock
 
     located, store = _store(options)
-    lock = Lock(store.locks / f"run-{located.pipeline.name}.json", facts={"command": "gc"})
+    lock = store.lock(f"run-{located.pipeline.name}", {"command": "gc"})
     with lock.held():
         garbage = collect(store, keep_runs=options.keep)
-        freed = sum(item.bytes for item in garbage) if options.dry_run else remove(garbage)
+        freed = sum(item.bytes for item in garbage) if options.dry_run else remove(store, garbage)
     value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
     verb = "would free" if options.dry_run else "freed"
     lines = [f"{item.path}: {item.bytes:,} bytes, {item.why}" for item in garbage]
@@ -277,7 +307,32 @@ def gc(options: argparse.Namespace) -> int:
 
 
 def schema(options: argparse.Namespace) -> int:
-    print(json.dumps(json_schema(), indent=1))
+    """The JSON Schema of a pipeline; with --update a proposal beside the schema file, and what it would change."""
+    if not options.update:
+        print(json.dumps(json_schema(), indent=1))
+        return 0
+    from headway.disk import replace_text
+    from headway.schema_update import difference, proposed
+    from headway.statistics.split import SplitStatistics
+
+    trip = _trip(options, last="statistics")
+    path = trip.located.schema_file
+    if not path.is_file():
+        raise ConfigError("there is no schema file to update", where=str(path), fix="headway validate infers one")
+    record = _execute(options, trip)
+    ran = record["stages"][-1]
+    output = trip.store.output(ran["stage"], ran["fingerprint"])
+    manifest = trip.store.find(ran["stage"], ran["fingerprint"])
+    assert manifest is not None
+    splits = [SplitStatistics.load(output / name) for name in manifest.result["rows"]]
+    before = path.read_text(encoding="utf-8")
+    after = proposed(before, splits, where=str(path))
+    target = path.with_name(f"{path.stem}.proposed{path.suffix}")
+    changes = difference(before, after, path.name, target.name)
+    if changes:
+        replace_text(target, after)
+    told = f"{changes}\n\nwritten to {target}; {path.name} is as it was" if changes else "the schema holds the window"
+    _answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, told)
     return 0
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from flows.pipeline import Located, read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.registry import Registry
-from headway.store import Store
 
 LEAST_FREE_GB = 5.0
 _DEVICES = (
@@ -102,7 +101,7 @@ def _project(pipeline: Path) -> Iterator[Finding]:
 
 
 def _disk(located: Located) -> Finding:
-    folder = located.store_path
+    folder = located.open_store().root
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free / 1e9
@@ -111,14 +110,14 @@ def _disk(located: Located) -> Finding:
 
 
 def _store(located: Located) -> Iterator[Finding]:
-    store = Store(located.store_path)
-    if not store.stages.is_dir():
-        yield Finding(True, "store", f"none yet at {store.root}")
+    store = located.open_store()
+    if not store.exists():
+        yield Finding(True, "store", f"none yet at {store.name}")
         return
     outputs = list(store.all_outputs())
     damaged = [folder for stage, folder in outputs if store.check(stage, folder.name)]
     fix = "the next run makes it again" if damaged else None
-    yield Finding(not damaged, "store", f"{len(outputs)} outputs, {len(damaged)} damaged, at {store.root}", fix)
+    yield Finding(not damaged, "store", f"{len(outputs)} outputs, {len(damaged)} damaged, at {store.name}", fix)
     try:
         champion = Registry(store, located.pipeline.name).champion()
     except StoreError as error:

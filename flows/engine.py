@@ -58,6 +58,8 @@ class Engine:
         """The outputs of `steps`, all of one stage, in their order."""
         outputs: dict[int, Output] = {}
         missing: list[int] = []
+        for stage in {step.stage.name for step in steps}:
+            self.store.prefetch(stage, [step.fingerprint for step in steps])
         for i, step in enumerate(steps):
             if (manifest := self.store.find(step.stage.name, step.fingerprint)) is not None:
                 outputs[i] = self._output(step, manifest, hit=True)
@@ -75,13 +77,14 @@ class Engine:
         monitor.check()
         why = explain(self.store, step)
         started = time.perf_counter()
-        with self.store.open(step.stage.name, step.fingerprint, step.key) as staging:
+        request = self._request(step)
+        with self.store.open(step.stage.name, step.fingerprint, step.key) as staging, self._checkpointing(step):
             if step.stage.tensorflow:
-                result = self.child.call(step.stage.function, step.request(), staging.path, monitor, **step.runtime)
+                result = self.child.call(step.stage.function, request, staging.path, monitor, **step.runtime)
             else:
                 runtime = step.runtime | self._runtime.get(step.stage.name, {})
                 function = load_function(step.stage.function)
-                result = function(_validated(function, step.request()), staging.path, monitor, **runtime)
+                result = function(_validated(function, request), staging.path, monitor, **runtime)
             manifest = _commit(staging, result, time.perf_counter() - started)
         return self._done(step, manifest, why)
 
@@ -97,7 +100,8 @@ class Engine:
         with contextlib.ExitStack() as stack:
             stagings = [stack.enter_context(self.store.open(stage.name, s.fingerprint, s.key)) for s in steps]
             outs: list[Path] = [staging.path for staging in stagings]
-            results = load_function(stage.many)([s.request() for s in steps], outs, monitor, **steps[0].runtime)
+            requests = [self._request(step) for step in steps]
+            results = load_function(stage.many)(requests, outs, monitor, **steps[0].runtime)
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
             manifests = [
@@ -105,6 +109,15 @@ class Engine:
                 for staging, result, n in zip(stagings, results, rows, strict=True)
             ]
         return [self._done(s, m, w) for s, m, w in zip(steps, manifests, whys, strict=True)]
+
+    def _request(self, step: Step) -> Any:
+        """What the stage is asked; the files that it names are on this disk."""
+        request = step.request()
+        self.store.localize(request)
+        return request
+
+    def _checkpointing(self, step: Step) -> contextlib.AbstractContextManager[None]:
+        return self.store.checkpointing(step.fingerprint) if step.stage.name == "train" else contextlib.nullcontext()
 
     def _done(self, step: Step, manifest: Manifest, why: str | None) -> Output:
         output = self._output(step, manifest, hit=False, why=why)

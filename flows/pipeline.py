@@ -17,26 +17,32 @@ from pydantic import Field, field_validator, model_validator
 
 from beam_jobs.runner import RunnerConfig
 from headway import schema
+from headway.bucket_store import open_store
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
+from headway.files import is_remote
 from headway.gate_config import GateConfig
 from headway.label import LabelConfig
 from headway.records.spec import RecordsConfig
 from headway.sources.base import SourceConfig
 from headway.splits import SplitConfig
-from headway.validate import ValidateConfig
+from headway.store import Store
+from headway.validation.config import ValidateConfig
 from tfcore.models_config import ModelConfig
 from tfcore.train.config import TrainingConfig
-from tfcore.transform.config import ImputeConfig, TransformConfig
+from tfcore.transform.config import MAX_LENGTH, POOL, ImputeConfig, PoolConfig, TransformConfig
+from tfcore.transform.preprocess_config import PreprocessConfig
 
 Task = Literal["auto", "binary", "multiclass", "regression"]
 
 
 class ColumnConfig(schema.ColumnConfig):
-    """One column: what it is (type, role, nullable) and what the model gets of it (transform, impute)."""
+    """One column: what it is (type, role, nullable) and what the model gets of it (transform, ...)."""
 
     transform: TransformConfig = "auto"
     impute: ImputeConfig = Field(default_factory=ImputeConfig)
+    max_length: int | None = Field(default=None, ge=1, le=4096, description=MAX_LENGTH)
+    pool: PoolConfig = POOL
 
 
 class EvaluationConfig(Frozen):
@@ -53,6 +59,15 @@ class ExportConfig(Frozen):
     replay_rows: int = Field(default=1000, ge=1, description="raw eval rows replayed in a fresh process")
 
 
+class BucketConfig(Frozen):
+    """A store in a bucket."""
+
+    url: str = Field(pattern=r"^(s3|gs)://[^/]+(/.*)?$", description="s3://bucket/path or gs://bucket/path")
+    cache: str | None = Field(
+        default=None, description="folder of the working copy, relative to the pipeline's; else below ~/.cache/headway"
+    )
+
+
 class Pipeline(Frozen):
     """A whole pipeline.yaml."""
 
@@ -64,6 +79,9 @@ class Pipeline(Frozen):
     )
     schema_path: str = Field(default="schema.pbtxt", alias="schema", description="frozen schema, beside the pipeline")
     task: Task = "auto"
+    preprocess: PreprocessConfig | None = Field(
+        default=None, description="module:function that computes columns from the raw ones, in TensorFlow"
+    )
     split: SplitConfig = Field(default_factory=SplitConfig)
     records: RecordsConfig = Field(default_factory=RecordsConfig)
     runner: RunnerConfig = Field(default_factory=RunnerConfig)
@@ -73,7 +91,9 @@ class Pipeline(Frozen):
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     gate: GateConfig = Field(default_factory=GateConfig)
     export: ExportConfig = Field(default_factory=ExportConfig)
-    store: str = Field(default="store", description="a folder; relative to the pipeline's own")
+    store: str | BucketConfig = Field(
+        default="store", description="a folder, relative to the pipeline's own; or s3://bucket/path, gs://bucket/path"
+    )
     seed: int = Field(default=0, ge=0, lt=2**31)
 
     @field_validator("columns", mode="before")
@@ -90,8 +110,8 @@ class Pipeline(Frozen):
     def _consistent(self) -> Pipeline:
         if isinstance(self.columns, dict) and not self.columns:
             raise ValueError("columns: names none; list some, or say 'columns: auto'")
-        if self.split.mode == "time" and "{span}" not in self.source.path:
-            raise ValueError("split.mode: time needs several spans, so source.path needs {span} in it")
+        if self.split.mode == "time" and not self.source.has_spans:
+            raise ValueError("split.mode: time needs several spans, so source.path needs {span} or {year} in it")
         return self
 
     def column_configs(self) -> dict[str, ColumnConfig]:
@@ -127,8 +147,17 @@ class Located(Frozen):
         return self.folder / self.pipeline.schema_path
 
     @property
-    def store_path(self) -> Path:
-        return self.folder / self.pipeline.store
+    def serving_file(self) -> Path | None:
+        """Logged requests that validation compares the train rows with; relative to the pipeline's folder."""
+        serving = self.pipeline.validation.serving
+        return self.folder / serving if serving else None
+
+    def open_store(self) -> Store:
+        """The store that the pipeline names; nothing is made or asked yet."""
+        where = self.pipeline.store
+        if isinstance(where, BucketConfig):
+            return open_store(where.url, self.folder / where.cache if where.cache else None)
+        return open_store(where if "://" in where else self.folder / where)
 
     @property
     def module_file(self) -> Path | None:
@@ -136,10 +165,23 @@ class Located(Frozen):
         module, _, function = self.pipeline.model.name.partition(":")
         return self.folder / f"{module}.py" if function else None
 
+    @property
+    def preprocess_file(self) -> Path | None:
+        """The user's Python file that `preprocess` points at, beside the pipeline."""
+        config = self.pipeline.preprocess
+        return self.folder / f"{config.function.partition(':')[0]}.py" if config else None
+
     def module_digest(self) -> str | None:
         """Digest of the user's module: the stages that call it depend on it."""
-        file = self.module_file
-        return hashlib.sha256(file.read_bytes()).hexdigest() if file else None
+        return _digest(self.module_file)
+
+    def preprocess_digest(self) -> str | None:
+        """Digest of the module with the preprocess function."""
+        return _digest(self.preprocess_file)
+
+
+def _digest(file: Path | None) -> str | None:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file else None
 
 
 def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Located:
@@ -158,15 +200,25 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Locate
     folder = file.parent
     source = raw.get("source")
     if isinstance(source, dict) and isinstance(source.get("path"), str):
-        raw["source"] = source | {"path": str(folder / expand(source["path"], where=f"{file}: source.path"))}
+        name = expand(source["path"], where=f"{file}: source.path")
+        raw["source"] = source | {"path": name if is_remote(name) else str(folder / name)}
     if isinstance(raw.get("store"), str):
         raw["store"] = expand(raw["store"], where=f"{file}: store")
+    if isinstance(raw.get("store"), dict):
+        where = f"{file}: store"
+        raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in raw["store"].items()}
     located = Located(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
     if (module := located.module_file) and not module.is_file():
         raise ConfigError(
             f"model.name: {located.pipeline.model.name!r} needs {module}, which does not exist",
             where=str(file),
             fix="put the module beside the pipeline, or name a built-in model: mlp, wide_deep",
+        )
+    if (features := located.preprocess_file) and not features.is_file():
+        raise ConfigError(
+            f"preprocess needs {features}, which does not exist",
+            where=str(file),
+            fix="put the module with the function beside the pipeline",
         )
     return located
 

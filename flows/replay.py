@@ -245,6 +245,7 @@ def _question(
                 "dtype": column.type,
                 "nullable": column.nullable,
                 "dictionary": column.encoding == "dictionary",
+                "shape": list(column.shape),
             }
             for column in request.columns
         ],

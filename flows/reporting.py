@@ -168,6 +168,8 @@ def _detail(output: Output) -> str:
             return ", ".join(f"{split} {rows:,} rows" for split, rows in result["rows"].items())
         case "validate":
             return f"{result['errors']} errors, {result['warnings']} warnings"
+        case "analyse":
+            return f"{result['rows']:,} rows, gives {', '.join(column['name'] for column in result['columns'])}"
         case "transform":
             parameters = result["parameters"]
             label = parameters["label"]

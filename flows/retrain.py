@@ -37,13 +37,12 @@ from flows.runlog import RunLog, without_tracebacks
 from flows.runs import Helpers, execute
 from flows.steps import Output, Step
 from headway.errors import Cancelled, HeadwayError
-from headway.store import Store
 
 
 @flow(name="retrain", persist_result=False, log_prints=True)
 def retrain(
     pipeline: str = "examples/flights",
-    window: int | None = None,
+    window: int | str | None = None,
     until: str = "latest",
     seed: int | None = None,
     force: bool = False,
@@ -52,7 +51,7 @@ def retrain(
 
     Args:
         pipeline: a pipeline.yaml or its folder; relative to the flow run's working directory.
-        window: how many spans; none: all of them.
+        window: how many spans, or how much time up to the last one ("30d", "12m"); none: all of them.
         until: the last span, or "latest".
         seed: instead of the pipeline's.
         force: promote whatever the gate says.
@@ -61,7 +60,7 @@ def retrain(
     try:
         with _stop_on_sigterm(stop):
             located = read_pipeline(Path(pipeline))
-            store = Store(located.store_path)
+            store = located.open_store()
             trip = Trip(located=located, store=store, window=window, until=until, seed=seed, force=force)
             report = RunLog(stop, pipeline=located.pipeline.name)
 

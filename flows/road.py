@@ -26,19 +26,22 @@ from headway.splits import window_splits
 from headway.statistics.split import SplitStatistics
 from headway.statistics.window import StatisticsRequest
 from headway.store import Store
-from headway.validate import SpanFacts, ValidateRequest, errors
-from tfcore.transform.parameters import TransformRequest
+from headway.validate import ChampionFacts, SpanFacts, ValidateRequest, errors
+from headway.validation.serving import checksum
+from tfcore.transform.parameters import TransformParameters, TransformRequest
+from tfcore.transform.preprocess_config import DerivedParameters
 
 INGEST = Stage("ingest", "beam_jobs.ingest:ingest", many="beam_jobs.ingest:ingest_many")
 STATISTICS = Stage("statistics", "headway.statistics.window:merge")
 VALIDATE = Stage("validate", "headway.validate:validate")
+ANALYSE = Stage("analyse", "tfcore.analyse:analyse", tensorflow=True)
 TRANSFORM = Stage("transform", "tfcore.transform.parameters:fit")
 TRAIN = Stage("train", "tfcore.train.stage:train", tensorflow=True)
 EVALUATE = Stage("evaluate", "tfcore.evaluate:predict", tensorflow=True)
 GATE = Stage("gate", "headway.gate:gate")
 EXPORT = Stage("export", "tfcore.export:export", tensorflow=True)
 REPLAY = Stage("replay", "flows.replay:replay")
-STAGES = (INGEST, STATISTICS, VALIDATE, TRANSFORM, TRAIN, EVALUATE, GATE, EXPORT, REPLAY)
+STAGES = (INGEST, STATISTICS, VALIDATE, ANALYSE, TRANSFORM, TRAIN, EVALUATE, GATE, EXPORT, REPLAY)
 ALREADY = "already champion"
 
 
@@ -54,7 +57,7 @@ class Trip:
 
     located: Located
     store: Store
-    window: int | None = None
+    window: int | str | None = None
     until: str = "latest"
     seed: int | None = None
     force: bool = False
@@ -109,24 +112,28 @@ def road(trip: Trip, caller: Caller, *, freeze: bool = True) -> End:
 class _Walk:
     def __init__(self, trip: Trip, caller: Caller, freeze: bool):
         self.trip, self.caller, self.pipeline = trip, caller, trip.located.pipeline
-        self.window = select_window(spans(self.pipeline.source), trip.window, trip.until)
+        self.window = select_window(spans(self.pipeline.source), trip.window, trip.until, self.pipeline.source.gaps)
         self.parts = window_splits(self.pipeline.split, self.window)
         self.columns: Columns = resolve(trip.located, trip.files(self.window[0]))
+        self.pipeline.validation.check(self.columns.schema.names(), where=str(trip.located.file))
         self.freeze = freeze
         self.end = End(spans=self.window, notes=list(self.columns.notes))
+        self.statistics = ""
+        self.reference: dict[str, Any] | None = None
 
     def walk(self) -> End:
         ingested = self._ingest()
         if self._stops("ingest"):
             return self.end
         statistics = self._statistics(ingested)
+        self.statistics = statistics.fingerprint
         if self._stops("statistics"):
             return self.end
         self._freeze_schema(statistics)
         validated = self._validate(ingested, statistics)
         if self._stops("validate") or not self._passed(validated):
             return self.end
-        transform = self._transform(statistics)
+        transform = self._transform(statistics, self._analyse(ingested))
         if self._stops("transform"):
             return self.end
         train = self._train(ingested, transform)
@@ -190,17 +197,24 @@ class _Walk:
         """The first time: what the window showed becomes what later windows are held against."""
         if not self.columns.inferred or not self.freeze or statistics.result is None:
             return
-        splits = [SplitStatistics.load(statistics.path / name) for name in statistics.result["rows"]]
+        folder = self.trip.store.local(statistics.path)
+        splits = [SplitStatistics.load(folder / name) for name in statistics.result["rows"]]
         self.columns = self.columns.frozen(self.trip.located, splits)
         self.end.notes = list(self.columns.notes)
 
     def _validate(self, ingested: Mapping[str, Output], statistics: Output) -> Output:
         schema = self.columns.schema
         splits = tuple(name for name, parts in self.parts.items() if parts)
+        features = tuple(column for column in self.columns.read if column.role == "feature")
+        serving = self.trip.located.serving_file
+        self.reference = self._reference(statistics)
         key = {
-            "config": self.pipeline.validation.model_dump(mode="json"),
+            "config": self.pipeline.validation.model_dump(mode="json", exclude={"serving"}),
+            "serving": checksum(serving) if serving else None,
             "schema": schema.digest(),
             "task": self.pipeline.task,
+            "features": [column.model_dump(mode="json") for column in features],
+            "champion": self.reference,
             "inputs": {
                 "statistics": statistics.fingerprint,
                 "spans": [[span, out.fingerprint] for span, out in ingested.items()],
@@ -216,9 +230,38 @@ class _Walk:
                 stored=self.columns.stored,
                 task=self.pipeline.task,
                 config=self.pipeline.validation,
+                features=tuple(column.name for column in features),
+                columns=features,
+                serving=serving,
+                champion=self._champion_facts(),
             )
 
         return self._call(VALIDATE, "validate", key, request)
+
+    def _reference(self, statistics: Output) -> dict[str, Any] | None:
+        """What drift is measured from: the statistics that the champion was trained on.
+
+        The window that made the champion is held against what it was held against then, so that nothing runs anew.
+        """
+        champion = self.trip.registry.champion()
+        if champion is None:
+            return None
+        made = champion.facts.get("statistics")
+        if made == statistics.fingerprint:
+            return champion.facts.get("reference")
+        spans = champion.facts.get("train_parts") or [["?"]]
+        first, last = spans[0][0], spans[-1][0]
+        name = f"version {champion.number} ({first if first == last else f'{first} to {last}'})"
+        return {"name": name, "statistics": made}
+
+    def _champion_facts(self) -> ChampionFacts | None:
+        if self.reference is None:
+            return None
+        made = self.reference["statistics"]
+        return ChampionFacts(
+            name=self.reference["name"],
+            statistics=self.trip.store.output(STATISTICS.name, made) if made else None,
+        )
 
     def _passed(self, validated: Output) -> bool:
         """Raise on errors; False in a plan that cannot know yet."""
@@ -233,19 +276,59 @@ class _Walk:
             )
         return True
 
-    def _transform(self, statistics: Output) -> Output:
+    def _analyse(self, ingested: Mapping[str, Output]) -> Output | None:
+        """What the user's preprocess function makes of the train split; None without one."""
+        config = self.pipeline.preprocess
+        if config is None:
+            return None
+        key = {
+            "config": {"function": config.function},
+            "module": self.trip.located.preprocess_digest(),
+            "inputs": {"examples": [[out.fingerprint, part] for out, part in self._of(ingested, "train")]},
+        }
+
+        def request() -> dict[str, Any]:
+            return {
+                "examples": self._examples(ingested, "train"),
+                "file": str(self.trip.located.preprocess_file),
+                "function": config.function,
+            }
+
+        return self._call(ANALYSE, "analyse", key, request)
+
+    def _preprocess(self) -> str | None:
+        file = self.trip.located.preprocess_file
+        return str(file) if file else None
+
+    def _transform(self, statistics: Output, analysed: Output | None) -> Output:
         transforms = self.columns.transforms(self.pipeline.column_configs())
         columns = tuple(column for column in self.columns.read if column.name in self.columns.stored)
-        key = {
+        key: dict[str, Any] = {
             "config": {name: t.model_dump(mode="json") for name, t in transforms.items()},
             "columns": [column.model_dump(mode="json") for column in columns],
             "task": self.pipeline.task,
             "inputs": {"statistics": statistics.fingerprint},
         }
+        derived = self.pipeline.preprocess
+        if derived is not None and analysed is not None:
+            key["inputs"] |= {"analysed": analysed.fingerprint}
+            key["derived"] = {name: t.model_dump(mode="json") for name, t in derived.columns.items()}
 
         def request() -> TransformRequest:
-            return TransformRequest(
+            made = TransformRequest(
                 columns=columns, transforms=transforms, statistics=statistics.path / "train", task=self.pipeline.task
+            )
+            if derived is None or analysed is None:
+                return made
+            found = analysed.get()
+            return made.model_copy(
+                update={
+                    "derived": DerivedParameters.model_validate(
+                        {"function": derived.function, "reads": found["reads"], "columns": found["columns"]}
+                    ),
+                    "derived_statistics": analysed.path / "train",
+                    "derived_transforms": derived.columns,
+                }
             )
 
         return self._call(TRANSFORM, "transform", key, request)
@@ -283,6 +366,7 @@ class _Walk:
                 "training": training.model_dump(mode="json"),
                 "seed": self.trip.chosen_seed,
                 "module": str(module) if module else None,
+                "preprocess": self._preprocess(),
                 "checkpoints": str(self.trip.store.checkpoints / name),
                 "summaries": str(self.trip.store.summaries / self.pipeline.name / name),
             }
@@ -330,6 +414,7 @@ class _Walk:
             "config": self.pipeline.model.model_dump(mode="json"),
             "seed": self.trip.chosen_seed,
             "module": str(module) if module else None,
+            "preprocess": self._preprocess(),
         }
 
     def _judge(self, ingested: Mapping[str, Output], transform: Output, train: Output, champion: Version | None) -> End:
@@ -443,6 +528,7 @@ class _Walk:
                 "transform": transform.get()["parameters"],
                 "model": model["config"],
                 "module": model["module"],
+                "preprocess": model["preprocess"],
                 "seed": model["seed"],
             }
 
@@ -468,7 +554,7 @@ class _Walk:
                 "saved_model": export.path / export.get()["saved_model"],
                 "examples": self._examples(ingested, "eval"),
                 "predictions": candidate.path / candidate.get()["predictions"],
-                "columns": [fitted["column"] for fitted in parameters["fitted"]],
+                "columns": TransformParameters.model_validate(parameters).raw,
                 "task": parameters["label"]["task"],
                 "rows": self.pipeline.export.replay_rows,
             }
@@ -484,6 +570,8 @@ class _Walk:
             "split": self._split_digest(),
             "task": transform.get()["parameters"]["label"]["task"],
             "train": train.fingerprint,
+            "statistics": self.statistics,
+            "reference": self.reference,
             "export": export.fingerprint,
             "seed": self.trip.chosen_seed,
             "metrics": candidate.get()["metrics"],

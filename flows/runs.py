@@ -8,7 +8,6 @@ Used by the command line and by the Prefect flow, which differ only in who calls
 from __future__ import annotations
 
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from flows.reporting import Reporter
 from flows.road import ALREADY, Caller, End, Trip, road
 from flows.steps import Output
 from headway.errors import Cancelled, HeadwayError
-from headway.locks import Lock
 from headway.registry import Event, Version
 from headway.store import now
 
@@ -64,7 +62,7 @@ def execute(
     name = trip.located.pipeline.name
     run = run or new_run_name()
     trip.store.create()
-    lock = Lock(trip.store.locks / f"run-{name}.json", facts={"run": run})
+    lock = trip.store.lock(f"run-{name}", {"run": run})
     with lock.held(wait_seconds=wait_seconds, on_wait=lambda who: report.note(f"waiting for {who}")):
         return _Run(trip, run, caller_for, report).go()
 
@@ -135,7 +133,7 @@ class _Run:
         self.record["stages"].append(stage)
         if output.stage == "train" and not output.hit:
             # its weights are in the store: nothing resumes from here any more
-            shutil.rmtree(self.trip.store.checkpoints / output.fingerprint, ignore_errors=True)
+            self.trip.store.discard(self.trip.store.checkpoints / output.fingerprint)
 
     def _finish(self, end: End) -> None:
         record = self.record
@@ -173,7 +171,7 @@ def promote(trip: Trip, end: End, *, run: str) -> tuple[Version, Event]:
     registry = trip.registry
     version = registry.find("export", end.facts["export"])
     if version is None:
-        saved_model = end.export.path / end.export.get()["saved_model"]
+        saved_model = trip.store.local(end.export.path) / end.export.get()["saved_model"]
         version = registry.publish(saved_model, end.facts | {"run": run, "replay": end.replay})
     verdict = end.verdict["verdict"]
     event = registry.promote(

@@ -14,8 +14,12 @@ LISTED = 5
 """Values that a sentence names before it says how many more there are."""
 
 
+SEVERITIES = ("error", "warning", "info")
+"""The gravest first; only errors stop a run."""
+
+
 class Anomaly(Frozen):
-    severity: Literal["error", "warning"]
+    severity: Literal["error", "warning", "info"]
     kind: str
     column: str | None = None
     where: str | None = None

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
+from headway.lists import flatten, is_list, join, split_text
 from headway.quarantine import SCHEMA, rejected
 from headway.schema import Column, suggest
 
@@ -32,6 +33,11 @@ _NUMBER = (
 )
 _INTEGER = r"^[+-]?[0-9]+([.]0*)?$|^0[xX][0-9a-fA-F]{1,16}$"
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+_Mask = NDArray[np.bool_] | None
+_Fault = tuple[_Mask, str]
+"""Where a value does not fit, and why."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +58,9 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
     bad: NDArray[np.bool_] | None = None
     for column in columns:
         raw = _find(batch, column.name)
-        array, wrong, reason = _coerce(raw, column)
-        for mask, why in ((wrong, reason), (_missing(array, wrong, column), "is null, and the column may not be")):
+        array, faults = _coerce_list(raw, column) if column.shape else _coerce_one(raw, column)
+        wrong = _any([mask for mask, _ in faults])
+        for mask, why in (*faults, (_missing(array, wrong, column), "is null, and the column may not be")):
             if mask is not None and mask.any():
                 rows = np.flatnonzero(mask)
                 tables.append(rejected(rows.tolist(), column.name, raw.take(pa.array(rows)).to_pylist(), why))
@@ -82,11 +89,58 @@ def _one_per_row(table: pa.Table) -> pa.Table:
     return table.take(pa.array(first))
 
 
+def _any(masks: Sequence[_Mask]) -> _Mask:
+    found = [mask for mask in masks if mask is not None]
+    return np.logical_or.reduce(found) if found else None
+
+
 def _missing(array: pa.Array, wrong: NDArray[np.bool_] | None, column: Column) -> NDArray[np.bool_] | None:
     if column.nullable or not array.null_count:
         return None
     missing = array.is_null().to_numpy(zero_copy_only=False)
     return missing if wrong is None else missing & ~wrong
+
+
+def _coerce_one(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
+    array, wrong, reason = _coerce(raw, column)
+    return array, [(wrong, reason)]
+
+
+def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
+    """A list or vector: every element is coerced as a scalar would be, and a row is as good as its worst element."""
+    if pa.types.is_null(raw.type):
+        return pa.nulls(len(raw), column.arrow), []
+    if pa.types.is_dictionary(raw.type):
+        raw = raw.dictionary_decode()
+    if column.separator is not None and _is_text(raw.type):
+        raw = split_text(_valid(raw), column.separator)
+    if not is_list(raw.type):
+        raise _never(raw, column)
+    flat = flatten(raw)
+    element = column.element.model_copy(update={"encoding": "plain"})
+    values, wrong, reason = _coerce(flat.values, element)
+    rows = flat.rows()
+
+    def of_rows(mask: _Mask) -> _Mask:
+        if mask is None or not mask.any():
+            return None
+        found = np.zeros(len(raw), np.bool_)
+        found[rows[mask]] = True
+        return found
+
+    gaps = flat.values.is_null().to_numpy(zero_copy_only=False) if flat.values.null_count else None
+    faults: list[_Fault] = [(of_rows(wrong), f"an element {reason}"), (of_rows(gaps), "an element is null")]
+    if values.null_count:  # of rows that are rejected: anything may stand there
+        values = pc.fill_null(values, b"" if column.type == "bytes" else 0)
+    lengths, present = flat.lengths, flat.present
+    if column.length is not None:
+        off = present & (lengths != column.length)
+        if off.any():
+            faults.append((off, f"does not have {column.length} values"))
+            keep = pa.array(~np.repeat(off, lengths))
+            values, present = values.filter(keep), present & ~off
+            lengths = np.where(off, 0, lengths)
+    return join(values, lengths, present, column), faults
 
 
 def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
@@ -143,8 +197,9 @@ def _plain_bytes(raw: pa.Array, column: Column) -> pa.Array:
 
 
 def _never(raw: pa.Array, column: Column) -> DataError:
+    shape = f" {list(column.shape)}".replace("None", "any") if column.shape else ""
     return DataError(
-        f"{raw.type} cannot be stored as {column.type}",
+        f"{raw.type} cannot be stored as {column.type}{shape}",
         where=f"column {column.name!r}",
         fix=f"give it another type, or leave it out: columns: {{{column.name}: ignore}}",
     )

@@ -5,12 +5,13 @@
         file.read(10)
 
 Buckets are read through pyarrow's own filesystems, which take their credentials from the environment
-(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...).
+(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST, ...).
 """
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import fnmatch
 import functools
 import glob
@@ -27,6 +28,10 @@ from headway.errors import ConfigError, DataError
 
 SCHEMES = ("s3", "gs")
 _MAGIC = re.compile(r"[*?[]")
+_ATTEMPTS = 4
+_CONNECT_SECONDS = 10.0
+_SILENT_SECONDS = 60.0
+_GCS_RETRY_SECONDS = 15.0
 
 
 def is_remote(name: str) -> bool:
@@ -45,9 +50,22 @@ def _filesystem(scheme: str) -> Any:
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         options: dict[str, Any] = {"endpoint_override": endpoint} if endpoint else {}
-        return pafs.S3FileSystem(**options, **({"region": region} if region else {}))
+        return pafs.S3FileSystem(
+            **options,
+            **({"region": region} if region else {}),
+            retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+            connect_timeout=_CONNECT_SECONDS,
+            request_timeout=_SILENT_SECONDS,
+        )
     if scheme == "gs":
-        return pafs.GcsFileSystem()
+        limit = datetime.timedelta(seconds=_GCS_RETRY_SECONDS)
+        emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+        if emulator:
+            protocol, _, host = emulator.rpartition("://")
+            return pafs.GcsFileSystem(
+                anonymous=True, scheme=protocol or "http", endpoint_override=host, retry_time_limit=limit
+            )
+        return pafs.GcsFileSystem(retry_time_limit=limit)
     raise ConfigError(f"{scheme}:// is no kind of storage", fix=f"known: a local path, {', '.join(SCHEMES)}")
 
 

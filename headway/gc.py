@@ -1,7 +1,7 @@
 """What may be thrown away: outputs, checkpoints, runs and serving copies that nothing points at.
 
     garbage = collect(store, keep_runs=20)    # a plan: nothing is touched
-    remove(garbage)
+    remove(store, garbage)
 
 Kept: the newest `keep_runs` runs of each pipeline and the run that made each version, with every output that they or a
 version point at; every version in the registry; of the serving copies the champion's and the newest two (a server may
@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway import disk, registry
+from headway import registry
 from headway.errors import Locked
-from headway.locks import Lock, describe
-from headway.manifest import NAME
+from headway.locks import describe
 from headway.owner import place
 from headway.store import Store
 
@@ -48,21 +47,22 @@ def collect(store: Store, *, keep_runs: int) -> list[Garbage]:
     kept, dropped = _runs(store, keep_runs, makers)
     named = set(_strings([kept, [version.facts for version in versions]]))
     found = [
-        Garbage(folder, _bytes(folder), "no kept run and no version points at it")
+        Garbage(folder, store.size(folder), "no kept run and no version points at it")
         for _, folder in store.all_outputs()
         if folder.name not in named
     ]
     found += _checkpoints(store)
     why = f"older than the newest {keep_runs} runs of its pipeline"
-    found += [Garbage(path, _bytes(path), why) for path in (store.runs_folder / f"{name}.json" for name in dropped)]
+    found += [Garbage(path, store.size(path), why) for path in (store.runs_folder / f"{name}.json" for name in dropped)]
     for name in registry.names(store):
         found += _serving(registry.Registry(store, name))
     return found
 
 
 def _nobody_runs(store: Store) -> None:
-    for path in sorted(store.locks.glob("run-*.json")):
-        holder = Lock(path).holder()
+    names = [name for name in store.children(store.locks) if name.startswith("run-") and name.endswith(".json")]
+    for path in (store.locks / name for name in names):
+        holder = store.lock(path.stem).holder()
         if holder is not None and (holder.get("host"), holder.get("pid")) != (place(), os.getpid()):
             raise Locked(f"held by {describe(holder)}", where=str(path), fix="wait until that run has ended")
 
@@ -92,32 +92,25 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _checkpoints(store: Store) -> Iterator[Garbage]:
-    for folder in sorted(store.checkpoints.iterdir()) if store.checkpoints.is_dir() else []:
+    for folder in (store.checkpoints / name for name in store.children(store.checkpoints)):
         if store.find("train", folder.name) is not None:
-            yield Garbage(folder, _bytes(folder), "its training is done")
-        elif time.time() - max(p.lstat().st_mtime for p in [folder, *folder.rglob("*")]) > CHECKPOINT_SECONDS:
-            yield Garbage(folder, _bytes(folder), f"no training went on from it for {CHECKPOINT_SECONDS // 86400} days")
+            yield Garbage(folder, store.size(folder), "its training is done")
+        elif time.time() - store.changed(folder) > CHECKPOINT_SECONDS:
+            yield Garbage(
+                folder, store.size(folder), f"no training went on from it for {CHECKPOINT_SECONDS // 86400} days"
+            )
 
 
 def _serving(model: registry.Registry) -> list[Garbage]:
-    if not model.serving.is_dir():
-        return []
-    copies = sorted((e for e in model.serving.iterdir() if e.name.isdigit()), key=lambda e: int(e.name))
+    copies = sorted((name for name in model.store.children(model.serving) if name.isdigit()), key=int)
     history = model.history()
     champion = str(history[-1].serving) if history else None
-    return [Garbage(e, _bytes(e), "an older serving copy") for e in copies[:-SERVING_COPIES] if e.name != champion]
+    old = [model.serving / name for name in copies[:-SERVING_COPIES] if name != champion]
+    return [Garbage(path, model.store.size(path), "an older serving copy") for path in old]
 
 
-def _bytes(path: Path) -> int:
-    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
-    # a hard link to a version frees nothing
-    return sum(p.stat().st_size for p in files if p.stat().st_nlink == 1)
-
-
-def remove(garbage: Sequence[Garbage]) -> int:
+def remove(store: Store, garbage: Sequence[Garbage]) -> int:
     """Remove it; returns the bytes freed. A manifest goes first, so that a cut-off removal leaves nothing half-valid."""
     for item in garbage:
-        if item.path.is_dir():
-            (item.path / NAME).unlink(missing_ok=True)
-        disk.remove(item.path)
+        store.discard(item.path)
     return sum(item.bytes for item in garbage)

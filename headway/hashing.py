@@ -8,6 +8,8 @@ splitmix64's finaliser (Steele, Lea and Flood, "Fast splittable pseudorandom num
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,7 @@ U64 = np.uint64
 GOLDEN = 0x9E3779B97F4A7C15
 _ONES = 0xFFFFFFFFFFFFFFFF
 _FEW = 4
+_LONG = 1024
 NULL = U64(0x6E756C6C6E756C6C)
 """What a null hashes from: a constant no value of a type is given on purpose."""
 
@@ -33,14 +36,19 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 
     """One uint64 per string; string i is data[offsets[i]:offsets[i + 1]].
 
     Each string is cut into little-endian 8-byte words (the last padded with zeros) that are folded through `mix64`,
-    beginning with its length, so that padding cannot collide.
+    beginning with its length, so that padding cannot collide. A string of more than 1,024 bytes is folded as the 8 bytes
+    of its BLAKE2b digest (RFC 7693) instead: an image has too many words for NumPy's calls.
     """
     offsets = np.asarray(offsets, np.int64)
     lengths = offsets[1:] - offsets[:-1]
     state = mix64(lengths.astype(U64), seed)
     if not len(lengths):
         return state
-    words = (lengths + 7) // 8
+    long = np.flatnonzero(lengths > _LONG)
+    for row in long.tolist():
+        text = data[offsets[row] : offsets[row + 1]].tobytes()
+        state[row] = mix64(state[row : row + 1] ^ U64(_digest(text)), 0)[0]
+    words = np.where(lengths > _LONG, 0, (lengths + 7) // 8)
     order = np.argsort(-words, kind="stable")
     padded = np.zeros(len(data) + 8, np.uint8)
     padded[: len(data)] = data
@@ -60,6 +68,10 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 
             word |= np.where(byte < left, value, U64(0))
         state[rows] = mix64(state[rows] ^ word, k)
     return state
+
+
+def _digest(text: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def _fold_words(state: int, text: bytes, first: int) -> int:

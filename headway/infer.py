@@ -15,13 +15,16 @@ from typing import Literal
 import pyarrow as pa
 
 from headway.errors import ConfigError
-from headway.schema import STORED, Column, ColumnConfig, Schema, StoredType, suggest
+from headway.lists import is_list
+from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, suggest
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 
 PREFIX_ROWS = 100_000
 DOMAIN_VALUES = 50
 """String columns with more values than this get no domain."""
+LONG_BYTES = 1024
+"""Values of more bytes than this on average are stored as they are, not by a dictionary."""
 
 
 def infer(
@@ -51,7 +54,11 @@ def infer(
         if only and not wanted:
             continue
         values = prefix.column(name)
-        kind = STORED[config.type] if config is not None and config.type else _stored(values.type)
+        said = config.stored_shape() if config is not None else None
+        shape = _shape(values.type) if said is None else said
+        separator = config.separator if config is not None else None
+        element = values.type.value_type if is_list(values.type) and shape else values.type
+        kind = STORED[config.type] if config is not None and config.type else _stored(element)
         if kind is None or "/" in name or not name:
             why = (
                 "it has no name"
@@ -68,8 +75,8 @@ def infer(
                 )
             notes.append(f"column {name!r} is left out: {why}")
             continue
-        encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
-        columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding))
+        encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
+        columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding, shape=shape, separator=separator))
     return Schema(columns=tuple(columns)), notes
 
 
@@ -88,6 +95,18 @@ def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
     return schema.model_copy(update={"domains": domains, "required": tuple(required)})
 
 
+def _shape(kind: pa.DataType) -> Shape:
+    """Lists of one length by their type are vectors; what else is a list may have any length."""
+    if pa.types.is_fixed_size_list(kind):
+        return (kind.list_size,)
+    return (None,) if is_list(kind) else ()
+
+
+def _long(values: pa.ChunkedArray) -> bool:
+    """Whether the values are texts or images rather than words: a dictionary of them would save nothing."""
+    return len(values) > 0 and not pa.types.is_dictionary(values.type) and values.nbytes > LONG_BYTES * len(values)
+
+
 def _stored(kind: pa.DataType) -> StoredType | None:
     if pa.types.is_dictionary(kind):
         return _stored(kind.value_type)
@@ -100,6 +119,8 @@ def _stored(kind: pa.DataType) -> StoredType | None:
         or pa.types.is_large_string(kind)
         or pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
     ):
         return "bytes"
     return None
@@ -109,7 +130,7 @@ def _domain(found: Sequence[ColumnStatistics]) -> tuple[str, ...]:
     """The distinct values, sorted, when there are few, they are text, and they recur."""
     values: set[bytes] = set()
     for statistics in found:
-        if statistics.distinct > DOMAIN_VALUES:
+        if not statistics.complete or statistics.distinct > DOMAIN_VALUES:
             return ()
         values |= {value for value, _ in statistics.top()}
     if not 0 < len(values) <= DOMAIN_VALUES or len(values) * 5 > sum(statistics.present for statistics in found):

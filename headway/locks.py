@@ -30,7 +30,7 @@ from headway.store import now
 
 LEASE_SECONDS = 60.0
 _POLL_SECONDS = 0.2
-_KNOWN = ("token", "host", "pid", "process_started", "since", "renewed", "expires")
+_KNOWN = ("token", "held", "host", "pid", "process_started", "since", "renewed", "expires")
 
 
 class Lock:
@@ -89,6 +89,9 @@ class Lock:
         self._stop.set()
         self._thread.join()
         self._thread = None
+        self._give_up()
+
+    def _give_up(self) -> None:
         with contextlib.suppress(OSError, StoreError), self._guard():  # else the lease or our death frees it
             if (owner := self.owner()) is not None and owner.get("token") == self._token:
                 self.path.unlink(missing_ok=True)
@@ -112,7 +115,7 @@ class Lock:
     def holder(self) -> dict[str, Any] | None:
         """Who holds it now; None when nobody does, or a holder that is gone."""
         owner = self.owner()
-        return None if owner is None or _gone(owner) else owner
+        return None if owner is None or gone(owner) else owner
 
     def _take(self) -> dict[str, Any] | None:
         """None once it is ours; else who has it."""
@@ -165,7 +168,7 @@ class Lock:
             os.close(handle)
 
 
-def _gone(owner: dict[str, Any]) -> bool:
+def gone(owner: dict[str, Any]) -> bool:
     """Whether a holder is dead or silent for too long; one that cannot be read says nothing, and is gone."""
     pid, expires = owner.get("pid"), owner.get("expires")
     if not isinstance(pid, int) or not isinstance(expires, int | float):

@@ -89,18 +89,30 @@ def read(folder: Path) -> Manifest | None:
     """
     path = folder / NAME
     try:
-        value = json.loads(path.read_bytes())
-        if isinstance(value, dict) and isinstance(value.get("format"), int) and value["format"] > FORMAT:
-            raise StoreError(
-                f"has format {value['format']}, and this Headway knows up to {FORMAT}",
-                where=str(path),
-                fix="update Headway, or use another store",
-            )
-        return Manifest.model_validate(value)
-    except (FileNotFoundError, NotADirectoryError, ValueError, DataError):  # pydantic's and JSON's are ValueErrors
+        return parse(path.read_bytes(), str(path))
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StoreError(f"cannot be read: {error.strerror}", where=str(path)) from None
+
+
+def parse(data: bytes, where: str) -> Manifest | None:
+    """The manifest that a file's bytes are; None when they are not a whole one.
+
+    Raises:
+        StoreError: a newer Headway wrote it.
+    """
+    try:
+        value = json.loads(data)
+        if isinstance(value, dict) and isinstance(value.get("format"), int) and value["format"] > FORMAT:
+            raise StoreError(
+                f"has format {value['format']}, and this Headway knows up to {FORMAT}",
+                where=where,
+                fix="update Headway, or use another store",
+            )
+        return Manifest.model_validate(value)
+    except (ValueError, DataError):  # pydantic's and JSON's are ValueErrors
+        return None
 
 
 def write(folder: Path, manifest: Manifest) -> None:

@@ -28,9 +28,8 @@ from typing import Any
 
 from headway import manifest as manifests
 from headway.config import Frozen
-from headway.disk import copy_tree, remove, replace_text, sync_folders, sync_path, write_synced, writing
+from headway.disk import copy_tree, remove, write_synced, writing
 from headway.errors import StoreError
-from headway.locks import Lock
 from headway.manifest import Manifest
 from headway.owner import mark, place
 from headway.store import Store, now
@@ -80,17 +79,21 @@ class Registry:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """One publication or promotion of a model at a time."""
-        with Lock(self.store.locks / f"model-{self.name}.json").held(wait_seconds=_LOCK_WAIT_SECONDS):
+        with self.store.lock(f"model-{self.name}").held(wait_seconds=_LOCK_WAIT_SECONDS):
             yield
 
     def versions(self) -> list[Version]:
         """All whole versions, lowest first."""
-        return [version for number in _numbers(self.folder) if (version := self._read(number)) is not None]
+        return [version for number in self._numbers(self.folder) if (version := self._read(number)) is not None]
+
+    def _numbers(self, folder: Path) -> list[int]:
+        """The numbers that name something in `folder`, lowest first."""
+        return sorted(int(name) for name in self.store.children(folder) if name.isdigit())
 
     def _read(self, number: int) -> Version | None:
         path = self.folder / str(number)
-        manifest = manifests.read(path)
-        if manifest is None or manifests.sizes_problem(path, manifest):
+        manifest = self.store.manifest(path)
+        if manifest is None or self.store.sizes_problem(path, manifest):
             return None
         return Version(number=number, path=path, created=manifest.created, facts=manifest.result)
 
@@ -116,7 +119,7 @@ class Registry:
         """
         path = self.folder / CHAMPION
         try:
-            return [Event.model_validate(event) for event in json.loads(path.read_bytes())["history"]]
+            return [Event.model_validate(event) for event in json.loads(self.store.read(path))["history"]]
         except FileNotFoundError:
             return []
         except (ValueError, KeyError, TypeError):
@@ -154,7 +157,7 @@ class Registry:
         with self.lock(), writing(self.store.root):
             self.folder.mkdir(parents=True, exist_ok=True)
             # a damaged version keeps its number: numbers are never used twice
-            number = max([*_numbers(self.folder), *(event.version for event in self.history())], default=0) + 1
+            number = max([*self._numbers(self.folder), *(event.version for event in self.history())], default=0) + 1
             with _aside(self.folder) as aside:
                 copy_tree(saved_model, aside / SAVED_MODEL)
                 write_synced(aside / FACTS, json.dumps(facts, indent=1) + "\n")
@@ -169,7 +172,7 @@ class Registry:
                     result=facts,
                 )
                 manifests.write(aside, manifest)
-                _place(aside, self.folder / str(number))
+                self.store.place(aside, self.folder / str(number))
         return self.version(number)
 
     def promote(
@@ -232,10 +235,10 @@ class Registry:
 
     def _repair(self, event: Event) -> bool:
         target = self.serving / str(event.serving)
-        if target.is_dir():
+        if self.store.placed(target):
             return False
         with writing(self.store.root), self._serving_copy(self.version(event.version)) as aside:
-            _place(aside, target)
+            self.store.place(aside, target)
         return True
 
     def _allow(self, number: int, force: bool) -> None:
@@ -251,15 +254,15 @@ class Registry:
             time=now(),
             version=number,
             previous=events[-1].version if events else None,
-            serving=max([*_numbers(self.serving), *(e.serving for e in events)], default=0) + 1,
+            serving=max([*self._numbers(self.serving), *(e.serving for e in events)], default=0) + 1,
             by=_me(),
             **facts,
         )
         history = [e.model_dump(mode="json") for e in [*events, event]]
         pointer = {"version": number, "serving": event.serving, "history": history}
         with writing(self.store.root), self._serving_copy(version) as aside:
-            replace_text(self.folder / CHAMPION, json.dumps(pointer, indent=1) + "\n")
-            _place(aside, self.serving / str(event.serving))
+            self.store.replace(self.folder / CHAMPION, json.dumps(pointer, indent=1) + "\n")
+            self.store.place(aside, self.serving / str(event.serving))
         return event
 
     @contextlib.contextmanager
@@ -267,18 +270,18 @@ class Registry:
         self.serving.mkdir(parents=True, exist_ok=True)
         with _aside(self.serving) as aside:
             # versions are immutable, so a hard link is as good as a copy and costs nothing
-            copy_tree(version.saved_model, aside, link=True)
+            copy_tree(self.store.local(version.path) / SAVED_MODEL, aside, link=True)
             yield aside
 
     def verify(self) -> Iterator[tuple[Path, str]]:
         """(file, problem) for everything in the registry that is not as it was written. Reads every byte."""
-        for number in _numbers(self.folder):
+        for number in self._numbers(self.folder):
             path = self.folder / str(number)
-            manifest = manifests.read(path)
+            manifest = self.store.manifest(path)
             if manifest is None:
                 yield path / manifests.NAME, "is gone or damaged"
                 continue
-            for name, problem in manifests.checksum_problems(path, manifest):
+            for name, problem in self.store.checksum_problems(path, manifest):
                 yield path / name, problem
         try:
             events = self.history()
@@ -287,7 +290,7 @@ class Registry:
             return
         if not events:
             return
-        champion = manifests.read(self.folder / str(events[-1].version))
+        champion = self.store.manifest(self.folder / str(events[-1].version))
         if champion is None:
             yield self.folder / CHAMPION, f"points at version {events[-1].version}, which is gone or damaged"
             return
@@ -295,7 +298,7 @@ class Registry:
 
     def _verify_served(self, champion: Manifest, event: Event) -> Iterator[tuple[Path, str]]:
         served = self.serving / str(event.serving)
-        if not served.is_dir():
+        if not self.store.placed(served):
             yield served, f"is gone: version {event.version} is the champion and not served; promote it again"
             return
         prefix = SAVED_MODEL + "/"
@@ -304,7 +307,8 @@ class Registry:
             for entry in champion.files
             if entry.path.startswith(prefix)
         ]
-        for name, problem in manifests.checksum_problems(served, champion.model_copy(update={"files": tuple(files)})):
+        copy = champion.model_copy(update={"files": tuple(files)})
+        for name, problem in self.store.checksum_problems(served, copy):
             yield served / name, problem
 
 
@@ -319,20 +323,6 @@ def _aside(parent: Path) -> Iterator[Path]:
         remove(aside)
 
 
-def _place(aside: Path, target: Path) -> None:
-    for path in aside.rglob("*"):
-        if path.is_file():
-            sync_path(path)
-    sync_folders(aside)
-    aside.rename(target)
-    sync_path(target.parent)
-
-
-def _numbers(folder: Path) -> list[int]:
-    """The numbers that name something in `folder`, lowest first."""
-    return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()) if folder.is_dir() else []
-
-
 def _me() -> str:
     try:
         user = getpass.getuser()
@@ -343,5 +333,4 @@ def _me() -> str:
 
 def names(store: Store) -> list[str]:
     """The models that have a registry."""
-    folder = store.root / "models"
-    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
+    return [name for name in store.children(store.root / "models") if not name.startswith(".")]

@@ -5,6 +5,7 @@
 
 Stored types are few on purpose, and computed types are the same: int64, float32 and bytes. Booleans are stored as 0/1,
 dates as days, timestamps as microseconds since the epoch, decimals and doubles as float32, text as UTF-8 bytes.
+A column holds one value a row (shape `()`), always n of them (`(n,)`, a vector), or any number (`(None,)`, a list).
 How a schema is inferred stands in `headway.infer`, how it is kept beside a pipeline in `headway.schema_file`.
 """
 
@@ -13,10 +14,10 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
@@ -30,12 +31,35 @@ STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "
 """Config words to stored types."""
 
 
+Shape = tuple[()] | tuple[int | None]
+
+
 class ColumnConfig(Frozen):
     """What a pipeline may say of one column; what it leaves out is inferred."""
 
     type: Literal["int", "float", "string"] | None = None
+    shape: Literal["scalar", "list"] | Annotated[int, Field(ge=1, le=1 << 20)] | None = Field(
+        default=None, description="scalar, list (any number of values a row), or the length of a vector"
+    )
+    separator: str | None = Field(
+        default=None, min_length=1, description="lists in text, such as 'Comedy|Drama': what stands between the values"
+    )
     role: Literal["feature", "weight", "key", "time", "group", "passthrough", "ignore"] = "feature"
     nullable: bool | None = None
+
+    @model_validator(mode="after")
+    def _separates(self) -> ColumnConfig:
+        if self.separator is not None and self.shape in (None, "scalar"):
+            raise ValueError(
+                "a separator makes a list of a text: say shape: list, or the length of the vector, with it"
+            )
+        return self
+
+    def stored_shape(self) -> Shape | None:
+        """`shape` as a column has it; None when it is left to the files."""
+        if self.shape is None:
+            return None
+        return () if self.shape == "scalar" else (None,) if self.shape == "list" else (self.shape,)
 
 
 class Column(Frozen):
@@ -46,6 +70,11 @@ class Column(Frozen):
     nullable: bool
     role: Role = "feature"
     encoding: Literal["plain", "dictionary"] = "plain"
+    """How records hold the values; of lists and vectors, their elements."""
+    shape: Shape = ()
+    """`()` one value a row, `(n,)` n values, `(None,)` any number."""
+    separator: str | None = None
+    """What stands between the values of a list that the files hold as text."""
 
     @field_validator("name")
     @classmethod
@@ -60,9 +89,37 @@ class Column(Frozen):
             raise ValueError(f"column {self.name!r}: only bytes can be dictionary encoded, not {self.type}")
         return self
 
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A scalar is written as it always was, so that fingerprints and manifests of tables of scalars stay."""
+        value: dict[str, Any] = handler(self)
+        if not self.shape:
+            value.pop("shape", None)
+        if self.separator is None:
+            value.pop("separator", None)
+        return value
+
+    @property
+    def is_list(self) -> bool:
+        """Whether a row may hold any number of values."""
+        return self.shape == (None,)
+
+    @property
+    def length(self) -> int | None:
+        """The number of values of each row of a vector."""
+        return self.shape[0] if self.shape else None
+
+    @property
+    def element(self) -> Column:
+        """A column of one value: what a list or a vector is made of."""
+        changes = {"shape": (), "separator": None, "nullable": False}
+        return self.model_copy(update=changes) if self.shape else self
+
     @property
     def arrow(self) -> pa.DataType:
-        return ARROW[self.type]
+        """The Arrow type of the stored column, without dictionaries."""
+        element = ARROW[self.type]
+        return element if not self.shape else pa.list_(element, self.length) if self.length else pa.list_(element)
 
 
 class Schema(Frozen):

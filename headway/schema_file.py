@@ -6,12 +6,13 @@ schema = from_text(path.read_text(), where=str(path))
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from headway.errors import ConfigError
-from headway.schema import Column, Schema, StoredType
+from headway.schema import Column, Schema, Shape, StoredType
 
-_HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
+HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
 # Edit it to widen a domain, bound a range, or demand presence (min_fraction: 1.0). Delete it to infer it anew.
 """
 
@@ -25,19 +26,25 @@ def to_text(schema: Schema) -> str:
     kinds = {"int64": schema_pb2.INT, "float32": schema_pb2.FLOAT, "bytes": schema_pb2.BYTES}
     for column in schema.columns:
         feature = message.feature.add(name=column.name, type=kinds[column.type])
-        feature.shape.SetInParent()
+        if column.is_list:
+            feature.value_count.SetInParent()
+        else:
+            feature.shape.SetInParent()
+            if column.length is not None:
+                feature.shape.dim.add(size=column.length)
         feature.presence.min_fraction = 1.0 if column.name in schema.required else 0.0
         low, high = schema.ranges.get(column.name, (None, None))
         if low is not None or high is not None:
             domain = feature.int_domain if column.type == "int64" else feature.float_domain
             cast = int if column.type == "int64" else float
-            if low is not None:
+            # an infinite end of a range of integers bounds nothing, and int_domain has no way to say it
+            if low is not None and (math.isfinite(low) or cast is float):
                 domain.min = cast(low)
-            if high is not None:
+            if high is not None and (math.isfinite(high) or cast is float):
                 domain.max = cast(high)
         if column.name in schema.domains:
             feature.string_domain.value.extend(schema.domains[column.name])
-    return _HEADER + text_format.MessageToString(message, as_utf8=True)
+    return HEADER + text_format.MessageToString(message, as_utf8=True)
 
 
 def from_text(text: str, *, where: str) -> Schema:
@@ -82,13 +89,20 @@ def from_text(text: str, *, where: str) -> Schema:
             raise ConfigError(f"feature {name!r} stands twice", where=where, fix="remove one")
         kind = kinds[feature.type]
         columns.append(
-            Column(name=name, type=kind, nullable=True, encoding="dictionary" if kind == "bytes" else "plain")
+            Column(
+                name=name,
+                type=kind,
+                nullable=True,
+                encoding="dictionary" if kind == "bytes" else "plain",
+                shape=_shape(feature, where),
+            )
         )
         if feature.presence.min_fraction >= 1.0:
             required.append(name)
         if bounds := _range(feature):
             if kind == "bytes":
                 raise ConfigError(f"feature {name!r} is text and has a range of numbers", where=where, fix="remove it")
+            _check_range(name, kind, bounds, where)
             ranges[name] = bounds
         if kind != "bytes" and (feature.HasField("string_domain") or feature.HasField("domain")):
             raise ConfigError(f"feature {name!r} is a number and has a domain of texts", where=where, fix="remove it")
@@ -102,6 +116,44 @@ def from_text(text: str, *, where: str) -> Schema:
                 )
             domains[name] = tuple(found[0].value)
     return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required))
+
+
+def _shape(feature: Any, where: str) -> Shape:
+    """A feature with value_count is a list, one whose shape has a dimension a vector."""
+    if feature.HasField("value_count"):
+        return (None,)
+    sizes = [dim.size for dim in feature.shape.dim]
+    if len(sizes) > 1 or any(size < 1 for size in sizes):
+        raise ConfigError(
+            f"feature {feature.name!r} has the shape {sizes}",
+            where=where,
+            fix="give it one dimension of at least 1, or none",
+        )
+    return (sizes[0],) if sizes else ()
+
+
+def _check_range(name: str, kind: StoredType, bounds: tuple[float | None, float | None], where: str) -> None:
+    """ConfigError when a range of numbers can hold none, or says what its column's type cannot."""
+    for end, value in zip(("min", "max"), bounds, strict=True):
+        if value is None:
+            continue
+        if math.isnan(value) or value == (math.inf if end == "min" else -math.inf):
+            raise ConfigError(
+                f"feature {name!r}: {end} of its domain is {value}, which bounds nothing",
+                where=where,
+                fix=f"give {end} a number, or remove it",
+            )
+        if kind == "int64" and math.isfinite(value) and not (value == int(value) and -(2**63) <= value < 2**63):
+            raise ConfigError(
+                f"feature {name!r} is INT, and {end} of its float_domain is {value!r}, which is no whole number of 64 bits",
+                where=where,
+                fix=f"use an int_domain with a whole number for {end}, or say type: FLOAT",
+            )
+    low, high = bounds
+    if low is not None and high is not None and low > high:
+        raise ConfigError(
+            f"feature {name!r}: its domain begins at {low} and ends at {high}", where=where, fix="swap min and max"
+        )
 
 
 def _range(feature: Any) -> tuple[float | None, float | None] | None:

@@ -21,6 +21,7 @@ from pydantic import Field, field_validator, model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.hashing import NULL, U64, hash_bytes, mix64
+from headway.lists import flatten, is_list
 
 SPLITS = ("train", "eval", "test")
 ALL = "all"
@@ -133,13 +134,15 @@ def row_hash(batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0) -> ND
 
 
 def column_hash(array: pa.Array) -> NDArray[np.uint64]:
-    """One uint64 for each value of an int64, float32 or binary array; null has a hash of its own.
+    """One uint64 for each value of an int64, float32 or binary array, or of lists of them; null has a hash of its own.
 
     Floats are hashed as the bits of their float32, with -0.0 as 0.0 and every NaN alike.
     """
     if pa.types.is_dictionary(array.type):
         return _gather(column_hash(array.dictionary), array.indices)
     kind = array.type
+    if is_list(kind):
+        return _hash_lists(array)
     if (
         pa.types.is_binary(kind)
         or pa.types.is_string(kind)
@@ -162,6 +165,17 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
     if array.null_count:
         hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes)
     return hashes
+
+
+def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
+    """Of a list: its length, and each element's hash mixed with its place."""
+    flat = flatten(array)
+    ends = np.cumsum(flat.lengths)
+    places = np.arange(len(flat.values)) - np.repeat(ends - flat.lengths, flat.lengths)
+    mixed = mix64(column_hash(flat.values) ^ mix64(places.astype(U64)))
+    sums = np.concatenate([np.zeros(1, U64), np.cumsum(mixed, dtype=U64)])
+    hashes = mix64(sums[ends] - sums[ends - flat.lengths] + mix64(flat.lengths.astype(U64)))
+    return np.where(flat.present, hashes, NULL)
 
 
 def _gather(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64]:

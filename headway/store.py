@@ -7,7 +7,8 @@
             manifest = staging.commit(result={...})
 
 An output is written aside, under stages/.staging/, and renamed into stages/<stage>/<fingerprint>/ once all of it is on
-the disk, manifest last. What has no valid manifest does not exist.
+the disk, manifest last. What has no valid manifest does not exist. `headway.bucket_store` is the same in a bucket: it
+overrides what stands under "what a bucket does otherwise", and nothing else in Headway knows which of the two it has.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway import manifest as manifests
 from headway.disk import remove, replace_text, sync_folders, sync_path, writing
@@ -25,6 +26,9 @@ from headway.errors import StoreError
 from headway.fingerprint import Key, shared
 from headway.manifest import Counts, Manifest
 from headway.owner import abandoned, mark
+
+if TYPE_CHECKING:
+    from headway.locks import Lock
 
 
 class Store:
@@ -65,7 +69,138 @@ class Store:
         return self._look(stage, fingerprint)[1]
 
     def _look(self, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
+        """(its manifest, None) of an output that is there; (None, why not) of a damaged one; two None of nothing."""
         return _judge(self.output(stage, fingerprint), stage, fingerprint)
+
+    # --- what a bucket does otherwise; every path is one below `root`
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        return str(self.root)
+
+    def exists(self) -> bool:
+        """Whether anything was ever kept here."""
+        return self.stages.is_dir()
+
+    def local(self, folder: Path) -> Path:
+        """The folder of an output or a version, with its files on this machine's disk.
+
+        Raises:
+            StoreError: they cannot be had whole.
+        """
+        return folder
+
+    def localize(self, value: Any) -> None:
+        """See to it that every output and version that a request names by its path is on this machine's disk.
+
+        Raises:
+            StoreError: one is gone or damaged.
+        """
+
+    def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
+        """Outputs that will be looked for next."""
+
+    def children(self, folder: Path) -> list[str]:
+        """The names in a folder, sorted; none when there is no such folder."""
+        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+
+    def manifest(self, folder: Path) -> Manifest | None:
+        """The valid manifest of an output or a version, whatever its files are."""
+        return manifests.read(folder)
+
+    def sizes_problem(self, folder: Path, manifest: Manifest) -> str | None:
+        """The first file of an output or a version that is not there with its size; None when all are."""
+        return manifests.sizes_problem(folder, manifest)
+
+    def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
+        """(file, problem) for each file that is not what the manifest says. Reads every byte."""
+        return manifests.checksum_problems(folder, manifest)
+
+    def place(self, aside: Path, target: Path) -> None:
+        """Make a folder that was written aside visible as `target`, which is not there yet."""
+        for path in aside.rglob("*"):
+            if path.is_file():
+                sync_path(path)
+        sync_folders(aside)
+        aside.rename(target)
+        sync_path(target.parent)
+
+    def placed(self, target: Path) -> bool:
+        """Whether `place` ended for this target."""
+        return target.is_dir()
+
+    def read(self, path: Path) -> bytes:
+        """A small file that changes.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        return path.read_bytes()
+
+    def replace(self, path: Path, text: str) -> None:
+        """Write a small file, so that readers see the old text or the new."""
+        replace_text(path, text)
+
+    def size(self, path: Path) -> int:
+        """Bytes that discarding a file or a folder frees."""
+        files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+        # a hard link to a version frees nothing
+        return sum(p.stat().st_size for p in files if p.stat().st_nlink == 1)
+
+    def changed(self, folder: Path) -> float:
+        """When something in a folder was last written, in seconds since 1970."""
+        return max(p.lstat().st_mtime for p in [folder, *folder.rglob("*")])
+
+    def discard(self, path: Path) -> None:
+        """Remove a file or a folder; its manifest first, so that a removal cut off leaves nothing half-valid."""
+        if path.is_dir():
+            (path / manifests.NAME).unlink(missing_ok=True)
+        remove(path)
+
+    def lock(self, name: str, facts: dict[str, Any] | None = None) -> Lock:
+        """The lock of this name, not taken yet."""
+        from headway.locks import Lock
+
+        return Lock(self.locks / f"{name}.json", facts=facts)
+
+    @contextlib.contextmanager
+    def checkpointing(self, fingerprint: str) -> Iterator[None]:
+        """Around a training that writes to and resumes from checkpoints/<fingerprint>/."""
+        yield
+
+    def _commit(self, staging: Path, stage: str, fingerprint: str) -> None:
+        """Make a whole folder visible as that output."""
+        target = self.output(stage, fingerprint)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._publish(staging, target, stage, fingerprint)
+        sync_path(target.parent)
+
+    def _publish(self, path: Path, target: Path, stage: str, fingerprint: str) -> None:
+        for _ in range(3):
+            try:
+                path.rename(target)
+                return
+            except OSError:
+                if not target.exists():
+                    raise
+            if _judge(target, stage, fingerprint)[0] is not None:
+                return  # somebody else made the same output meanwhile
+            self._clear(target, stage, fingerprint)
+        raise StoreError("cannot be put in place: another process keeps replacing it", where=str(target))
+
+    def _clear(self, target: Path, stage: str, fingerprint: str) -> None:
+        """Move a damaged output out of the way."""
+        aside = self.staging / mark(f"damaged-{target.name}")
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(aside)
+        if _judge(aside, stage, fingerprint)[0] is not None:
+            # another process replaced the damaged one between our look and our move: what we moved is good
+            with contextlib.suppress(OSError):
+                aside.rename(target)
+        remove(aside)
+
+    # --- the same everywhere
 
     @contextlib.contextmanager
     def open(self, stage: str, fingerprint: str, key: Key) -> Iterator[Staging]:
@@ -85,9 +220,7 @@ class Store:
     def manifests(self, stage: str) -> list[Manifest]:
         """Every valid manifest of a stage, newest first."""
         folder = self.stages / stage
-        if not folder.is_dir():
-            return []
-        found = [m for entry in folder.iterdir() if (m := self._manifest(entry)) is not None]
+        found = [m for name in self.children(folder) if (m := self._manifest(folder / name)) is not None]
         return sorted(found, key=lambda m: m.created, reverse=True)
 
     def _manifest(self, folder: Path) -> Manifest | None:
@@ -110,12 +243,10 @@ class Store:
 
     def all_outputs(self) -> Iterator[tuple[str, Path]]:
         """(stage, folder) of every output."""
-        if not self.stages.is_dir():
-            return
-        for stage in sorted(self.stages.iterdir()):
-            if stage.is_dir() and not stage.name.startswith("."):
-                for folder in sorted(stage.iterdir()):
-                    yield stage.name, folder
+        for stage in self.children(self.stages):
+            if not stage.startswith("."):
+                for name in self.children(self.stages / stage):
+                    yield stage, self.stages / stage / name
 
     def verify(self) -> Iterator[tuple[Path, str]]:
         """(file, problem) for every output and run that is not as it was written. Reads every byte.
@@ -123,16 +254,16 @@ class Store:
         The models' part is `Registry.verify`.
         """
         for stage, folder in self.all_outputs():
-            found = manifests.read(folder)
+            found = self.manifest(folder)
             if found is None:
                 yield folder / manifests.NAME, "is gone or damaged"
                 continue
             if (found.stage, found.fingerprint) != (stage, folder.name):
                 yield folder / manifests.NAME, f"is that of {found.stage}/{found.fingerprint}"
-            for name, problem in manifests.checksum_problems(folder, found):
+            for name, problem in self.checksum_problems(folder, found):
                 yield folder / name, problem
-        for path in sorted(self.runs_folder.glob("*.json")):
-            if _run(path) is None:
+        for path in self._run_files():
+            if self._run(path) is None:
                 yield path, "is not a run's JSON"
 
     def sweep(self) -> list[Path]:
@@ -148,7 +279,7 @@ class Store:
     def save_run(self, run: dict[str, Any]) -> Path:
         """Write runs/<run>.json, replacing it as a whole."""
         path = self.runs_folder / f"{run['run']}.json"
-        replace_text(path, json.dumps(run, indent=1) + "\n")
+        self.replace(path, json.dumps(run, indent=1) + "\n")
         return path
 
     def run(self, name: str) -> dict[str, Any]:
@@ -164,12 +295,23 @@ class Store:
             if run["run"] == name:
                 return run
         listed = ", ".join(run["run"] for run in known[:5]) or "none yet"
-        raise StoreError(f"there is no run {name!r}", where=str(self.root), fix=f"newest runs: {listed}")
+        raise StoreError(f"there is no run {name!r}", where=self.name, fix=f"newest runs: {listed}")
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs, newest first."""
-        paths = sorted(self.runs_folder.glob("*.json"), reverse=True)
-        return [run for path in paths if (run := _run(path)) is not None]
+        return [run for path in reversed(self._run_files()) if (run := self._run(path)) is not None]
+
+    def _run_files(self) -> list[Path]:
+        folder = self.runs_folder
+        names = [name for name in self.children(folder) if name.endswith(".json") and not name.startswith(".")]
+        return [folder / name for name in names]
+
+    def _run(self, path: Path) -> dict[str, Any] | None:
+        try:
+            value = json.loads(self.read(path))
+        except (ValueError, OSError):
+            return None
+        return value if isinstance(value, dict) and "run" in value else None
 
 
 def _judge(folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
@@ -181,14 +323,6 @@ def _judge(folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None,
         return None, f"its manifest is that of {found.stage}/{found.fingerprint}"
     problem = manifests.sizes_problem(folder, found)
     return (None, problem) if problem else (found, None)
-
-
-def _run(path: Path) -> dict[str, Any] | None:
-    try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, OSError):
-        return None
-    return value if isinstance(value, dict) and "run" in value else None
 
 
 class Staging:
@@ -217,38 +351,12 @@ class Staging:
         )
         manifests.write(self.path, manifest)
         sync_folders(self.path)
-        target = self._store.output(self._stage, self._fingerprint)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._publish(target)
-        sync_path(target.parent)
+        self._store._commit(self.path, self._stage, self._fingerprint)
         found = self._store.find(self._stage, self._fingerprint)
         if found is None:
-            raise StoreError("was removed or damaged as it was written", where=str(target), fix="run again")
+            where = str(self._store.output(self._stage, self._fingerprint))
+            raise StoreError("was removed or damaged as it was written", where=where, fix="run again")
         return found
-
-    def _publish(self, target: Path) -> None:
-        for _ in range(3):
-            try:
-                self.path.rename(target)
-                return
-            except OSError:
-                if not target.exists():
-                    raise
-            if self._store.find(self._stage, self._fingerprint) is not None:
-                return  # somebody else made the same output meanwhile
-            self._clear(target)
-        raise StoreError("cannot be put in place: another process keeps replacing it", where=str(target))
-
-    def _clear(self, target: Path) -> None:
-        """Move a damaged output out of the way."""
-        aside = self._store.staging / mark(f"damaged-{target.name}")
-        with contextlib.suppress(FileNotFoundError):
-            target.rename(aside)
-        if _judge(aside, self._stage, self._fingerprint)[0] is not None:
-            # another process replaced the damaged one between our look and our move: what we moved is good
-            with contextlib.suppress(OSError):
-                aside.rename(target)
-        remove(aside)
 
 
 def now() -> str:

@@ -1,9 +1,10 @@
-"""Does the window fit the schema, and is there enough in it to train on?
+"""Does the window fit the schema, is there enough in it to train on, and is it what the champion was trained on?
 
     result = validate(ValidateRequest(...), out, monitor)
     errors(result)                            # what stops the run
 
-Each anomaly is a severity, a sentence a person understands, with its numbers, and what to do about it.
+Each anomaly is a severity, a sentence a person understands, with its numbers, and what to do about it. The checks stand
+in `headway.validation`; this is the stage that calls them.
 """
 
 from __future__ import annotations
@@ -13,41 +14,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
-from headway.anomaly import LISTED, Anomaly, errors, listed, summary_table, value_text
+from headway.anomaly import SEVERITIES, Anomaly, errors, summary_table
 from headway.config import Frozen
+from headway.errors import DataError
 from headway.monitor import Monitor
-from headway.schema import LABEL, Schema
-from headway.statistics.column import ColumnStatistics
+from headway.schema import LABEL, Column, Schema
 from headway.statistics.split import SplitStatistics
 from headway.tasks import Task
+from headway.validation.columns import columns
+from headway.validation.config import ValidateConfig
+from headway.validation.drift import drift, skew, vanished
+from headway.validation.hints import constant, duplicates, leakage
+from headway.validation.labels import is_class, labels, task_of
+from headway.validation.serving import requests
 
 __all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
-VERSION = 1
+VERSION = 2
 FILE = "validation.json"
 FEW_EVAL_ROWS = 1000
 """Below this many, metrics of the eval split are called uncertain."""
-RARE_CLASS = 0.001
-AUTO_MOST_CLASSES = 20
-"""Integer labels with more values than this are a regression, unless the pipeline says otherwise."""
-
-
-class ValidateConfig(Frozen):
-    """Bounds beyond which a run stops."""
-
-    max_quarantined: float = Field(default=0.01, ge=0, le=1, description="share of a span's rows that may be rejected")
-    max_unseen: float = Field(default=0.05, ge=0, le=1, description="share of rows with values outside a string domain")
-    max_missing: float = Field(
-        default=0.05,
-        ge=0,
-        le=1,
-        description="share of nulls accepted in a column that the schema says is always present",
-    )
-    min_train_rows: int = Field(default=1, ge=1)
-    min_eval_rows: int = Field(default=1, ge=1)
 
 
 class SpanFacts(Frozen):
@@ -60,6 +47,15 @@ class SpanFacts(Frozen):
     filtered: int
 
 
+class ChampionFacts(Frozen):
+    """What the champion was trained on."""
+
+    name: str
+    """As a sentence names it: `version 3 (2013-01 to 2013-06)`."""
+    statistics: Path | None
+    """Output of its statistics stage; None when that is gone."""
+
+
 class ValidateRequest(Frozen):
     schema_: Schema = Field(alias="schema")
     statistics: Path
@@ -70,6 +66,13 @@ class ValidateRequest(Frozen):
     """Columns that the statistics must be of."""
     task: Task | Literal["auto"] = "auto"
     config: ValidateConfig = ValidateConfig()
+    features: tuple[str, ...] | None = None
+    """The columns that the model learns from; None: all but the label."""
+    champion: ChampionFacts | None = None
+    serving: Path | None = None
+    """Logged requests."""
+    columns: tuple[Column, ...] = ()
+    """The features as they are stored, to read logged requests by."""
 
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -78,14 +81,10 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
     An anomaly never fails the stage: what it found is kept, and the caller decides by `errors`.
     """
     splits = {name: SplitStatistics.load(request.statistics / name) for name in request.splits}
-    found = [*_spans(request), *_splits(request, splits)]
-    train = splits["train"].columns.get(LABEL) if "train" in splits else None
-    for name, statistics in splits.items():
-        if statistics.rows:
-            found += _columns(request, name, statistics)
-            if LABEL in statistics.columns:
-                found += _label(request, name, statistics.columns[LABEL], train)
-    found.sort(key=lambda anomaly: anomaly.severity)
+    raised = [*_spans(request), *_splits(request, splits), *_content(request, splits), *_champion(request, splits)]
+    raised += _serving(request, splits)
+    found = [settled for anomaly in raised if (settled := request.config.settled(anomaly)) is not None]
+    found.sort(key=lambda anomaly: SEVERITIES.index(anomaly.severity))
     result = {
         "anomalies": [anomaly.model_dump(mode="json") for anomaly in found],
         "errors": sum(anomaly.severity == "error" for anomaly in found),
@@ -151,174 +150,64 @@ def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Ite
             )
 
 
-def _columns(request: ValidateRequest, split: str, statistics: SplitStatistics) -> Iterator[Anomaly]:
-    for name in request.stored:
-        if name not in statistics.columns:
-            yield Anomaly(
-                severity="error",
-                kind="missing column",
-                column=name,
-                where=split,
-                message=f"column {name!r} is not in the {split} rows at all",
-                fix="mend the source, or leave the column out of the pipeline",
-            )
-    for name, column in statistics.columns.items():
+def _content(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
+    train = splits.get("train")
+    train_label = train.columns.get(LABEL) if train is not None else None
+    for name, statistics in splits.items():
+        if statistics.rows:
+            yield from columns(name, statistics, request.schema_, request.stored, request.config)
+            if LABEL in statistics.columns:
+                yield from labels(name, statistics.columns[LABEL], train_label, request.task, request.config)
+    if train is None or not train.rows:
+        return
+    features = [name for name in train.columns if name != LABEL]
+    if request.features is not None:
+        features = [name for name in features if name in request.features]
+    for name in train.columns:
         if name != LABEL and name in request.schema_:
-            yield from _column(request, split, column)
+            yield from constant(train.columns[name])
+    yield from duplicates(train, features)
+    if train_label is not None:
+        yield from leakage(train, features, task_of(request.task, train_label), request.config.leakage)
 
 
-def _label(
-    request: ValidateRequest, split: str, label: ColumnStatistics, train: ColumnStatistics | None
-) -> Iterator[Anomaly]:
-    if label.infinite:
+def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
+    champion, train = request.champion, splits.get("train")
+    if champion is None or train is None or not train.rows:
+        return
+    try:
+        theirs = SplitStatistics.load(champion.statistics / "train") if champion.statistics is not None else None
+    except DataError:
+        theirs = None
+    if theirs is None:
         yield Anomaly(
-            severity="warning",
-            kind="label",
-            column=LABEL,
-            where=split,
-            message=f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which count for nothing",
-            fix="filter them (source.where), or mend the label expression",
-        )
-    if label.present and label.distinct < 2:
-        value = value_text(label.top(1)[0][0]) if label.distinct else "no finite number"
-        yield Anomaly(
-            severity="error" if split == "train" else "warning",
-            kind="one label",
-            column=LABEL,
-            where=split,
-            message=f"every one of the {label.present:,} {split} rows has the label {value}",
-            fix="check the label expression, and the spans of the window",
-        )
-    elif request.task in ("auto", "binary") and label.complete and label.distinct == 2:
-        rarest = min(count for _, count in label.top())
-        if rarest / label.present < RARE_CLASS:
-            yield Anomaly(
-                severity="warning",
-                kind="class balance",
-                column=LABEL,
-                where=split,
-                message=f"the rarer label has {rarest:,} of {label.present:,} {split} rows ({rarest / label.present:.3%})",
-                fix="consider training.class_weights: balanced",
-            )
-    if split != "train" and train is not None and _is_class(request.task, train) and label.complete:
-        known = {value for value, _ in train.top()}
-        unseen = [(value, count) for value, count in label.top() if value not in known]
-        if unseen:
-            rows = sum(count for _, count in unseen)
-            yield Anomaly(
-                severity="warning",
-                kind="unseen label",
-                column=LABEL,
-                where=split,
-                message=f"{rows:,} of {label.present:,} {split} rows have a label that no train row has, and count for "
-                f"nothing: {listed(unseen, len(unseen))}",
-                fix="widen the window, or change the split",
-            )
-
-
-def _is_class(task: str, label: ColumnStatistics) -> bool:
-    """Whether the label's values are classes, as the pipeline says or as they look."""
-    if not label.complete or not label.distinct:
-        return False
-    if task != "auto":
-        return task != "regression"
-    few = label.type == "int64" and label.distinct <= AUTO_MOST_CLASSES
-    return label.type == "bytes" or label.distinct == 2 or few
-
-
-def _column(request: ValidateRequest, split: str, column: ColumnStatistics) -> Iterator[Anomaly]:
-    schema, name = request.schema_, column.name
-    if not column.present or (column.type != "bytes" and not column.finite):
-        what = "value" if not column.present else "finite number"
-        yield Anomaly(
-            # a small split may miss a sparse column by chance; without any in train there is nothing to learn
-            severity="error" if split == "train" else "warning",
-            kind="all missing",
-            column=name,
-            where=split,
-            message=f"column {name!r} has no {what} in any of the {column.rows:,} {split} rows",
-            fix=f"mend the source, or leave it out: columns: {{{name}: ignore}}",
+            severity="info",
+            kind="drift",
+            where="train",
+            message=f"drift was not checked: the statistics of {champion.name} are not in the store",
+            fix="nothing to do: the next champion keeps them",
         )
         return
-    kind = schema.column(name).type
-    if kind != column.type:
-        yield Anomaly(
-            severity="warning",
-            kind="type",
-            column=name,
-            where=split,
-            message=f"column {name!r} is stored as {column.type}, and the schema says {kind}; its domain and range were "
-            "not checked",
-            fix="change the type in the schema file, or the column's type in the pipeline",
-        )
-    share = column.missing / column.rows
-    if name in schema.required and column.missing:
-        yield Anomaly(
-            severity="error" if share > request.config.max_missing else "warning",
-            kind="presence",
-            column=name,
-            where=split,
-            message=f"column {name!r} is missing in {column.missing:,} of {column.rows:,} {split} rows ({share:.2%}); the "
-            "schema says it is always there",
-            fix="mend the source, or lower presence.min_fraction in the schema file",
-        )
-    if name in schema.domains and kind == column.type == "bytes":
-        yield from _domain(request, split, column)
-    if name in schema.ranges and kind == column.type:
-        yield from _range(request, split, column)
-    if split == "train" and column.distinct == 1 and not (column.missing or column.nan or column.infinite):
-        yield Anomaly(
-            severity="warning",
-            kind="constant",
-            column=name,
-            where=split,
-            message=f"column {name!r} has the same value in all {column.rows:,} train rows",
-            fix=f"leave it out: columns: {{{name}: ignore}}",
-        )
-    for what, kind_, rows in (("NaN", "nan", column.nan), ("infinite", "infinite", column.infinite)):
-        if rows:
-            yield Anomaly(
-                severity="warning",
-                kind=kind_,
-                column=name,
-                where=split,
-                message=f"column {name!r} is {what} in {rows:,} of {column.rows:,} {split} rows ({rows / column.rows:.2%})",
-                fix="mend the source, or filter the rows (source.where)",
-            )
+    yield from drift(train, theirs, champion.name, request.config)
+    ours, before = train.columns.get(LABEL), theirs.columns.get(LABEL)
+    if ours is not None and before is not None and ours.type == before.type:
+        classes = is_class(request.task, before) and ours.complete
+        if classes and task_of(request.task, before) != "regression":
+            yield from vanished(ours, before, champion.name)
 
 
-def _domain(request: ValidateRequest, split: str, column: ColumnStatistics) -> Iterator[Anomaly]:
-    assert column.text is not None
-    known = pa.array([value.encode() for value in request.schema_.domains[column.name]], pa.large_binary())
-    unseen, rows = column.text.others(known)
-    if not unseen:
+def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
+    train = splits.get("train")
+    if request.serving is None or train is None or not train.rows:
         return
-    values, counts = column.text.top(LISTED, unless=known)
-    examples = list(zip(values.to_pylist(), counts.tolist(), strict=True))
-    share = rows / column.values
-    yield Anomaly(
-        severity="error" if share > request.config.max_unseen else "warning",
-        kind="unseen values",
-        column=column.name,
-        where=split,
-        message=f"column {column.name!r} has values the schema does not know in {rows:,} of {column.values:,} {split} rows "
-        f"({share:.2%}): {listed(examples, unseen)}",
-        fix="add them to the column's string_domain in the schema file, if they are right",
-    )
-
-
-def _range(request: ValidateRequest, split: str, column: ColumnStatistics) -> Iterator[Anomaly]:
-    low, high = request.schema_.ranges[column.name]
-    for bound, value, beyond in ((low, column.minimum, "below"), (high, column.maximum, "above")):
-        if bound is None or value is None:
-            continue
-        if value < bound if beyond == "below" else value > bound:
-            yield Anomaly(
-                severity="error",
-                kind="range",
-                column=column.name,
-                where=split,
-                message=f"column {column.name!r} reaches {value_text(value)} in the {split} rows, {beyond} the schema's bound of "
-                f"{value_text(bound)}",
-                fix="mend the source, filter the rows (source.where), or widen the domain in the schema file",
-            )
+    logged = requests(request.serving, request.columns)
+    unfit, reason = logged.unfit
+    if unfit:
+        yield Anomaly(
+            severity="warning",
+            kind="serving rows",
+            where="serving",
+            message=f"{unfit:,} of {logged.rows:,} logged requests hold a value that does not fit its column, first {reason}",
+            fix="mend the client, or the column's type in the pipeline",
+        )
+    yield from skew(train, logged.statistics, request.config)

@@ -4,12 +4,16 @@ import importlib.util
 import os
 import subprocess
 import sys
+import urllib.request
+import uuid
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
+
+from headway import files
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
@@ -52,3 +56,29 @@ def headway():
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def s3():
+    """A real S3 endpoint on this machine, in the environment of this process and its children; its URL."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    names = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    names |= {"AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in names.items():
+            patch.setenv(name, value)
+        files._filesystem.cache_clear()
+        yield url
+    files._filesystem.cache_clear()
+    server.stop()
+
+
+@pytest.fixture
+def bucket_name(s3):
+    """A new, empty bucket."""
+    name = f"headway-{uuid.uuid4().hex[:12]}"
+    urllib.request.urlopen(urllib.request.Request(f"{s3}/{name}", method="PUT"), timeout=20).close()
+    return name

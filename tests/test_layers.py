@@ -82,6 +82,8 @@ def test_modules_stay_small():
         ("flows.road", ["tensorflow", "apache_beam", "prefect", "keras"]),
         ("beam_jobs", ["tensorflow", "prefect", "apache_beam", "keras"]),
         ("beam_jobs.ingest", ["tensorflow", "prefect", "apache_beam", "keras"]),
+        ("beam_jobs.predict", ["tensorflow", "prefect", "apache_beam", "keras"]),
+        ("flows.predict", ["tensorflow", "apache_beam", "prefect", "keras"]),
         ("tfcore", ["tensorflow", "apache_beam", "prefect", "keras"]),
     ],
 )

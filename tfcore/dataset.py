@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from headway.errors import DataError
 from headway.records.tfrecord import read_records
+from headway.schema import Column
 from tfcore.decode import Decoder, Labeler
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
@@ -47,7 +48,8 @@ def training_dataset(
     window_rows: int = WINDOW_ROWS,
     cycle: int = CYCLE,
 ) -> tf.data.Dataset:
-    """Stacks without end: numeric float32 [K, B, n], categorical int32 [K, B, m], label [K, B], weight float32 [K, B].
+    """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
+    [K, B], weight float32 [K, B].
 
     Args:
         start_step: the step whose batch comes first.
@@ -81,7 +83,7 @@ def training_dataset(
         def prepared(shard: tf.Tensor, number: tf.Tensor, record: tf.Tensor) -> Batch:
             columns = decoder(record)
             rows = transform(columns)
-            rows["label"], rows["weight"] = labeler(columns)
+            rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
             return rows if carving is None else carving(rows, shard, number)
 
         chunks = records.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
@@ -112,18 +114,21 @@ def training_dataset(
 
     epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
     rows = epochs.flat_map(epoch_rows).rebatch(stack * batch, drop_remainder=True)
-    shape = {
-        "numeric": [stack, batch, None],
-        "categorical": [stack, batch, None],
-        "label": [stack, batch],
-        "weight": [stack, batch],
-    }
 
     def fixed(stacks: Batch) -> Batch:
-        return {name: tf.ensure_shape(value, shape[name]) for name, value in stacks.items()}
+        return {
+            name: tf.ensure_shape(value, [stack, batch, *rows.element_spec[name].shape[1:]])
+            for name, value in stacks.items()
+        }
 
     ahead = _stacks_ahead(rows.element_spec, stack * batch)
     return rows.map(lambda r: fixed(stacked(r)), num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(ahead)
+
+
+def _weighed(rows: Batch, label: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Takes the transform's "usable" out of the rows: what is not has no weight."""
+    usable = rows.pop("usable", None)
+    return label, weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
 
 
 def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
@@ -161,11 +166,13 @@ def evaluation_dataset(
     """Every row once, in the order of the manifests; the last batch is filled up with rows of weight 0.
 
     Yields numeric [B, n] and categorical [B, m] (with a transform), label [B], weight [B], valid bool [B], and for each
-    column of `raw` raw/<name> (its values; strings for bytes) and raw/<name>/present.
+    column of `raw` raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list column the values are
+    padded to the longest list there is, and raw/<name>/length says how many count.
     """
     decoder = Decoder(shards.columns, shards.rows_per_record, [c.name for c in shards.columns])
     paths = tf.constant(shards.paths)
     carving = None if carve is None else Carving(carve, shards)
+    longest = {c.name: _longest(shards, c) for c in shards.columns if c.is_list and c.name in raw}
     numbers = tf.data.Dataset.range(len(shards.paths))
     records = numbers.flat_map(lambda shard: _records(paths, shard))
     if not decoder.grouped:
@@ -174,10 +181,16 @@ def evaluation_dataset(
     def prepared(shard: tf.Tensor, number: tf.Tensor, record: tf.Tensor) -> Batch:
         columns = decoder(record)
         rows: Batch = dict(transform(columns)) if transform is not None else {}
-        rows["label"], rows["weight"] = labeler(columns)
+        rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
         rows["valid"] = tf.ones_like(rows["weight"], tf.bool)
         for name in raw:
-            rows[f"raw/{name}"] = columns[name].plain()
+            column = columns[name]
+            if column.lengths is None:
+                rows[f"raw/{name}"] = column.plain()
+            else:
+                empty = tf.zeros([], column.values.dtype)
+                rows[f"raw/{name}"] = column.padded(longest[name], empty)
+                rows[f"raw/{name}/length"] = column.lengths
             present = columns[name].present
             rows[f"raw/{name}/present"] = rows["valid"] if present is None else present
         return rows if carving is None else carving(rows, shard, number)
@@ -188,6 +201,19 @@ def evaluation_dataset(
 
     chunks = records.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
     return chunks.rebatch(batch).map(padded, num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(2)
+
+
+def _longest(shards: Shards, column: Column) -> int:
+    """The longest list of a column; at least 1."""
+    decoder = Decoder(shards.columns, shards.rows_per_record, [column.name])
+    records = tf.data.TFRecordDataset(list(shards.paths), buffer_size=READ_BYTES)
+    if not decoder.grouped:
+        records = records.batch(CLASSIC_ROWS)
+    longest = records.map(
+        lambda record: tf.reduce_max(tf.concat([decoder(record)[column.name].lengths, [1]], 0)),
+        num_parallel_calls=AUTOTUNE,
+    ).reduce(tf.constant(1, tf.int64), tf.maximum)
+    return int(longest)
 
 
 def _pad(value: tf.Tensor, missing: tf.Tensor, batch: int) -> tf.Tensor:

@@ -27,12 +27,13 @@ class Decoder:
         self._spec: dict[str, Any] = {}
         for name, entry in feature_spec(self._columns, rows_per_record).items():
             dtype = kinds[entry["dtype"]]
+            shape = entry.get("shape", [])
             if entry["kind"] == "sequence":
-                self._spec[name] = tf.io.FixedLenSequenceFeature([], dtype, allow_missing=True)
-            elif entry["kind"] == "optional":
-                self._spec[name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+                self._spec[name] = tf.io.FixedLenSequenceFeature(shape, dtype, allow_missing=True)
+            elif entry["kind"] == "scalar":
+                self._spec[name] = tf.io.FixedLenFeature(shape, dtype)
             else:
-                self._spec[name] = tf.io.FixedLenFeature([], dtype)
+                self._spec[name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
 
     def __call__(self, records: tf.Tensor) -> dict[str, RawColumn]:
         """One serialized row group (scalar), or a batch of classic Examples [n], as raw columns."""
@@ -45,23 +46,28 @@ class Decoder:
     @staticmethod
     def _group(column: Column, parsed: Mapping[str, tf.Tensor]) -> RawColumn:
         present = tf.cast(parsed[f"{column.name}/present"], tf.bool) if column.nullable else None
+        lengths = parsed[f"{column.name}/lengths"] if column.is_list else None
         if column.encoding == "dictionary":
-            return RawColumn(parsed[f"{column.name}/dict"], present, parsed[f"{column.name}/codes"])
-        return RawColumn(parsed[column.name], present)
+            return RawColumn(parsed[f"{column.name}/dict"], present, parsed[f"{column.name}/codes"], lengths)
+        return RawColumn(parsed[f"{column.name}/values" if column.is_list else column.name], present, None, lengths)
 
     @staticmethod
     def _classic(column: Column, parsed: Mapping[str, Any]) -> RawColumn:
         value = parsed[column.name]
+        if column.is_list:
+            present = parsed[f"{column.name}/present"] != 0 if column.nullable else None
+            return RawColumn(value.flat_values, present, None, value.row_lengths())
         if not column.nullable:
             return RawColumn(value, None)
         lengths = value.row_lengths()
         places = tf.where(lengths > 0)
-        dense = tf.scatter_nd(
-            places,
-            tf.gather(value.flat_values, tf.gather(value.row_starts(), places[:, 0])),
-            tf.shape(lengths, tf.int64),
-        )
-        return RawColumn(dense, lengths > 0)
+        starts = tf.gather(value.row_starts(), places[:, 0])
+        rows = tf.shape(lengths, tf.int64)
+        if column.length is not None:
+            held = tf.gather(value.flat_values, starts[:, None] + tf.range(column.length, dtype=tf.int64))
+            shape = tf.concat([rows, [column.length]], 0)
+            return RawColumn(tf.scatter_nd(places, held, shape), lengths > 0)
+        return RawColumn(tf.scatter_nd(places, tf.gather(value.flat_values, starts), rows), lengths > 0)
 
 
 class Labeler:

@@ -32,13 +32,17 @@ from tfcore.evaluate_request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.runtime import prepare
 from tfcore.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.train.data import labeler, shards_of
+from tfcore.transform.derived import transform_of
 from tfcore.transform.graph import Transform
+from tfcore.transform.images import Tolerant
 
 __all__ = ["VERSION", "predict"]
 
 PREDICTIONS, METRICS, EXPECTED = "predictions.parquet", "metrics.json", "expected.npy"
 EXPECTED_ROWS = 2000
 PARQUET_ROWS = 131_072
+MOST_REFUSED = 100
+"""Images that TensorFlow refuses, of all rows evaluated; they count for nothing."""
 
 
 def predict(request: EvaluateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -103,6 +107,13 @@ def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedMo
     return SavedModelScorer(request.model.path, request.transform.label, shards.columns)
 
 
+def _transform(request: EvaluateRequest) -> Transform | None:
+    """A trained model's transform; a published version has its own inside."""
+    if not isinstance(request.model, TrainedModel):
+        return None
+    return transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
+
+
 def _write(
     request: EvaluateRequest,
     scorer: TrainedScorer | SavedModelScorer,
@@ -114,7 +125,9 @@ def _write(
     texts = tuple(dict.fromkeys([*request.slices, *([request.group] if request.group else [])]))
     dataset = evaluation_dataset(
         shards,
-        Transform(request.transform) if scorer.transforms else None,
+        transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
+        if isinstance(request.model, TrainedModel)
+        else None,
         labeler(shards, request.transform),
         batch=min(request.batch_size, shards.total),
         raw=tuple(dict.fromkeys([*scorer.raw, *texts])),

@@ -27,6 +27,8 @@ class TrainedModel(Frozen):
     config: ModelConfig = Field(default_factory=ModelConfig)
     seed: int = 0
     module: Path | None = None
+    preprocess: Path | None = None
+    """The user's Python file, if there is a preprocess function."""
 
 
 class SavedModel(Frozen):

@@ -22,13 +22,15 @@ from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.schema import Column
 from headway.tasks import Task
+from tfcore.described import Described, write_description
 from tfcore.models import build, load_weights, to_predictions
 from tfcore.models_config import ModelConfig
-from tfcore.signatures import PRESENT, Signature, Tensor, describe, output_names, raw_inputs, tensor_names
-from tfcore.transform.graph import RawColumn, Transform
+from tfcore.signatures import LENGTH, PRESENT, Signature, Tensor, describe, output_names, raw_inputs, tensor_names
+from tfcore.transform.derived import transform_of
+from tfcore.transform.graph import RawColumn
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 1
+VERSION = 2
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
 
@@ -39,6 +41,7 @@ DTYPES = {
     "bytes": tf.string,
     "bool": tf.bool,
     "int32": tf.int32,
+    "uint8": tf.uint8,
 }
 PYTHON_NODES = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
@@ -83,7 +86,7 @@ class Served(tf.Module):
 
     def raw(self, tensors: Tensors) -> dict[str, RawColumn]:
         """The named tensors of a request as raw columns of one length, companions of one value spread over the rows."""
-        lengths = tf.stack([tf.size(tensors[name]) for name in self._names.values()])
+        lengths = tf.stack([tf.shape(tensors[name])[0] for name in self._names.values()])
         rows = lengths[0]
         agree = tf.debugging.Assert(
             tf.reduce_all(lengths == rows), [f"columns of different lengths ({', '.join(self._names)}):", lengths]
@@ -97,34 +100,66 @@ class Served(tf.Module):
             if column.nullable:
                 present = tf.logical_and(tensors[name + PRESENT], tf.ones([rows], tf.bool))
                 present = tf.ensure_shape(present, [None])
+            if column.is_list:
+                columns[column.name] = _list_column(tensors[name], tensors[name + LENGTH], present, rows)
+                continue
             # the reshape ties each column to the assertion: a single value would spread silently
-            columns[column.name] = RawColumn(tf.reshape(tensors[name], [rows]), present, None)
+            shape = [rows] if column.length is None else [rows, column.length]
+            columns[column.name] = RawColumn(tf.reshape(tensors[name], shape), present, None)
         return columns
 
     def parse(self, examples: tf.Tensor) -> dict[str, RawColumn]:
         """Serialized tf.Examples as raw columns: a feature that is absent or empty is a null."""
-        spec = {
-            column.name: tf.io.RaggedFeature(DTYPES[column.type], row_splits_dtype=tf.int64)
-            if column.nullable
-            else tf.io.FixedLenFeature([], DTYPES[column.type])
-            for column in self._columns
-        }
+        spec: dict[str, Any] = {}
+        for column in self._columns:
+            dtype = DTYPES[column.type]
+            if column.nullable or column.is_list:
+                spec[column.name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+            else:
+                spec[column.name] = tf.io.FixedLenFeature(list(column.shape), dtype)
+            if column.nullable and column.is_list:
+                spec[f"{column.name}/present"] = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
         parsed = tf.io.parse_example(examples, spec)
         columns = {}
         for column in self._columns:
-            value, present = parsed[column.name], None
-            if column.nullable:
+            value = parsed[column.name]
+            if column.is_list:
                 lengths = value.row_lengths()
-                single = tf.debugging.Assert(
-                    tf.reduce_all(lengths <= 1), [f"an example holds several values of column {column.name}"]
-                )
-                present = lengths > 0
-                with tf.control_dependencies([single]):
-                    # place each value at its row; tf.scatter_nd leaves 0 or "" elsewhere
-                    places = tf.where(present)
-                    value = tf.scatter_nd(places, value.flat_values, tf.shape(lengths, tf.int64))
-            columns[column.name] = RawColumn(value, present, None)
+                said = parsed[f"{column.name}/present"] if column.nullable else None
+                present = None if said is None else (lengths > 0) | (tf.reduce_sum(said, 1) > 0)
+                columns[column.name] = RawColumn(value.flat_values, present, None, lengths)
+            elif column.nullable:
+                columns[column.name] = _parsed_column(column, value)
+            else:
+                columns[column.name] = RawColumn(value, None, None)
         return columns
+
+
+def _list_column(values: tf.Tensor, lengths: tf.Tensor, present: tf.Tensor | None, rows: tf.Tensor) -> RawColumn:
+    """A list column from its values [rows, longest] and lengths [rows] or [1], of which -1 means all."""
+    longest = tf.shape(values, tf.int64)[1]
+    lengths = tf.where((lengths < 0) | (lengths > longest), longest, lengths) + tf.zeros([rows], tf.int64)
+    lengths = tf.ensure_shape(lengths, [None])
+    if present is not None:
+        lengths = tf.where(present, lengths, tf.zeros_like(lengths))
+    flat = tf.boolean_mask(values, tf.sequence_mask(lengths, longest))
+    return RawColumn(flat, present, None, lengths)
+
+
+def _parsed_column(column: Column, value: tf.RaggedTensor) -> RawColumn:
+    """A nullable column of one value or n of them from what the Examples hold: none of them is a null."""
+    lengths = value.row_lengths()
+    wanted = column.length or 1
+    fits = tf.reduce_all((lengths == 0) | (lengths == wanted))
+    what = "several values" if column.length is None else f"other than {wanted} values"
+    check = tf.debugging.Assert(fits, [f"an example holds {what} of column {column.name}"])
+    present = lengths > 0
+    with tf.control_dependencies([check]):
+        # place each value at its row; tf.scatter_nd leaves 0 or "" elsewhere
+        places = tf.where(present)
+        held = value.flat_values if column.length is None else tf.reshape(value.flat_values, [-1, wanted])
+        shape = tf.concat([tf.shape(lengths, tf.int64), tf.constant(list(column.shape), tf.int64)], 0)
+        return RawColumn(tf.scatter_nd(places, held, shape), present, None)
 
 
 def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]) -> Any:
@@ -143,7 +178,9 @@ def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]
             inspect.Parameter(
                 tensor.name,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=inspect.Parameter.empty if tensor.default is None else tf.constant([tensor.default]),
+                default=inspect.Parameter.empty
+                if tensor.default is None
+                else tf.constant([tensor.default], DTYPES[tensor.dtype]),
             )
             for tensor in inputs
         ]
@@ -189,6 +226,7 @@ def save(
     extra.mkdir(exist_ok=True)
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
     (extra / "signatures.json").write_text(text + "\n", encoding="utf-8")
+    write_description(path, Described(columns=tuple(columns), task=task, classes=tuple(classes or ())))
     return signatures
 
 
@@ -201,6 +239,8 @@ class ExportRequest(Frozen):
     model: ModelConfig
     module: Path | None = None
     """The user's Python file, if the model is a function of it."""
+    preprocess: Path | None = None
+    """The user's Python file, if there is a preprocess function."""
     seed: int = 0
 
 
@@ -213,7 +253,7 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     path = out / "saved_model"
     signatures = save(
         path,
-        transform=Transform(request.transform),
+        transform=transform_of(request.transform, request.preprocess),
         predict=predictor(model, label.task, label.classes),
         variables=[variable.value for variable in model.variables],
         columns=request.transform.raw,

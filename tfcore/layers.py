@@ -103,6 +103,56 @@ class OffsetEmbedding(keras.layers.Layer):
         return (*input_shape, self.width)
 
 
+class ListEmbedding(keras.layers.Layer):
+    """The mean embedding of each row's list, for several list columns in one table; 0 for an empty list.
+
+    Args:
+        sizes: number of ids of each column.
+        lengths: slots of each column, which lie one behind the other; -1 in a slot is no id.
+        width: of every embedding.
+        seed: of the initial values, uniform in [-0.05, 0.05) as in Keras.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        lengths: Sequence[int],
+        width: int,
+        *,
+        seed: int,
+        initial: str = "uniform",
+        **keywords: Any,
+    ):
+        super().__init__(**keywords)
+        starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
+        self.offsets = np.repeat(starts, lengths).astype(np.int32)
+        self.lengths, self.rows, self.width = tuple(lengths), int(sum(sizes)), width
+        self._initializer = (
+            keras.initializers.Zeros()
+            if initial == "zeros"
+            else keras.initializers.RandomUniform(-0.05, 0.05, seed=seed)
+        )
+
+    def build(self, input_shape: Any) -> None:
+        self.table = self.add_weight(name="table", shape=(self.rows, self.width), initializer=self._initializer)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """int32 ids [rows, slots] -> [rows, columns, width]."""
+        held = inputs >= 0
+        found = tf.gather(tf.convert_to_tensor(self.table), tf.where(held, inputs + self.offsets, 0))
+        weight = tf.cast(held, found.dtype)[:, :, None]
+        means = []
+        for values, weights in zip(
+            tf.split(found * weight, self.lengths, 1), tf.split(weight, self.lengths, 1), strict=True
+        ):
+            means.append(tf.math.divide_no_nan(tf.reduce_sum(values, 1), tf.reduce_sum(weights, 1)))
+        return tf.stack(means, 1)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[0], len(self.lengths), self.width)
+
+
 class Cross(keras.layers.Layer):
     """Ids of the combinations of categorical columns, for a weight of their own.
 

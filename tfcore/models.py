@@ -2,6 +2,7 @@
 
     model = build(ModelConfig(name="mlp"), layout, seed=0)
     model({"numeric": float32 [rows, n], "categorical": int32 [rows, m]})    # float32 [rows, outputs]
+    layout.inputs()                           # all that it takes: "lists" too, int32 [rows, slots], for lists of categories
 
 What comes out are logits for a binary (one column) or multiclass label (one for each class) and the predicted number,
 in the label's own units, for regression. The initial weights are a pure function of the seed. `layout` is the fitted
@@ -22,12 +23,13 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
-from tfcore.layers import Cross, HashDropout, OffsetEmbedding
+from tfcore.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding
 from tfcore.models_config import ModelConfig
 from tfcore.user_module import line_of, load_function
 
 WEIGHTS = "weights"
 """The prefix of the weights' checkpoint in a training's output."""
+IMAGE_FILTERS = (32, 64, 128)
 Layout = Any
 """tfcore.transform's TransformParameters."""
 
@@ -82,10 +84,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def _inputs(layout: Layout) -> dict[str, keras.KerasTensor]:
-    return {
-        "numeric": keras.Input((len(layout.numeric),), dtype="float32", name="numeric"),
-        "categorical": keras.Input((len(layout.categorical),), dtype="int32", name="categorical"),
-    }
+    return {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in layout.inputs().items()}
 
 
 def _mlp(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
@@ -114,6 +113,9 @@ def _wide_deep(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable
         parts.append(keras.ops.sum(weights, axis=1))
     elif config.crosses:
         _cross_indices(config, layout)
+    if layout.lists:
+        weights = _list_embedding(layout, count, seed, name="wide_lists", initial="zeros")(inputs["lists"])
+        parts.append(keras.ops.sum(weights, axis=1))
     total = parts[0] if len(parts) == 1 else keras.layers.Add(name="wide_and_deep")(parts)
     return keras.Model(inputs, _output(total, layout), name="wide_deep")
 
@@ -139,8 +141,14 @@ def _deep(
         sizes = [entry.size for entry in layout.categorical]
         embedded = OffsetEmbedding(sizes, config.embedding, seed=seed, name="embeddings")(inputs["categorical"])
         parts.append(keras.layers.Flatten(name="embedded")(embedded))
+    if layout.lists:
+        embedded = _list_embedding(layout, config.embedding, seed, name="list_embeddings")(inputs["lists"])
+        parts.append(keras.layers.Flatten(name="embedded_lists")(embedded))
     if layout.numeric:
         parts.append(inputs["numeric"])
+    parts += [
+        _image_features(inputs[name], name, seed) for name, (row, dtype) in layout.inputs().items() if dtype == "uint8"
+    ]
     if not parts:
         raise ConfigError("no column is left to learn from", where="columns", fix="name feature columns, or use 'auto'")
     x = parts[0] if len(parts) == 1 else keras.layers.Concatenate(name="features")(parts)
@@ -155,6 +163,27 @@ def _deep(
         bias_initializer=_bias(config, layout),
         name="output",
     )(x)
+
+
+def _image_features(image: keras.KerasTensor, name: str, seed: int) -> keras.KerasTensor:
+    """A small convolutional stack: each layer halves the image, the last one's mean over places is what it says."""
+    x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name=f"{name}_scaled")(image)
+    for number, filters in enumerate(IMAGE_FILTERS):
+        x = keras.layers.Conv2D(
+            filters,
+            3,
+            strides=2,
+            padding="same",
+            activation="relu",
+            kernel_initializer=keras.initializers.GlorotUniform(seed=seed + 104729 + number),
+            name=f"{name}_conv_{number}",
+        )(x)
+    return keras.layers.GlobalAveragePooling2D(name=f"{name}_features")(x)
+
+
+def _list_embedding(layout: Layout, width: int, seed: int, **keywords: Any) -> ListEmbedding:
+    sizes, slots = [entry.size for entry in layout.lists], [entry.width for entry in layout.lists]
+    return ListEmbedding(sizes, slots, width, seed=seed + 7919, **keywords)
 
 
 def _bias(config: ModelConfig, layout: Layout) -> Any:
@@ -203,22 +232,19 @@ def _user_model(config: ModelConfig, layout: Layout, module: Path | None) -> ker
 
 def _check_user_model(model: keras.Model, name: str, layout: Layout) -> None:
     rows = 2
-    example = {
-        "numeric": tf.zeros([rows, len(layout.numeric)], tf.float32),
-        "categorical": tf.zeros([rows, len(layout.categorical)], tf.int32),
-    }
+    example = {name: tf.zeros([rows, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
     given = model.input if getattr(model, "inputs", None) else None
     if given is not None and (not isinstance(given, dict) or set(given) != set(example)):
         keys = sorted(given) if isinstance(given, dict) else type(given).__name__
         raise ConfigError(
             f"the model's inputs are {keys}",
             where=name,
-            fix="keras.Model(inputs={'numeric': ..., 'categorical': ...}, outputs=...); one may stay unused",
+            fix=f"keras.Model(inputs={{{', '.join(f'{key!r}: ...' for key in example)}}}, outputs=...); some may stay unused",
         )
     try:
         result = model(example, training=False)
     except Exception as error:
-        shapes = ", ".join(f"{key} {value.dtype.name} [rows, {value.shape[1]}]" for key, value in example.items())
+        shapes = ", ".join(f"{key} {value.dtype.name} {['rows', *value.shape[1:]]}" for key, value in example.items())
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"the model does not take {shapes}: {first}", where=name) from error
     shape = list(getattr(result, "shape", [])) if tf.is_tensor(result) else None

@@ -10,7 +10,8 @@ SavedModel, reads raw rows from shards with stock tf.io, gives them to `serving_
 Request:
     saved_model     folder of the SavedModel, best one it was not saved in
     spec            {feature: {"kind": ..., "dtype": ...}} of the shards' records
-    columns         [{"name", "tensor", "dtype", "nullable", "dictionary"}] of the raw columns
+    columns         [{"name", "tensor", "dtype", "nullable", "dictionary", "shape"}] of the raw columns; shape is [] for one
+                    value a row, [n] for n, [null] for any number
     rows_per_record 1 means classic Examples
     shards          [{"path", "rows"}]: how many of its first rows to replay
     expected        .npy file, the predictions for those rows in order, [rows] or [rows, classes]
@@ -106,7 +107,8 @@ def scaled_difference(found, expected):
 
 
 def read_rows(request):
-    """{column: (values, present)} of the shards' first rows, in order. float32/int64/object [rows], bool [rows]."""
+    """{column: (values, present)} of the shards' first rows, in order: float32/int64/object [rows] or [rows, n], for lists
+    an object array [rows] of arrays; bool [rows]."""
     read = read_classic if request["rows_per_record"] == 1 else read_groups
     parts = [read(request, shard["path"], shard["rows"]) for shard in request["shards"] if shard["rows"]]
     return {
@@ -126,11 +128,18 @@ def read_groups(request, path, rows):
         parsed = {name: value.values.numpy() for name, value in tf.io.parse_single_example(record, features).items()}
         for column in request["columns"]:
             name = column["name"]
-            values = parsed[f"{name}/dict"][parsed[f"{name}/codes"]] if column["dictionary"] else parsed[name]
+            if column["dictionary"]:
+                words = np.append(parsed[f"{name}/dict"], b"")  # code 0 of a record of nulls
+                values = words[parsed[f"{name}/codes"]]
+            else:
+                values = parsed[f"{name}/values" if column["shape"] == [None] else name]
+            if column["shape"]:
+                lengths = parsed.get(f"{name}/lengths", column["shape"][0])
+                values = _rows_of(values, lengths, column["shape"])
             present = parsed[f"{name}/present"] != 0 if column["nullable"] else np.ones(len(values), bool)
             found[name][0].append(values)
             found[name][1].append(present)
-        read += len(values)
+        read += len(present)
         if read >= rows:
             break
     if read < rows:
@@ -148,11 +157,26 @@ def read_classic(request, path, rows):
     found = {}
     for column in request["columns"]:
         ragged = parsed[column["name"]]
-        present = ragged.row_lengths().numpy() > 0
-        values = np.full(rows, b"" if column["dtype"] == "bytes" else 0, _numpy_type(column["dtype"]))
-        values[present] = ragged.values.numpy()
+        lengths = ragged.row_lengths().numpy()
+        if column["shape"] == [None]:
+            said = parsed[f"{column['name']}/present"].values.numpy() if column["nullable"] else np.ones(rows)
+            found[column["name"]] = (_rows_of(ragged.values.numpy(), lengths, [None]), said != 0)
+            continue
+        present = lengths > 0
+        shape = [rows, *column["shape"]]
+        values = np.full(shape, b"" if column["dtype"] == "bytes" else 0, _numpy_type(column["dtype"]))
+        values[present] = ragged.values.numpy().reshape([-1, *column["shape"]])
         found[column["name"]] = (values, present)
     return found
+
+
+def _rows_of(values, lengths, shape):
+    """Flat values as [rows, n], or as an object array of one array a row."""
+    if shape != [None]:
+        return values.reshape([-1, *shape])
+    rows = np.empty(len(lengths), object)
+    rows[:] = np.split(values, np.cumsum(lengths)[:-1]) if len(lengths) else []
+    return rows
 
 
 def _numpy_type(dtype):
@@ -164,6 +188,16 @@ def as_tensors(rows, columns):
     tensors = {}
     for column in columns:
         values, present = rows[column["name"]]
+        if column["shape"] == [None]:
+            lengths = np.array([len(value) for value in values], np.int64)
+            tensors[column["tensor"] + "__length"] = tf.constant(lengths)
+            longest = max(1, lengths.max(initial=0))
+            padded = np.full(
+                [len(values), longest], b"" if column["dtype"] == "bytes" else 0, _numpy_type(column["dtype"])
+            )
+            for row, value in enumerate(values):
+                padded[row, : len(value)] = value
+            values = padded
         tensors[column["tensor"]] = tf.constant(values, TYPES[column["dtype"]])
         if column["nullable"]:
             tensors[column["tensor"] + "__present"] = tf.constant(present)
@@ -178,23 +212,28 @@ def as_examples(rows, columns):
         for column in columns:
             values, present = rows[column["name"]]
             if present[row]:
-                feature[column["name"]] = _feature(column["dtype"], values[row])
+                feature[column["name"]] = _feature(column["dtype"], values[row] if column["shape"] else [values[row]])
+            if column["shape"] == [None] and column["nullable"]:
+                feature[f"{column['name']}/present"] = _feature("int64", [int(present[row])])
         examples.append(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
     return examples
 
 
 def _feature(dtype, value):
+    """A feature of several values."""
     if dtype == "int64":
-        return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=value))
     if dtype == "float32":
-        return tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
-    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+        return tf.train.Feature(float_list=tf.train.FloatList(value=value))
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=value))
 
 
 def _shown(value, present):
     """A raw value for the report of the worst row."""
     if not present:
         return None
+    if isinstance(value, np.ndarray):
+        return [_shown(one, present) for one in value[:20]]
     return value.decode("utf-8", "replace")[:100] if isinstance(value, bytes) else value.item()
 
 

@@ -22,7 +22,7 @@ from headway.tasks import Task
 from tfcore import models
 from tfcore.evaluate_request import TrainedModel
 from tfcore.graph_function import GraphFunction
-from tfcore.signatures import COMPARED_OUTPUT, PRESENT, tensor_names
+from tfcore.signatures import COMPARED_OUTPUT, LENGTH, PRESENT, tensor_names
 from tfcore.transform.parameters import LabelParameters, TransformParameters
 
 DTYPES = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
@@ -55,7 +55,7 @@ def _from_logits(task: Task, logits: NDArray[np.float64]) -> NDArray[np.float64]
 
 
 class TrainedScorer:
-    """A trained model on transformed rows: "numeric" and "categorical"."""
+    """A trained model on transformed rows."""
 
     raw: tuple[str, ...] = ()
     """Raw columns it has to be given."""
@@ -63,6 +63,7 @@ class TrainedScorer:
 
     def __init__(self, trained: TrainedModel, parameters: TransformParameters):
         self._task: Task = parameters.label.task
+        self._inputs = tuple(parameters.inputs())
         self._model = models.build(trained.config, parameters, seed=trained.seed, module=trained.module)
         models.load_weights(self._model, trained.path / models.WEIGHTS)
         self._predict: GraphFunction | None = None
@@ -72,7 +73,7 @@ class TrainedScorer:
         return self._predict.traces if self._predict else 0
 
     def __call__(self, batch: Batch) -> Scores:
-        inputs = {name: batch[name] for name in ("numeric", "categorical")}
+        inputs = {name: batch[name] for name in self._inputs}
         if self._predict is None:
             specs = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in inputs.items()}
             # not compiled: the exported graph is not either, and predictions are compared with its
@@ -119,8 +120,8 @@ class SavedModelScorer:
         feed = {}
         for name, (column, part) in self._inputs.items():
             present = batch[f"raw/{column}/present"]
-            if part == "present":
-                feed[name] = present
+            if part != "values":
+                feed[name] = batch[f"raw/{column}/{part}"]
                 continue
             feed[name] = batch[f"raw/{column}"]
             takes_null = any(other == (column, "present") for other in self._inputs.values())
@@ -167,7 +168,7 @@ def _signature(path: Path) -> Any:
 
 
 def _match(function: Any, path: Path, columns: Mapping[str, Column]) -> dict[str, tuple[str, str]]:
-    """{input: (column, "values" or "present")} for every input of the signature; Incompatible when one has none."""
+    """{input: (column, "values", "present" or "length")} for every input of the signature; Incompatible when one has none."""
     specs = function.structured_input_signature[1]
     described = _described(path)
     names = {tensor: column for column, tensor in tensor_names(list(columns.values())).items()}
@@ -177,6 +178,8 @@ def _match(function: Any, path: Path, columns: Mapping[str, Column]) -> dict[str
         stem = name.removesuffix(PRESENT)
         if entry is not None:
             column, part = entry
+        elif spec.dtype == tf.int64 and name.endswith(LENGTH):
+            column, part = names.get(name.removesuffix(LENGTH), name.removesuffix(LENGTH)), "length"
         elif spec.dtype == tf.bool and stem != name:
             column, part = names.get(stem, stem), "present"
         else:
@@ -186,8 +189,19 @@ def _match(function: Any, path: Path, columns: Mapping[str, Column]) -> dict[str
         stored = DTYPES[columns[column].type]
         if part == "values" and spec.dtype != stored:
             raise Incompatible(f"it takes column {column!r} as {spec.dtype.name}, and it is {stored.name} now")
+        taken, shape = tuple(spec.shape.as_list()[1:]) if spec.shape.rank else (), columns[column].shape
+        if (part == "values" and taken != shape) or (part == "length" and not columns[column].is_list):
+            raise Incompatible(
+                f"it takes column {column!r} with a row of shape {list(taken)}, and it is {list(shape)} now"
+            )
         matched[name] = (column, part)
     return matched
+
+
+def _part(tensor: Mapping[str, Any]) -> str:
+    if tensor["dtype"] == "bool":
+        return "present"
+    return "length" if tensor.get("default") == -1 else "values"
 
 
 def _described(path: Path) -> dict[str, tuple[str, str]]:
@@ -195,6 +209,6 @@ def _described(path: Path) -> dict[str, tuple[str, str]]:
     try:
         text = (path / "assets.extra" / "signatures.json").read_text(encoding="utf-8")
         inputs = json.loads(text)["serving_default"]["inputs"]
-        return {t["name"]: (t["column"], "present" if t["dtype"] == "bool" else "values") for t in inputs}
+        return {t["name"]: (t["column"], _part(t)) for t in inputs}
     except (OSError, ValueError, KeyError, TypeError):
         return {}

@@ -7,8 +7,11 @@ Three signatures, frozen by a golden test:
 
 - `serving_default`: each raw column as a tensor of its own, [rows]. A nullable column `c` has a companion `c__present`
   (bool): false marks a null, whatever `c` holds there. It may also be one value for all rows and defaults to [true]:
-  the SavedModel carries that default, which TensorFlow Serving applies; a Python caller passes it.
-- `serve_examples`: serialized tf.Examples, [rows], one value a column under the column's own name; absent means null.
+  the SavedModel carries that default, which TensorFlow Serving applies; a Python caller passes it. A vector is
+  [rows, n]; a list is [rows, longest] with a companion `c__length` (int64), how many of a row's values count: one
+  number for all rows is allowed, and the default [-1] means all of them.
+- `serve_examples`: serialized tf.Examples, [rows], a column's values under its own name; absent means null. An empty list
+  that is no null says so by a feature `c/present` of 1, since TensorFlow reads an empty list and an absent one alike.
 - `transform`: the inputs of `serving_default`, the model's inputs as outputs.
 
 A column name that TensorFlow cannot use for a tensor gets one it can: "arr delay (min)" becomes "arr_delay_min".
@@ -26,6 +29,7 @@ from headway.schema import Column
 from headway.tasks import Task
 
 PRESENT = "__present"
+LENGTH = "__length"
 RESERVED = frozenset({"self", "examples"})
 
 DTYPES: dict[str, Literal["int64", "float32", "string"]] = {"int64": "int64", "float32": "float32", "bytes": "string"}
@@ -35,11 +39,11 @@ class Tensor(Frozen):
     """One input or output. `shape` has None for the rows of a batch."""
 
     name: str
-    dtype: Literal["int64", "float32", "string", "bool", "int32"]
+    dtype: Literal["int64", "float32", "string", "bool", "int32", "uint8"]
     shape: tuple[int | None, ...] = (None,)
     column: str | None = None
-    """The raw column it carries, or whose presence it tells."""
-    default: bool | None = None
+    """The raw column it carries, or whose presence or length it tells."""
+    default: bool | int | None = None
     """What an input that is left out counts as."""
 
 
@@ -51,11 +55,14 @@ class Signature(Frozen):
 def raw_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
     """The inputs of `serving_default`: all values first, in the order of the columns, then the companions."""
     names = tensor_names(columns)
-    values = [Tensor(name=names[c.name], dtype=DTYPES[c.type], column=c.name) for c in columns]
+    values = [Tensor(name=names[c.name], dtype=DTYPES[c.type], shape=(None, *c.shape), column=c.name) for c in columns]
+    lengths = [
+        Tensor(name=names[c.name] + LENGTH, dtype="int64", column=c.name, default=-1) for c in columns if c.is_list
+    ]
     companions = [
         Tensor(name=names[c.name] + PRESENT, dtype="bool", column=c.name, default=True) for c in columns if c.nullable
     ]
-    return (*values, *companions)
+    return (*values, *lengths, *companions)
 
 
 def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
@@ -66,9 +73,11 @@ def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
     for column in sorted(columns, key=lambda c: _tensor_name(c.name) != c.name):
         base = name = _tensor_name(column.name)
         number = 2
-        while {name, name + PRESENT} & taken:
+        while {name, name + PRESENT, name + LENGTH} & taken:
             name, number = f"{base}_{number}", number + 1
-        taken |= {name, name + PRESENT} if column.nullable else {name}
+        taken |= (
+            {name} | ({name + PRESENT} if column.nullable else set()) | ({name + LENGTH} if column.is_list else set())
+        )
         names[column.name] = name
     return {column.name: names[column.name] for column in columns}
 

@@ -13,14 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.records.encode import RowGrouper
+    from headway.records.grouping import RowGrouper
     from headway.records.spec import RecordsConfig, feature_spec
     from headway.records.tfrecord import ShardWriter, read_records
 
 __all__ = ["RecordsConfig", "RowGrouper", "ShardWriter", "feature_spec", "read_records"]
 _HOMES = {
     "RecordsConfig": "spec",
-    "RowGrouper": "encode",
+    "RowGrouper": "grouping",
     "ShardWriter": "tfrecord",
     "feature_spec": "spec",
     "read_records": "tfrecord",

@@ -7,7 +7,8 @@
 A record's bytes depend on its rows alone, not on how they arrived: a dictionary holds the record's own values in order
 of first appearance, whatever dictionary the batch came with. (A dictionary shared by a whole file would save about 40
 bytes a record and tie each record to its neighbours.) A null is stored as 0, the empty string or code 0, with
-present = 0; a record in which all of a dictionary column is null has an empty dictionary.
+present = 0; a null vector is as many of those as it is long, a null list is a list of length 0. A record in which all of
+a dictionary column is null has an empty dictionary.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
+from headway.lists import flatten, join
 from headway.records import wire
 from headway.schema import Column
 
@@ -31,7 +33,7 @@ def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
     """One Example holding every row of `batch`, column by column.
 
     Args:
-        batch: stored types (int64, float32, binary or dictionary of binary), at least the columns named.
+        batch: stored types (int64, float32, binary or dictionary of binary, lists of them), at least the columns named.
 
     Raises:
         DataError: it would take 2 GiB or more, which protobuf cannot read.
@@ -39,18 +41,34 @@ def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
     entries: list[bytes] = []
     for column in columns:
         array = _without_null_words(batch.column(column.name))
+        flat, name = array, column.name
+        if column.is_list:
+            parts = flatten(array)
+            flat, name = parts.values, f"{name}/values"
+            entries.append(wire.entry(_key(f"{column.name}/lengths"), wire.int_list(parts.lengths)))
+        elif column.length is not None:
+            flat = _slots(array, column.length)
         if column.encoding == "dictionary":
-            values, codes = _dictionary(array)
+            values, codes = _dictionary(flat)
             entries.append(wire.entry(_key(f"{column.name}/dict"), wire.bytes_list(values)))
             entries.append(wire.entry(_key(f"{column.name}/codes"), wire.int_list(codes)))
         else:
-            entries.append(wire.entry(_key(column.name), _plain(array, column)))
+            entries.append(wire.entry(_key(name), _plain(flat, column)))
         if column.nullable:
             entries.append(wire.entry(_key(f"{column.name}/present"), wire.int_list(_present(array).view(np.uint8))))
     if sum(map(len, entries)) >= _MOST:
         fix = f"set records.rows below {batch.num_rows}, or leave the longest column out"
         raise DataError(f"a record of {batch.num_rows} rows takes more than 2 GiB", where="records", fix=fix)
     return wire.example(entries)
+
+
+def _slots(array: pa.Array, length: int) -> pa.Array:
+    """The values of a vector column, `length` nulls for a null row."""
+    flat = flatten(array)
+    if flat.present.all():
+        return flat.values
+    held = np.repeat(flat.present, length)
+    return flat.values.take(pa.array(np.cumsum(held) - 1, mask=~held))
 
 
 def _key(name: str) -> bytes:
@@ -126,24 +144,48 @@ def encode_classic(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[byt
     """One Example for each row of `batch`; a null leaves its feature out."""
     if not columns or not batch.num_rows:
         return [wire.example([])] * batch.num_rows
-    return wire.examples([_one_each(batch.column(column.name), column) for column in columns])
+    return wire.examples([entry for column in columns for entry in _one_each(batch.column(column.name), column)])
 
 
-def _one_each(array: pa.Array, column: Column) -> pa.BinaryArray:
+def _one_each(array: pa.Array, column: Column) -> Iterator[pa.BinaryArray]:
+    """The entries of each row's Example for a column."""
     key = _key(column.name)
+    if column.shape:
+        flat = flatten(array)
+        tags = (wire.BYTES,) if column.type == "bytes" else (wire.ONE, _TAGS[column.type])
+        pieces = _pieces(flat.values, column)
+        if column.type == "bytes":
+            pieces = wire.prefixed(pieces, lambda size: wire.nested(size, wire.ONE))
+        ends = np.concatenate([[0], np.cumsum(pc.binary_length(pieces).to_numpy())])
+        rows = ends[np.concatenate([[0], np.cumsum(flat.lengths)])].astype(np.int32)
+        body = pa.Array.from_buffers(
+            pa.binary(), len(array), [None, pa.py_buffer(rows), pa.py_buffer(wire.joined(pieces))]
+        )
+        yield wire.entries_of_one(key, body if flat.present.all() else pc.if_else(array.is_valid(), body, None), tags)
+        if column.is_list and column.nullable:
+            # stock tf.io reads an absent feature and an empty list alike
+            said = pa.array([b"\x00", b"\x01"], pa.binary()).take(pa.array(flat.present.astype(np.int8)))
+            yield wire.entries_of_one(_key(f"{column.name}/present"), said, (wire.ONE, wire.INTS))
+    elif column.type == "bytes":
+        yield wire.entries_of_one(key, _strings(array), (wire.ONE, wire.BYTES))
+    else:
+        values = _pieces(array, column)
+        if array.null_count:
+            values = pc.if_else(array.is_valid(), values, None)
+        yield wire.entries_of_one(key, values, (wire.ONE, _TAGS[column.type]))
+
+
+def _pieces(array: pa.Array, column: Column) -> pa.BinaryArray:
+    """The bytes that each value takes within its list."""
     if column.type == "bytes":
-        return wire.entries_of_one(key, _strings(array), (wire.ONE, wire.BYTES))
+        return _strings(array)
     numbers = _numbers(array)
     if column.type == "float32":
         sizes, data = np.full(len(array), 4, np.int64), numbers.astype("<f4").tobytes()
     else:
         sizes, data = wire.varint_sizes(numbers), wire.varints(numbers)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    values = pa.Array.from_buffers(pa.binary(), len(array), buffers)
-    if array.null_count:
-        values = pc.if_else(array.is_valid(), values, None)
-    return wire.entries_of_one(key, values, (wire.ONE, wire.FLOATS if column.type == "float32" else wire.INTS))
+    return pa.Array.from_buffers(pa.binary(), len(array), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def decode(record: bytes, columns: Sequence[Column], rows_per_record: int) -> pa.RecordBatch:
@@ -188,51 +230,40 @@ def _ints(features: _Features, name: str) -> NDArray[np.int64]:
 
 
 def _classic(features: _Features, column: Column) -> pa.Array:
+    if column.is_list:
+        present = _ints(features, f"{column.name}/present").all() if column.nullable else True
+        empty = pa.array([], column.element.arrow)
+        values = _values(features, column.name, column) if column.name in features else empty
+        return join(values, np.array([len(values)]), np.array([present]), column)
     if column.name not in features and column.nullable:
         return pa.nulls(1, column.arrow)
     values = _values(features, column.name, column)
-    if len(values) > 1:
-        raise ValueError(f"feature {column.name!r} has {len(values)} values in a record of one row")
+    if column.length is not None and len(values) == column.length:
+        return join(values, np.array([len(values)]), np.array([True]), column)
+    if len(values) > 1 or column.length is not None:
+        wanted = column.length or "one"
+        raise ValueError(f"feature {column.name!r} has {len(values)} values where the column has {wanted} a row")
     return values if len(values) else pa.nulls(1, column.arrow)
 
 
 def _grouped(features: _Features, column: Column) -> pa.Array:
     present = _ints(features, f"{column.name}/present") != 0 if column.nullable else None
+    lengths = _ints(features, f"{column.name}/lengths") if column.is_list else None
     if column.encoding == "dictionary":
         codes = _ints(features, f"{column.name}/codes")
-        indices = pa.array(codes, mask=None if present is None else ~present)
-        return _values(features, f"{column.name}/dict", column).take(indices)
-    values = _values(features, column.name, column)
-    return values if present is None else pc.if_else(pa.array(present), values, pa.scalar(None, values.type))
-
-
-class RowGrouper:
-    """Cuts a stream of batches into pieces of exactly `rows` rows; the last may be shorter."""
-
-    def __init__(self, rows: int):
-        self._rows = rows
-        self._held: list[pa.RecordBatch] = []
-        self._count = 0
-
-    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        at = 0
-        while batch.num_rows - at >= self._rows - self._count:
-            take = self._rows - self._count
-            piece = batch.slice(at, take)
-            yield _joined([*self._held, piece])
-            self._held, self._count = [], 0
-            at += take
-        if at < batch.num_rows:
-            self._held.append(batch.slice(at))
-            self._count += batch.num_rows - at
-
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        if self._held:
-            yield _joined(self._held)
-        self._held, self._count = [], 0
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
+        # code 0 stands for null as well, and must be good for something where the dictionary is empty
+        words = pa.concat_arrays([_values(features, f"{column.name}/dict", column), pa.array([b""], pa.binary())])
+        values = words.take(pa.array(codes))
+    else:
+        values = _values(features, column.name if lengths is None else f"{column.name}/values", column)
+    if column.length is not None:
+        lengths = np.full(len(values) // column.length, column.length)
+    if lengths is None:
+        return values if present is None else pc.if_else(pa.array(present), values, pa.scalar(None, values.type))
+    if len(values) != lengths.sum():
+        raise ValueError(f"column {column.name!r} has {len(values)} values and lengths that add up to {lengths.sum()}")
+    if present is None:
+        present = np.ones(len(lengths), np.bool_)
+    elif column.length is not None:  # the slots of null rows
+        values = values.filter(pa.array(np.repeat(present, column.length)))
+    return join(values, np.where(present, lengths, 0), present, column)

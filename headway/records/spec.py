@@ -5,44 +5,59 @@
 
 A record of R > 1 rows holds each column as one list: `c` the values, `c/present` 0 or 1 for nullable columns, and for
 dictionary columns `c/dict` the distinct values and `c/codes` each row's place among them. With R = 1 a record is a
-classic Example: plain names, one value each, nothing at all for null.
+classic Example: plain names, one value each, nothing at all for null. A vector of n holds n values for each row under
+the same names. A list holds `c/values` (or `c/dict` and `c/codes`) and `c/lengths`; with R = 1 its values under the plain
+name and, when it may be null, `c/present`, since parsers take an empty list for an absent one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field
 
 from headway.config import Frozen
 from headway.schema import Column
 
-Spec = dict[str, dict[str, str]]
+Spec = dict[str, dict[str, Any]]
 
 
 class RecordsConfig(Frozen):
     """How rows become records."""
 
-    rows: int = Field(default=4096, ge=1, le=1 << 20, description="rows a record; 1 writes classic tf.train.Examples")
+    rows: int = Field(
+        default=4096,
+        ge=1,
+        le=1 << 20,
+        description="rows a record, fewer where cells are large; 1 writes classic tf.train.Examples",
+    )
 
 
 def feature_spec(columns: Sequence[Column], rows_per_record: int) -> Spec:
-    """For each feature name its kind and dtype ("int64", "float32", "string").
+    """For each feature name its kind, its dtype ("int64", "float32", "string"), and for vectors "shape": [n].
 
-    kind "sequence" is a FixedLenSequenceFeature (allow_missing=True), "scalar" a FixedLenFeature of shape [] without a
-    default, "optional" a scalar that null rows leave out.
+    kind "sequence" is a FixedLenSequenceFeature (allow_missing=True), "scalar" a FixedLenFeature without a default,
+    "optional" one that null rows leave out, "ragged" a RaggedFeature; all of shape [] unless they say another.
     """
     spec: Spec = {}
     for column in columns:
         dtype = "string" if column.type == "bytes" else column.type
+        shape = {"shape": [column.length]} if column.length is not None else {}
         if rows_per_record == 1:
-            spec[column.name] = {"kind": "optional" if column.nullable else "scalar", "dtype": dtype}
+            kind = "ragged" if column.is_list else "optional" if column.nullable else "scalar"
+            spec[column.name] = {"kind": kind, "dtype": dtype, **shape}
+            if column.is_list and column.nullable:
+                spec[f"{column.name}/present"] = {"kind": "scalar", "dtype": "int64"}
             continue
         if column.encoding == "dictionary":
             spec[f"{column.name}/dict"] = {"kind": "sequence", "dtype": "string"}
-            spec[f"{column.name}/codes"] = {"kind": "sequence", "dtype": "int64"}
+            spec[f"{column.name}/codes"] = {"kind": "sequence", "dtype": "int64", **shape}
         else:
-            spec[column.name] = {"kind": "sequence", "dtype": dtype}
+            name = f"{column.name}/values" if column.is_list else column.name
+            spec[name] = {"kind": "sequence", "dtype": dtype, **shape}
+        if column.is_list:
+            spec[f"{column.name}/lengths"] = {"kind": "sequence", "dtype": "int64"}
         if column.nullable:
             spec[f"{column.name}/present"] = {"kind": "sequence", "dtype": "int64"}
     return spec

@@ -145,8 +145,10 @@ def entries_of_one(name: bytes, values: pa.BinaryArray, tags: tuple[bytes, ...])
 
 def examples(entries: list[pa.BinaryArray]) -> list[bytes]:
     """One serialized tf.train.Example a row from the rows' entries; a null is left out."""
-    body = pc.binary_join_element_wise(*entries, b"", null_handling="skip") if len(entries) > 1 else entries[0]
-    return prefixed(pc.fill_null(body, b""), lambda size: nested(size, ONE)).to_pylist()
+    # not null_handling="skip", which loses the row when all of its entries are null (pyarrow 25)
+    bodies = [pc.fill_null(entry, b"") for entry in entries]
+    body = pc.binary_join_element_wise(*bodies, b"") if len(bodies) > 1 else bodies[0]
+    return prefixed(body, lambda size: nested(size, ONE)).to_pylist()
 
 
 def example(entries: Iterable[bytes]) -> bytes:

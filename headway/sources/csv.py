@@ -7,9 +7,9 @@ reported, never lost.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,20 @@ import pyarrow.csv as pacsv
 
 from headway.errors import DataError
 from headway.schema import suggest
-from headway.sources.base import BATCH_ROWS, Chunk, CsvConfig, InputFile, Malformed, Range, reading, sampled, twice
+from headway.sources.config import CsvConfig
+from headway.sources.interface import BATCH_ROWS, CUT, Chunk, InputFile, Malformed, Range, empty_batch, sampled, twice
+from headway.sources.lines import (
+    BOM,
+    SAMPLE_BYTES,
+    SAMPLE_PIECES,
+    TextFile,
+    last_unquoted_line_end,
+    pieces,
+    row_offsets,
+)
 
-_BOM = b"\xef\xbb\xbf"
 _PARSE_BYTES = 1 << 20
-_SAMPLE_BYTES, _SAMPLE_PIECES, _SAMPLE_FILES = 1 << 18, 8, 8
-"""What a schema is inferred from: so many pieces of each of so many files."""
-_CUT = 200
-"""A malformed line is quoted up to this many characters."""
+_SAMPLE_FILES = 8
 _RETYPED = 6
 """So many columns are turned to text one by one; after that every one at once."""
 _AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
@@ -39,92 +45,105 @@ class CsvSource:
         self._config = config
 
     def names(self, file: InputFile) -> list[str]:
-        return self._header(file.path)[0]
+        return self._header(TextFile(file.path))[0]
 
-    def _header(self, path: str) -> tuple[list[str], int]:
+    def _header(self, text: TextFile) -> tuple[list[str], int]:
         """Column names, and the offset of the first data line."""
-        with reading(path), Path(path).open("rb") as file:
-            line = file.readline()
-            if b"\r" in line[:-2]:
-                fix = "convert its line ends: tr '\\r' '\\n' < old > new"
-                raise DataError("its lines end in a carriage return alone", where=path, fix=fix)
-            skip = len(_BOM) if line.startswith(_BOM) else 0
-            if not self._config.header:
-                return list(self._config.names), skip
-            quote = self._config.quote.encode()
-            while line.count(quote) % 2 and (more := file.readline()):  # a newline inside a quoted name
-                line += more
-            try:
-                names = pacsv.read_csv(
-                    pa.py_buffer(line[skip:]),
-                    parse_options=self._parse_options(),
-                    read_options=pacsv.ReadOptions(use_threads=False),
-                ).column_names
-            except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                fix = "save the file as UTF-8"
-                raise DataError(f"the header cannot be read: {error}", where=path, fix=fix) from None
-        twice(names, path)
+        line = text.first_line(self._config.quote.encode() if self._config.header else b"")
+        if b"\r" in line[:-2]:
+            fix = "convert its line ends: tr '\\r' '\\n' < old > new"
+            raise DataError("its lines end in a carriage return alone", where=text.path, fix=fix)
+        skip = len(BOM) if line.startswith(BOM) else 0
+        if not self._config.header:
+            return list(self._config.names), skip
+        try:
+            names = pacsv.read_csv(
+                pa.py_buffer(line[skip:] if line.endswith(b"\n") else line[skip:] + b"\n"),
+                parse_options=self._parse_options(),
+                read_options=pacsv.ReadOptions(use_threads=False),
+            ).column_names
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            fix = "save the file as UTF-8"
+            raise DataError(f"the header cannot be read: {error}", where=text.path, fix=fix) from None
+        twice(names, text.path)
         return names, len(line)
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         found: list[Range] = []
         for number, file in enumerate(files):
-            names, start = self._header(file.path)
-            for end in self._cuts(file, start):
-                found.append(
-                    Range(len(found), file.path, number, start, end, {"names": names, "quoted": file.quoted_newlines})
-                )
+            text = TextFile(file.path)
+            names, start = self._header(text)
+            facts = {"names": names, "quoted": file.quoted_newlines or text.gzip}
+            for end in self._cuts(text, file, start):
+                found.append(Range(len(found), file.path, number, start, end, facts))
                 start = end
         return found
 
-    def _cuts(self, file: InputFile, start: int) -> Iterator[int]:
-        """Where ranges end: at the first line end at or after each multiple of range_bytes."""
+    def _cuts(self, text: TextFile, file: InputFile, start: int) -> Iterator[int]:
+        """Where ranges end: at the first line end at or after each multiple of range_bytes. A gzip file, of which `start`
+        counts the contents and its size does not, is one range, as is one with newlines inside quotes."""
         size = file.bytes
-        if file.quoted_newlines:
-            if start < size:
+        if text.gzip or file.quoted_newlines:
+            if text.gzip or start < size:
                 yield size
             return
-        with reading(file.path), Path(file.path).open("rb") as handle:
-            while start < size:
-                handle.seek(min(start + self._config.range_bytes, size))
-                handle.readline()
-                if handle.tell() <= start:
-                    raise DataError(f"ends at byte {start}, not at {size}", where=file.path)
-                start = min(handle.tell(), size)
-                yield start
+        while start < size:
+            end = text.line_end(min(start + self._config.range_bytes, size))
+            if end <= start:
+                raise DataError(f"ends at byte {start}, not at {size}", where=file.path)
+            start = min(end, size)
+            yield start
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         names = list(piece.facts["names"])
         for name in columns:
             if name not in names:
                 raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, names))
-        with reading(piece.path), Path(piece.path).open("rb") as file:
-            file.seek(piece.start)
-            data = file.read(piece.end - piece.start)
-        if len(data) != piece.end - piece.start:
-            raise DataError(f"ends at byte {piece.start + len(data)}, not at {piece.end}", where=piece.path)
-        table, malformed = self._parse(data, names, list(columns), types, piece)
-        del data
-        rows = table.num_rows + len(malformed)
-        positions = None
-        if malformed:
-            positions = np.delete(np.arange(rows, dtype=np.int64), [line.row for line in malformed])
-        first = 0
-        # one chunk carries the malformed lines, even when no good line is left
-        batches = table.combine_chunks().to_batches(BATCH_ROWS) or [_empty(table.schema)]
-        for i, batch in enumerate(batches):
-            at = None if positions is None else positions[first : first + batch.num_rows]
-            yield Chunk(batch, first, at, tuple(malformed) if i == 0 else ())
-            first += batch.num_rows
+        before = 0
+        for at, data in self._blocks(piece):
+            table, malformed = self._parse(data, names, list(columns), types, piece, at)
+            del data
+            rows = table.num_rows + len(malformed)
+            positions = None
+            if malformed:
+                positions = before + np.delete(np.arange(rows, dtype=np.int64), [line.row for line in malformed])
+                malformed = [dataclasses.replace(line, row=line.row + before) for line in malformed]
+            first = 0
+            # one chunk carries the malformed lines, even when no good line is left
+            batches = table.combine_chunks().to_batches(BATCH_ROWS) or [empty_batch(table.schema)]
+            for i, batch in enumerate(batches):
+                where = None if positions is None else positions[first : first + batch.num_rows]
+                yield Chunk(batch, before + first, where, tuple(malformed) if i == 0 else ())
+                first += batch.num_rows
+            before += rows
+
+    def _blocks(self, piece: Range) -> Iterator[tuple[int, bytes]]:
+        """A range as it stands; what cannot be cut into ranges in blocks, one at a time in memory."""
+        text = TextFile(piece.path)
+        if not piece.facts["quoted"]:
+            yield piece.start, text.part(piece.start, piece.end)
+            return
+        end = None if text.gzip else piece.end
+        skip = piece.start if text.gzip else 0
+        for at, data in text.blocks(0 if text.gzip else piece.start, end, self._config.range_bytes, self._last_end):
+            if at < skip:  # the header of a gzip file
+                data, at = data[skip - at :], max(at, skip)
+            if data:
+                yield at, data
+
+    def _last_end(self, data: bytes) -> int:
+        return last_unquoted_line_end(data, self._config.quote.encode(), self._config.delimiter.encode())
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
         """Rows from places spread over the files: a file sorted by a column shows one value of it at its beginning."""
         tables = []
         for file in files[:_SAMPLE_FILES]:
-            names, start = self._header(file.path)
-            for piece in self._sample(file, start, self._config.quote.encode()):
+            text = TextFile(file.path)
+            names, start = self._header(text)
+            quoted = file.quoted_newlines or text.gzip
+            for piece in self._sample(text, file.bytes, start, whole=not quoted):
                 if piece.strip():
-                    tables.append(self._guessed(piece, names, file))
+                    tables.append(self._guessed(piece, names, file.path, quoted))
         if not tables:
             raise DataError("the files hold no rows", where=files[0].path)
         whole = sampled(tables, rows)
@@ -133,47 +152,40 @@ class CsvSource:
                 whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
         return whole
 
-    def _guessed(self, piece: bytes, names: list[str], file: InputFile) -> pa.Table:
+    def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> pa.Table:
         """A sample in the types that pyarrow finds."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = piece.decode("latin-1").encode()
         try:
-            return self._attempt(piece, names, names, None, file.quoted_newlines, len(piece))[0]
+            return self._attempt(piece, names, names, None, quoted, len(piece))[0]
         except pa.ArrowInvalid as error:
-            raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=file.path) from None
+            raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
 
-    @staticmethod
-    def _sample(file: InputFile, start: int, quote: bytes) -> Iterator[bytes]:
+    def _sample(self, text: TextFile, size: int, start: int, *, whole: bool) -> Iterator[bytes]:
         """Pieces of whole lines; of a file that cannot be cut, its beginning up to a line's end outside quotes."""
-        with reading(file.path), Path(file.path).open("rb") as handle:
-            if file.quoted_newlines:
-                handle.seek(start)
-                piece = handle.read(_SAMPLE_PIECES * _SAMPLE_BYTES)
-                if start + len(piece) < file.bytes:
-                    piece = piece[: _last_line_end(piece, quote)] or piece + handle.read()
-                yield piece
+        if whole:
+            yield from pieces(text, start, size)
+            return
+        wanted = SAMPLE_PIECES * SAMPLE_BYTES
+        for at, data in text.blocks(0, None, wanted + start, self._last_end):
+            if at + len(data) > start:
+                yield data[max(start - at, 0) :]
                 return
-            size = file.bytes - start
-            pieces = _SAMPLE_PIECES if size > _SAMPLE_PIECES * _SAMPLE_BYTES else 1
-            for i in range(pieces):
-                handle.seek(start + size * i // pieces)
-                if i:
-                    handle.readline()
-                yield handle.read(_SAMPLE_BYTES if pieces > 1 else size) + handle.readline()
 
     def _parse(
-        self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range
+        self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range, at: int
     ) -> tuple[pa.Table, list[Malformed]]:
         """The range in the wanted types, but for columns with a value that does not fit: those come as text, so that
         what becomes of a value hangs on its column alone and never on its neighbours."""
         wanted = {name: types.get(name, pa.binary()) for name in columns}
         utf8 = _is_utf8(data)
-        block, latin = _PARSE_BYTES, False
+        raw, block, latin = data, _PARSE_BYTES, False
         for _ in range(len(columns) + 3):
             try:
-                return self._attempt(
+                table, malformed = self._attempt(
                     data, names, columns, wanted, piece.facts["quoted"], block, latin=latin, skip=utf8 or latin
                 )
+                return table, malformed if piece.facts["quoted"] else _placed(malformed, raw, at)
             except pa.ArrowInvalid as error:
                 reason = str(error).splitlines()[0]
             if match := _AT_COLUMN.match(reason):
@@ -186,7 +198,7 @@ class CsvSource:
                 data, latin, block = data.decode("latin-1").encode(), True, 2 * block
             else:
                 break
-        where = f"{piece.path}, bytes {piece.start} to {piece.end}"
+        where = f"{piece.path}, bytes {at} to {at + len(raw)}"
         raise DataError(f"not readable as CSV: {reason}", where=where) from None
 
     def _attempt(
@@ -212,7 +224,7 @@ class CsvSource:
         def handle(row: Any) -> str:
             reason = f"{row.actual_columns} columns instead of {row.expected_columns}"
             text = row.text.encode("latin-1").decode("utf-8", "backslashreplace") if latin else row.text
-            malformed.append(Malformed(row.number - 1, text[:_CUT], reason))
+            malformed.append(Malformed(row.number - 1, text[:CUT], reason))
             return "skip"
 
         try:
@@ -245,8 +257,15 @@ class CsvSource:
         )
 
 
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:
+    """With the byte of the file at which each line begins."""
+    if not malformed:
+        return malformed
+    offsets = row_offsets(data, [line.row for line in malformed])
+    return [
+        dataclasses.replace(line, reason=f"{line.reason}, at byte {at + offset}")
+        for line, offset in zip(malformed, offsets, strict=True)
+    ]
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -268,12 +287,3 @@ def _from_latin(table: pa.Table) -> pa.Table:
             back = back.dictionary_encode() if pa.types.is_dictionary(field.type) else back
             table = table.set_column(place, field.name, back)
     return table
-
-
-def _last_line_end(piece: bytes, quote: bytes) -> int:
-    """Where the last line that ends outside quotes ends; 0 when none does."""
-    end = len(piece)
-    while (end := piece.rfind(b"\n", 0, end)) >= 0:
-        if piece.count(quote, 0, end) % 2 == 0:
-            return end + 1
-    return 0

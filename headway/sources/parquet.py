@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headway import files as storage
 from headway.errors import DataError
 from headway.schema import suggest
-from headway.sources.base import BATCH_ROWS, Chunk, InputFile, ParquetConfig, Range, sampled, twice
+from headway.sources.config import ParquetConfig
+from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
+from headway.sources.nested import flat, leaves, pick
+
+_BATCH_BYTES = 32 << 20
+"""A batch of wide rows takes about this much."""
+_LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
+"""Of wide rows a schema is inferred from fewer."""
 
 
 class ParquetSource:
@@ -20,7 +29,7 @@ class ParquetSource:
 
     def names(self, file: InputFile) -> list[str]:
         with _open(file.path) as parquet:
-            return list(parquet.schema_arrow.names)
+            return list(leaves(parquet.schema_arrow, file.path))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         found: list[Range] = []
@@ -41,17 +50,17 @@ class ParquetSource:
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         dictionaries = [name for name, kind in types.items() if pa.types.is_dictionary(kind)]
         with _open(piece.path, dictionaries) as parquet:
-            known = list(parquet.schema_arrow.names)
+            ways = leaves(parquet.schema_arrow, piece.path)
             for name in columns:
-                if name not in known:
-                    raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, known))
+                if name not in ways:
+                    raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, list(ways)))
             first = 0
             groups = list(range(piece.start, piece.end))
             try:
                 for batch in parquet.iter_batches(
-                    BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False
+                    _rows_at_once(parquet, columns), row_groups=groups, columns=list(columns), use_threads=False
                 ):
-                    yield Chunk(batch.select(list(columns)), first)
+                    yield Chunk(pick(batch, ways, columns), first)
                     first += batch.num_rows
             except (OSError, pa.ArrowException) as error:
                 raise _corrupt(piece.path, error, f"row groups {piece.start} to {piece.end - 1}, row {first}") from None
@@ -62,8 +71,10 @@ class ParquetSource:
         for file in files:
             with _open(file.path) as parquet:
                 batches: list[pa.RecordBatch] = []
+                at_once = _rows_at_once(parquet)
+                rows = min(rows, max(_LEAST_SAMPLE, at_once * _SAMPLE_BATCHES))
                 try:
-                    for batch in parquet.iter_batches(BATCH_ROWS, use_threads=False):
+                    for batch in parquet.iter_batches(at_once, use_threads=False):
                         batches.append(batch)
                         held += batch.num_rows
                         if held >= rows:
@@ -71,7 +82,7 @@ class ParquetSource:
                 except (OSError, pa.ArrowException) as error:
                     raise _corrupt(file.path, error, f"row {held}") from None
             if batches:
-                tables.append(pa.Table.from_batches(batches))
+                tables.append(flat(pa.Table.from_batches(batches), file.path))
             if held >= rows:
                 break
         if not tables:
@@ -79,15 +90,36 @@ class ParquetSource:
         return sampled(tables, rows * len(tables)).slice(0, rows)
 
 
-def _open(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-    try:
-        parquet = pq.ParquetFile(path, read_dictionary=list(dictionaries))
-    except (OSError, pa.ArrowException) as error:
-        raise _corrupt(path, error, "its footer") from None
-    twice(parquet.schema_arrow.names, path)
-    return parquet
+@contextlib.contextmanager
+def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    with storage.open_file(path) as file:
+        try:
+            parquet = pq.ParquetFile(file, read_dictionary=list(dictionaries))
+        except (OSError, pa.ArrowException) as error:
+            raise _corrupt(path, error, "its footer") from None
+        leaves(parquet.schema_arrow, path)
+        yield parquet
+
+
+def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> int:
+    """Rows of a batch: BATCH_ROWS, or fewer of wide ones. A whole file has one answer, so that reading is repeatable."""
+    metadata = parquet.metadata
+    held = 0
+    wanted = set(columns) if columns is not None else None
+    for group in range(metadata.num_row_groups):
+        chunks = metadata.row_group(group)
+        for place in range(chunks.num_columns):
+            chunk = chunks.column(place)
+            top = chunk.path_in_schema.split(".")[0]
+            if wanted is None or chunk.path_in_schema in wanted or top in wanted:
+                held += chunk.total_uncompressed_size
+    each = held / max(1, metadata.num_rows)
+    return max(1, min(BATCH_ROWS, int(_BATCH_BYTES / max(each, 1.0))))
 
 
 def _corrupt(path: str, error: Exception, at: str) -> DataError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if reason.startswith("Expected all lists to be of size"):  # pyarrow writes what it cannot read
+        fix = "write that column as pa.list_(type), and say its length in the pipeline: columns: {name: {shape: n}}"
+        return DataError("a column of fixed-size lists holds a null, which cannot be read back", where=path, fix=fix)
     return DataError(f"not a whole Parquet file, at {at}: {reason}", where=path, fix="write the file again")

@@ -4,9 +4,8 @@
     column.update(batch.column("fare"))
     column.mean, column.std, column.quantile([0.5])
 
-Of a list or vector column the values are counted one by one, and the lists' lengths apart from them: a null list is
-missing, an empty one is present without values. Everything is accumulated in float64. Null, NaN, infinity and zero are four different things: moments, extremes and
-quantiles are of the finite values.
+Everything is accumulated in float64. Null, NaN, infinity and zero are four different things: moments, extremes and
+quantiles are of the finite values. Of a list or vector column they are of its elements, whatever row they are in.
 """
 
 from __future__ import annotations
@@ -20,10 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.schema import StoredType
+from headway.hashing import hash_bytes
+from headway.lists import flatten
+from headway.schema import Shape, StoredType
 from headway.statistics.counts import Budget, NumberCounts, TextCounts, top
 from headway.statistics.sketches import SMALL, USUAL, Sketches
 
+LONG_BYTES = 4096
+"""A column with a longer value than this holds no words, but images or documents: they are not kept, only told apart."""
 MAX_DISTINCT = 65_536
 """A numeric column with more distinct values keeps sketches in place of complete counts."""
 MAX_ALL = 1 << 21
@@ -57,26 +60,24 @@ class ColumnStatistics:
     """Call `update` and `merge`; read the rest.
 
     Args:
-        shape: () for scalars, (n,) for vectors, (None,) for lists.
-        limits: what a column may keep, where there are many.
-        budget: where text is spilled, and when.
+        limits: what a numeric column may keep.
+        budget: when text is spilled, and where to.
     """
 
     def __init__(
         self,
         name: str,
         type: StoredType,
-        shape: Sequence[int | None] = (),
+        shape: Shape = (),
         *,
         limits: Limits | None = None,
         budget: Budget | None = None,
     ):
-        self.name, self.type, self.shape = name, type, tuple(shape)
+        self.name, self.type, self.shape = name, type, shape
         self.limits = limits or Limits()
         self.elements = self.empty = 0
-        """Of lists: values in them all, and lists without any."""
-        self.least_elements: int | None = None
-        self.most_elements: int | None = None
+        self.shortest_list: int | None = None
+        self.longest_list: int | None = None
         self.rows = self.missing = self.nan = self.infinite = self.zeros = 0
         self.mean = self.m2 = 0.0
         self.minimum: float | int | None = None
@@ -97,32 +98,21 @@ class ColumnStatistics:
     # --- adding rows
 
     def update(self, array: pa.Array) -> None:
-        """Add a stored array: int64, float32, binary, a dictionary of binary, or lists of them if there is a shape."""
+        """Add a stored array: int64, float32, binary, a dictionary of binary, or lists of the former three."""
         if self.shape:
             self.rows += len(array)
             self.missing += array.null_count
-            values = self._unpacked(array)
-            self.elements += len(values)
-            self._add(values)
+            flat = flatten(array)
+            self._fold_lists(flat.lengths[flat.present])
+            self._update_values(flat.values)
             return
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()  # an index to a null is a null too, but is not counted as one
         self.rows += len(array)
         self.missing += array.null_count
-        self._add(array)
+        self._update_values(array)
 
-    def _unpacked(self, array: pa.Array) -> pa.Array:
-        """The values of the lists that are not null; takes down the lists' lengths."""
-        lengths = pc.drop_null(pc.list_value_length(array)).to_numpy()
-        if len(lengths):
-            self.empty += int((lengths == 0).sum())
-            self._fold_elements(int(lengths.min()), int(lengths.max()))
-        values = array.flatten()
-        if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
-            return values.dictionary_decode()
-        return values
-
-    def _add(self, array: pa.Array) -> None:
+    def _update_values(self, array: pa.Array) -> None:
         if self.type == "bytes":
             self._update_text(array)
             return
@@ -131,6 +121,16 @@ class ColumnStatistics:
             values = self._finite(values)
         if len(values):
             self._update_numbers(values)
+
+    def _fold_lists(self, lengths: NDArray[np.int64]) -> None:
+        """Lengths of lists that are not null."""
+        if not len(lengths):
+            return
+        self.elements += int(lengths.sum())
+        self.empty += int((lengths == 0).sum())
+        low, high = int(lengths.min()), int(lengths.max())
+        self.shortest_list = low if self.shortest_list is None else min(self.shortest_list, low)
+        self.longest_list = high if self.longest_list is None else max(self.longest_list, high)
 
     def _finite(self, values: NDArray[Any]) -> NDArray[Any]:
         good = np.isfinite(values)
@@ -191,10 +191,27 @@ class ColumnStatistics:
             values, counts = found.field("values"), found.field("counts").to_numpy()
         if not len(values):
             return
-        assert self.text is not None
-        self.text.add(values, counts.astype(np.int64))
         lengths = pc.binary_length(values).to_numpy().astype(np.int64)
         self._fold_lengths(int(lengths @ counts), int(lengths.min()), int(lengths.max()))
+        if self.text is None or int(lengths.max()) > LONG_BYTES:
+            self._forget_texts()
+            assert self.sketches is not None
+            self.sketches.add_distinct(_text_hashes(values))
+        else:
+            self.text.add(values, counts.astype(np.int64))
+
+    def _forget_texts(self) -> None:
+        """Keep no more than how many different values there are."""
+        if self.text is None:
+            return
+        self.sketches = self.limits.sketches()
+        self._tell_apart(self.text)
+        self.text = None
+
+    def _tell_apart(self, text: TextCounts) -> None:
+        assert self.sketches is not None
+        for values, _ in text.blocks():
+            self.sketches.add_distinct(_text_hashes(values))
 
     def _overflow_if_wide(self) -> None:
         most = self.limits.distinct
@@ -215,10 +232,6 @@ class ColumnStatistics:
         self.minimum = low if self.minimum is None else min(self.minimum, low)
         self.maximum = high if self.maximum is None else max(self.maximum, high)
 
-    def _fold_elements(self, low: int, high: int) -> None:
-        self.least_elements = low if self.least_elements is None else min(self.least_elements, low)
-        self.most_elements = high if self.most_elements is None else max(self.most_elements, high)
-
     def _fold_lengths(self, total: int, low: int, high: int) -> None:
         self.bytes_total += total
         self.shortest = low if self.shortest is None else min(self.shortest, low)
@@ -228,21 +241,24 @@ class ColumnStatistics:
 
     def merge(self, other: ColumnStatistics) -> None:
         """Add the rows that `other` saw."""
-        if other.type != self.type or other.name != self.name or other.shape != self.shape:
+        if (other.name, other.type, other.shape) != (self.name, self.type, self.shape):
             raise ValueError(f"{self.name}: {self.type} cannot take in {other.name}: {other.type}")
+        if other.shortest_list is not None and other.longest_list is not None:
+            before = self.elements, self.empty
+            self._fold_lists(np.array([other.shortest_list, other.longest_list]))
+            self.elements, self.empty = before[0] + other.elements, before[1] + other.empty
         self.rows += other.rows
         self.missing += other.missing
         self.nan += other.nan
         self.infinite += other.infinite
         self.zeros += other.zeros
-        self.elements += other.elements
-        self.empty += other.empty
-        if other.least_elements is not None and other.most_elements is not None:
-            self._fold_elements(other.least_elements, other.most_elements)
         if self.type == "bytes":
-            assert self.text is not None and other.text is not None
             if other.longest is not None and other.shortest is not None:
-                self.text.merge(other.text)
+                if self.text is not None and other.text is not None:
+                    self.text.merge(other.text)
+                else:
+                    self._forget_texts()
+                    self._merge_forgotten(other)
                 self._fold_lengths(other.bytes_total, other.shortest, other.longest)
             return
         if other.minimum is None or other.maximum is None:
@@ -265,6 +281,13 @@ class ColumnStatistics:
             assert other.numbers is not None
             self.sketches.absorb(*other.numbers.sorted())
 
+    def _merge_forgotten(self, other: ColumnStatistics) -> None:
+        assert self.sketches is not None
+        if other.sketches is not None:
+            self.sketches.merge(other.sketches)
+        elif other.text is not None:
+            self._tell_apart(other.text)
+
     # --- reading
 
     @property
@@ -274,17 +297,12 @@ class ColumnStatistics:
 
     @property
     def values(self) -> int:
-        """Values: of lists all that are in them, else the rows that are not null."""
+        """Values that there are: the present rows, or the elements of all lists."""
         return self.elements if self.shape else self.present
 
     @property
-    def mean_elements(self) -> float:
-        """Values a list, on average, of the lists that are not null."""
-        return self.elements / self.present if self.present else 0.0
-
-    @property
     def finite(self) -> int:
-        """Numbers that are neither NaN nor infinite."""
+        """Values that are neither NaN nor infinite."""
         return self.values - self.nan - self.infinite
 
     @property
@@ -316,8 +334,8 @@ class ColumnStatistics:
 
     @property
     def rank_error(self) -> float:
-        """By what share of the values the rank of a quantile may be off; 0.0 where quantiles are exact."""
-        return self.sketches.rank_error if self.sketches is not None else 0.0
+        """By what share of the values the rank of a quantile may be off; 0.0 where quantiles are exact, or there are none."""
+        return self.sketches.rank_error if self.sketches is not None and self.type != "bytes" else 0.0
 
     def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
         """Quantiles of the finite values; float64 [len(at)], NaN when there are none.
@@ -326,12 +344,13 @@ class ColumnStatistics:
         whose rank is off by at most `rank_error`, and by far less towards both ends.
         """
         wanted = np.asarray(at, np.float64)
+        if self.type == "bytes":
+            raise ValueError(f"{self.name}: strings have no quantiles")
         if self.sketches is not None:
             assert self.minimum is not None and self.maximum is not None
             found = np.clip(self.sketches.quantiles(wanted), self.minimum, self.maximum)
             return np.where(wanted <= 0, self.minimum, np.where(wanted >= 1, self.maximum, found))
-        if self.numbers is None:
-            raise ValueError(f"{self.name}: strings have no quantiles")
+        assert self.numbers is not None
         values, counts = self.numbers.sorted()
         if not len(values):
             return np.full(len(wanted), np.nan)
@@ -349,7 +368,9 @@ class ColumnStatistics:
             found, occurrences = self.text.top(k, min_count)
             return list(zip(found.to_pylist(), occurrences.tolist(), strict=True))
         if self.numbers is None:
-            raise ValueError(f"{self.name}: has more than {self.limits.distinct} distinct values, which were not counted")
+            raise ValueError(
+                f"{self.name}: has more than {self.limits.distinct:,} distinct values, which were not counted"
+            )
         values, counts = self.numbers.sorted()
         return top(values.tolist(), counts, k, min_count)
 
@@ -358,13 +379,13 @@ class ColumnStatistics:
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"name": self.name, "type": self.type, "rows": self.rows, "missing": self.missing}
         if self.shape:
-            lists = {"empty": self.empty, "shortest": self.least_elements, "longest": self.most_elements}
-            value |= {"shape": list(self.shape), "values": self.elements, "lists": lists}
+            value |= {"shape": list(self.shape), "elements": self.elements, "empty": self.empty}
+            value |= {"shortest_list": self.shortest_list, "longest_list": self.longest_list}
         if self.complete:
             value["distinct"] = self.distinct
         if self.type == "bytes":
             value |= {"bytes": self.bytes_total, "shortest": self.shortest, "longest": self.longest}
-            return value
+            return value if self.sketches is None else value | {"sketches": self.sketches.to_json()}
         if self.type == "float32":
             value |= {"nan": self.nan, "infinite": self.infinite}
         value |= {"zeros": self.zeros, "mean": self.mean, "m2": self.m2, "min": self.minimum, "max": self.maximum}
@@ -376,14 +397,15 @@ class ColumnStatistics:
     def from_json(
         cls, value: dict[str, Any], *, limits: Limits | None = None, budget: Budget | None = None
     ) -> ColumnStatistics:
-        made = cls(value["name"], value["type"], value.get("shape", ()), limits=limits, budget=budget)
+        made = cls(value["name"], value["type"], tuple(value.get("shape", ())), limits=limits, budget=budget)
         if made.shape:
-            lists = value["lists"]
-            made.elements, made.empty = value["values"], lists["empty"]
-            made.least_elements, made.most_elements = lists["shortest"], lists["longest"]
+            made.elements, made.empty = value["elements"], value["empty"]
+            made.shortest_list, made.longest_list = value["shortest_list"], value["longest_list"]
         made.rows, made.missing = value["rows"], value["missing"]
         if made.type == "bytes":
             made.bytes_total, made.shortest, made.longest = value["bytes"], value["shortest"], value["longest"]
+            if "sketches" in value:
+                made.sketches, made.text = Sketches.from_json(value["sketches"]), None
             return made
         made.nan, made.infinite = value.get("nan", 0), value.get("infinite", 0)
         made.zeros, made.mean, made.m2 = value["zeros"], value["mean"], value["m2"]
@@ -391,3 +413,12 @@ class ColumnStatistics:
         if "sketches" in value:
             made.sketches, made.numbers = Sketches.from_json(value["sketches"]), None
         return made
+
+
+def _text_hashes(values: pa.Array) -> NDArray[np.uint64]:
+    """One uint64 for each value of a binary array without nulls."""
+    large = values.cast(pa.large_binary())
+    _, offsets_buffer, data_buffer = large.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[large.offset : large.offset + len(large) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    return hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])

@@ -4,8 +4,9 @@
     counts.add(values, occurrences)
     counts.sorted()                          # (values ascending, occurrences)
 
-Text beyond a budget is spilled to sorted runs on disk (`headway.statistics.runs`). Additions are only noted; they are folded together once enough of them are pending, so adding is cheap and the result
-does not depend on when the folding happened.
+Additions are only noted; they are folded together once enough of them are pending, so adding is cheap and the result
+does not depend on when the folding happened. Text beyond a budget is spilled to sorted runs on disk
+(`headway.statistics.runs`).
 """
 
 from __future__ import annotations

@@ -39,20 +39,17 @@ def to_proto(splits: Mapping[str, SplitStatistics]) -> Any:
 
 def _common(common: Any, column: ColumnStatistics) -> None:
     common.num_non_missing, common.num_missing = column.present, column.missing
+    common.min_num_values = column.shortest_list or 0 if column.shape else 1
+    common.max_num_values = column.longest_list or 0 if column.shape else 1
+    common.avg_num_values = column.values / column.present if column.present else 0.0 if column.shape else 1.0
     common.tot_num_values = column.values
-    if column.shape:
-        common.min_num_values, common.max_num_values = column.least_elements or 0, column.most_elements or 0
-        common.avg_num_values = column.mean_elements
-    else:
-        common.min_num_values = common.max_num_values = 1
-        common.avg_num_values = 1.0
 
 
 def _text(stats: Any, column: ColumnStatistics) -> None:
     _common(stats.common_stats, column)
     stats.unique = column.distinct
     stats.avg_length = column.mean_length
-    for rank, (value, count) in enumerate(column.top(_TOP)):
+    for rank, (value, count) in enumerate(column.top(_TOP) if column.complete else ()):
         text = value.decode("utf-8", "backslashreplace")
         stats.top_values.add(value=text, frequency=count)
         stats.rank_histogram.buckets.add(low_rank=rank, high_rank=rank, label=text, sample_count=count)

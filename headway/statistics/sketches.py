@@ -63,6 +63,10 @@ class Sketches:
             return
         self._wait(sorted_values)
 
+    def add_distinct(self, hashes: NDArray[np.uint64]) -> None:
+        """Hashes of values that have no order; any number of times each."""
+        self._keep(np.unique(hashes))
+
     def absorb(self, values: NDArray[Any], counts: NDArray[np.int64]) -> None:
         """Complete counts in rising order, of a column that has overflowed since, or of another part of it."""
         self._keep(_hash(values))

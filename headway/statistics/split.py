@@ -2,7 +2,7 @@
 
 statistics = SplitStatistics.create(columns)
 statistics.update(batch)
-statistics.save(Path("statistics/train"))      # statistics.json + counts.arrow
+statistics.save(Path("statistics/train"))      # statistics.json + counts.arrow + sample.arrow
 statistics.merge(SplitStatistics.load(Path("other")))
 
 Text with more distinct values than fit a budget goes to `spill`, a folder of temporary files that the caller removes when
@@ -26,6 +26,8 @@ from headway.schema import Column
 from headway.statistics.column import ColumnStatistics, Limits
 from headway.statistics.counts import Budget
 from headway.statistics.runs import BLOCK, Run, exact
+from headway.statistics.sample import FILE as SAMPLE_NAME
+from headway.statistics.sample import RowSample
 
 JSON_NAME, COUNTS_NAME = "statistics.json", "counts.arrow"
 FORMAT = 1
@@ -48,19 +50,15 @@ class SplitStatistics:
     def __init__(self, columns: dict[str, ColumnStatistics]):
         self.columns = columns
         self.rows = 0
+        self.sample = RowSample.create(len(columns))
+        """Some rows whole, for what only columns seen together can tell."""
 
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
         """Of no rows. Without a folder to spill to, text stays in memory however much it is."""
         limits, budget = Limits.of(sum(column.type != "bytes" for column in columns)), Budget(spill)
-        return cls(
-            {
-                column.name: ColumnStatistics(
-                    column.name, column.type, getattr(column, "shape", ()), limits=limits, budget=budget
-                )
-                for column in columns
-            }
-        )
+        made = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
+        return cls({column.name: column for column in made})
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add a batch of stored columns; columns it does not have are an error of the caller."""
@@ -68,6 +66,9 @@ class SplitStatistics:
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
         for name, column in self.columns.items():
             column.update(arrays[name])
+        self.sample.update(
+            pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
+        )
 
     def merge(self, other: SplitStatistics) -> None:
         """Add what `other` saw.
@@ -76,7 +77,7 @@ class SplitStatistics:
             DataError: the two are of different columns.
         """
         if self._types() != other._types():
-            odd = sorted({name for name, *_ in set(self._types()) ^ set(other._types())}) or ["their order"]
+            odd = sorted({name for name, _ in set(self._types()) ^ set(other._types())}) or ["their order"]
             raise DataError(
                 f"statistics of different columns cannot be merged: {', '.join(odd)}",
                 fix="ingest the spans of a window with the same columns and types",
@@ -84,9 +85,10 @@ class SplitStatistics:
         self.rows += other.rows
         for name, column in self.columns.items():
             column.merge(other.columns[name])
+        self.sample.merge(other.sample)
 
-    def _types(self) -> list[tuple[str, str, tuple[int | None, ...]]]:
-        return [(name, column.type, column.shape) for name, column in self.columns.items()]
+    def _types(self) -> list[tuple[str, str]]:
+        return [(name, f"{column.type}{list(column.shape)}") for name, column in self.columns.items()]
 
     def save(self, folder: Path) -> None:
         """Write the folder; the same statistics give the same bytes."""
@@ -100,6 +102,7 @@ class SplitStatistics:
                 for batch in _counts(i, column):
                     writer.write_batch(batch)
         part.replace(folder / COUNTS_NAME)
+        self.sample.save(folder / SAMPLE_NAME)
 
     @classmethod
     def load(cls, folder: Path, *, spill: Path | None = None) -> SplitStatistics:
@@ -117,10 +120,11 @@ class SplitStatistics:
                     fix="install that version, or use another store",
                 )
             limits, budget = Limits.of(sum(c["type"] != "bytes" for c in value["columns"])), Budget(spill)
-            parts = [ColumnStatistics.from_json(c, limits=limits, budget=budget) for c in value["columns"]]
-            made = cls({column.name: column for column in parts})
+            columns = [ColumnStatistics.from_json(c, limits=limits, budget=budget) for c in value["columns"]]
+            made = cls({column.name: column for column in columns})
             made.rows = value["rows"]
-            _load_counts(folder / COUNTS_NAME, parts, [c.get("distinct") for c in value["columns"]])
+            _load_counts(folder / COUNTS_NAME, columns, [c.get("distinct") for c in value["columns"]])
+            made.sample = RowSample.load(folder / SAMPLE_NAME, len(columns))
         except (OSError, ValueError, TypeError, LookupError, RuntimeError, pa.ArrowException) as error:
             raise DataError(
                 f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"
@@ -204,13 +208,9 @@ def _summary(column: ColumnStatistics, top: int) -> dict[str, Any]:
     if column.rank_error:
         row["rank_error"] = column.rank_error
     if column.shape:
-        row |= {
-            "values": column.values,
-            "empty_lists": column.empty,
-            "shortest_list": column.least_elements,
-            "mean_list": column.mean_elements if column.present else None,
-            "longest_list": column.most_elements,
-        }
+        row |= {"elements": column.elements, "empty": column.empty}
+        row |= {"shortest_list": column.shortest_list, "longest_list": column.longest_list}
+        row["mean_list"] = column.elements / column.present if column.present else None
     if column.type == "bytes":
         row |= {"shortest": column.shortest, "longest": column.longest, "mean_length": column.mean_length}
     else:

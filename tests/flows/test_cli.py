@@ -19,6 +19,7 @@ COMMANDS = [
     "export",
     "promote",
     "rollback",
+    "predict",
     "models",
     "runs",
     "show",
@@ -32,9 +33,12 @@ OPTIONS = {
     "plan": {"--json", "--set", "--window", "--until", "--seed"},
     "promote": {"--json", "--set", "--window", "--until", "--seed", "--wait", "--to", "--reason", "--force"},
     "rollback": {"--json", "--set", "--to", "--reason", "--force"},
+    "predict": {
+        *("--json", "--set", "--model", "--input", "--output", "--format", "--write", "--columns", "--max-quarantine"),
+    },
     "gc": {"--json", "--set", "--keep", "--dry-run"},
     "runs": {"--json", "--set", "--limit"},
-    "schema": {"--json"},
+    "schema": {"--json", "--set", "--window", "--until", "--seed", "--wait", "--update"},
 }
 
 

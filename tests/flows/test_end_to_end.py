@@ -8,7 +8,11 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +24,87 @@ def _run(headway, project, *arguments, code=0):
 
 def _ran(record):
     return [stage["title"] for stage in record["stages"] if not stage["cached"]]
+
+
+IMAGES = """
+name: photos
+source: {format: images, path: photos}
+label: label
+columns: {image: {image: {height: 12, width: 12}}, path: key}
+split: {key: path}
+training: {steps: 12, batch_size: 16}
+gate: {}
+"""
+LISTS = """
+name: films
+source: {format: parquet, path: data.parquet}
+label: liked
+columns: {tags: {shape: list, separator: "|"}, taste: {shape: 3}, ratings: , age: , user: key}
+split: {key: user}
+training: {steps: 40, batch_size: 64}
+gate: {tolerance: {auc: 0.5, loss: 5}}
+"""
+
+
+@pytest.mark.parametrize("rows_per_record", [256, 1])
+def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_champion(
+    headway, tmp_path, rows_per_record
+):
+    r = np.random.default_rng(1)
+    rows = 1500
+    tags = [
+        None if r.random() < 0.1 else "|".join(r.choice(["war", "noir", "love"], r.integers(0, 3))) for _ in range(rows)
+    ]
+    taste = [None if r.random() < 0.1 else r.normal(size=3).tolist() for _ in range(rows)]
+    ratings = [None if r.random() < 0.1 else r.normal(size=r.integers(0, 4)).tolist() for _ in range(rows)]
+    liked = [int(t is not None and "war" in t) for t in tags]
+    made = {"user": np.arange(rows), "tags": tags, "taste": taste, "ratings": ratings, "age": r.normal(size=rows)}
+    pq.write_table(pa.table(made | {"liked": liked}), tmp_path / "data.parquet")
+    (tmp_path / "pipeline.yaml").write_text(LISTS + f"records: {{rows: {rows_per_record}}}\n")
+    first = _run(headway, tmp_path)
+    assert first["state"] == "promoted", first
+    second = _run(headway, tmp_path, "--set", "training.steps=80")
+    assert second["state"] == "promoted" and "evaluate champion 1" in _ran(second), second
+
+
+def test_a_folder_of_images_becomes_a_promoted_model_that_takes_image_files(headway, tmp_path):
+    r = np.random.default_rng(0)
+    for number in range(300):
+        name = ("cat", "dog")[number % 2]
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = r.integers(0, 60, (12 + number % 3, 14, 3)).astype(np.uint8)
+        pixels[..., number % 2] += 90
+        Image.fromarray(pixels).save(folder / f"{number}.{'png' if number % 4 else 'jpg'}")
+    (tmp_path / "photos" / "cat" / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 cut off")
+    (tmp_path / "pipeline.yaml").write_text(IMAGES)
+    record = _run(headway, tmp_path)
+    assert record["state"] == "promoted", record
+    manifest = next((tmp_path / "store" / "stages" / "ingest").glob("*/manifest.json"))
+    counts = json.loads(manifest.read_text())["counts"]
+    assert (counts["read"], counts["written"], counts["quarantined"]) == (301, 300, 1)
+
+
+PREPROCESS = """
+import tensorflow as tf
+
+def preprocess(columns):
+    return {"route": tf.strings.join([columns["origin"], columns["carrier"]], "-")}
+"""
+
+
+def test_a_preprocess_function_is_analysed_trained_with_and_exported(headway, project):
+    (project / "features.py").write_text(PREPROCESS)
+    config = project / "pipeline.yaml"
+    config.write_text(
+        config.read_text() + "preprocess: {function: features:preprocess, columns: {route: vocabulary}}\n"
+    )
+    first = _run(headway, project, "--until", "2013-02")
+    assert first["state"] == "promoted" and "analyse" in _ran(first)
+    assert _ran(_run(headway, project, "--until", "2013-02")) == []
+    (project / "features.py").write_text(PREPROCESS.replace('"-"', '"/"'))
+    again = _ran(_run(headway, project, "--until", "2013-02"))
+    assert again[:2] == ["analyse", "transform"], again
 
 
 def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, project):

@@ -77,7 +77,7 @@ def champion(store, tmp_path) -> Registry:
 def test_what_a_version_points_at_stays_with_the_run_that_made_it(store, champion):
     assert gone(store, 1) == []
     assert gone(store, 0) == ["runs/2.json", f"stages/train/{fp('c')}"]
-    remove(collect(store, keep_runs=0))
+    remove(store, collect(store, keep_runs=0))
     assert champion.champion().number == 1 and list(champion.verify()) == []
     assert store.find("train", fp("a")) is not None and store.run("1")["run"] == "1"
 
@@ -150,7 +150,7 @@ def test_removing_frees_what_was_said(store):
     output(store, "ingest", fp("a"))
     run(store, "1")
     garbage = collect(store, keep_runs=0)
-    assert remove(garbage) == sum(item.bytes for item in garbage) > 100
+    assert remove(store, garbage) == sum(item.bytes for item in garbage) > 100
     assert list(store.all_outputs()) == [] and store.runs() == []
     assert collect(store, keep_runs=0) == []
-    assert remove(garbage) > 0, "gone already: no error"
+    assert remove(store, garbage) > 0, "gone already: no error"

@@ -1,5 +1,7 @@
 """The hash that splits rest on: pinned for ever, without collisions of length or padding."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,6 +28,8 @@ def by_hand(word, seed=0):
         return z ^ (z >> 31)
 
     state = mix(len(word), seed)
+    if len(word) > 1024:
+        return mix(state ^ int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little"), 0)
     for k in range(0, len(word), 8):
         state = mix(state ^ int.from_bytes(word[k : k + 8], "little"), k // 8)
     return state

@@ -121,8 +121,8 @@ def test_an_output_that_somebody_else_made_meanwhile_is_kept(store):
 def test_a_good_output_that_was_put_in_place_under_our_hands_is_not_lost(store):
     """Both saw the damaged one; the other was faster."""
     commit(store)
-    with store.open("ingest", FP, KEY) as staging:
-        staging._clear(store.output("ingest", FP))
+    with store.open("ingest", FP, KEY):
+        store._clear(store.output("ingest", FP), "ingest", FP)
     assert store.find("ingest", FP) is not None
     assert staged(store) == []
 

@@ -57,7 +57,7 @@ class SmallTransform(tf.Module):
 
     def __call__(self, columns):
         numeric, categorical = [], []
-        for name, (values, present, _) in columns.items():
+        for name, (values, present, *_) in columns.items():
             known = tf.ones_like(values, tf.bool) if present is None else present
             if values.dtype == tf.string:
                 categorical.append(tf.where(known, self.table.lookup(values), 5))

@@ -17,6 +17,8 @@ def layout(task="binary", numeric=2, sizes=(5, 7), classes=None, **label):
     return SimpleNamespace(
         numeric=tuple(f"n{i}" for i in range(numeric)),
         categorical=tuple(SimpleNamespace(name=f"c{i}", size=size) for i, size in enumerate(sizes)),
+        lists=(),
+        inputs=lambda: {"numeric": ((numeric,), "float32"), "categorical": ((len(sizes),), "int32")},
         label=SimpleNamespace(task=task, classes=classes, **label),
     )
 

@@ -96,6 +96,9 @@ class TrainingConfig(Frozen):
     non_finite_limit: int = Field(
         default=10, ge=1, description="stop after this many steps in a row with a loss or gradient that is no number"
     )
+    max_refused_images: int = Field(
+        default=100, ge=0, description="images that TensorFlow cannot decode are skipped, but no more than so often"
+    )
     jit: Literal["auto", "on", "off"] = Field(default="auto", description="XLA; auto falls back when XLA refuses")
     threads: int | None = Field(default=None, ge=1, le=1024, description="TensorFlow's threads; default: every core")
     shuffle_rows: int | None = Field(

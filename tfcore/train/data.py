@@ -7,7 +7,9 @@ data.carve()                        # batches of the rows that are never trained
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -17,11 +19,16 @@ from tfcore.dataset import Batch, Carve, Shards, evaluation_dataset, safe, train
 from tfcore.decode import Labeler
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
-from tfcore.transform.graph import Transform
+from tfcore.transform.derived import transform_of
+from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
 
 SHUFFLE_BYTES, LEAST_SHUFFLE_ROWS = 48 * 2**20, 65_536
 """The default shuffle window. Several are under way at once, so memory takes a few times that."""
+MOST_SHUFFLE_BYTES = 192 * 2**20
+"""Wide rows, such as images, are shuffled in smaller windows than those."""
+STACK_ROWS, STACK_BYTES = 262_144, 64 * 2**20
+"""Most in a stack: of large batches, fewer are handed over at once."""
 MOST_OPEN_SHARDS = 64
 CARVE_BATCH = 8192
 CARVE_MEMORY_BYTES = 256 * 2**20
@@ -44,10 +51,12 @@ class TrainingData:
         seed: int,
         training: TrainingConfig,
         class_weights: Sequence[float] | None = None,
+        preprocess: Path | None = None,
     ):
         self._parameters, self._seed, self._training = parameters, seed, training
         self._shards = shards_of(examples)
-        self._transform = Transform(parameters)
+        self.images = Tolerant(training.max_refused_images)
+        self._transform = transform_of(parameters, preprocess, tolerant=self.images)
         self._labeler = labeler(self._shards, parameters, class_weights)
         early = training.early_stopping
         self._outside = Carve(early.carve, inside=False) if early else None
@@ -66,20 +75,28 @@ class TrainingData:
 
     @property
     def _row_bytes(self) -> int:
-        return 4 * (len(self._parameters.numeric) + len(self._parameters.categorical) + 2)
+        inputs = self._parameters.inputs().values()
+        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + 8
 
     @property
     def window_rows(self) -> int:
         """Rows that are shuffled together."""
-        return self._training.shuffle_rows or max(LEAST_SHUFFLE_ROWS, SHUFFLE_BYTES // self._row_bytes)
+        few = max(256, min(LEAST_SHUFFLE_ROWS, MOST_SHUFFLE_BYTES // self._row_bytes))
+        return self._training.shuffle_rows or max(few, SHUFFLE_BYTES // self._row_bytes)
+
+    def stack(self, wanted: int) -> int:
+        """Batches handed over at once: `wanted`, or fewer where they are large."""
+        batch = self._training.batch_size
+        return max(1, min(wanted, STACK_ROWS // batch, STACK_BYTES // (batch * self._row_bytes)))
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
         """What a stack looks like."""
         shape = [stack, self._training.batch_size]
         label = tf.int32 if self._parameters.label.task == "multiclass" else tf.float32
-        return {
-            "numeric": tf.TensorSpec([*shape, len(self._parameters.numeric)], tf.float32),
-            "categorical": tf.TensorSpec([*shape, len(self._parameters.categorical)], tf.int32),
+        inputs = {
+            name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()
+        }
+        return inputs | {
             "label": tf.TensorSpec(shape, label),
             "weight": tf.TensorSpec(shape, tf.float32),
         }

@@ -194,7 +194,7 @@ class Learner:
 
     def _row_losses(self, batch: Stack, *, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """(loss, weight) of each row, both float32 [B]."""
-        inputs = {"numeric": batch["numeric"], "categorical": batch["categorical"]}
+        inputs = {name: value for name, value in batch.items() if name not in ("label", "weight")}
         output = tf.cast(self.model(inputs, training=training), tf.float32)
         label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
         return row_losses(self.task, label, output), weights

@@ -32,8 +32,6 @@ from tfcore.train.weights import class_weights
 
 __all__ = ["VERSION", "train"]
 
-STACK_ROWS = 262_144
-"""Most rows in a stack: of large batches, fewer are handed over at once."""
 HISTORY_POINTS = 200
 
 
@@ -66,10 +64,15 @@ class _Training:
             request.transform.label.task,
         )
         self.data = TrainingData(
-            request.examples, request.transform, seed=request.seed, training=config, class_weights=weights
+            request.examples,
+            request.transform,
+            seed=request.seed,
+            training=config,
+            class_weights=weights,
+            preprocess=request.preprocess,
         )
         self.total = config.total_steps(self.data.rows)
-        self.stack = max(1, min(config.steps_per_call, self.total, STACK_ROWS // config.batch_size))
+        self.stack = self.data.stack(min(config.steps_per_call, self.total))
 
         self.checkpoints = (
             Checkpoints(request.checkpoints, keep=config.keep_checkpoints, log=monitor.log)
@@ -207,6 +210,8 @@ class _Training:
             self.monitor.log(
                 f"warning: {self.recorder.skipped} steps were skipped: their loss or gradients were not finite"
             )
+        if self.data.images.refused:
+            self.monitor.log(f"warning: TensorFlow refused images {self.data.images.refused} times; they were skipped")
         losses = [point["loss"] for point in history if point.get("loss") is not None]
         result = {
             "steps": step,
@@ -220,6 +225,7 @@ class _Training:
             "best_step": self.patience.best_step if self.patience else None,
             "stopped": stopped,
             "skipped": self.recorder.skipped,
+            "refused_images": self.data.images.refused,
             "traces": self.learner.traces,
             "jit": self.learner.mode,
             "threads": self.threads,

@@ -5,6 +5,7 @@
       distance: {bucketize: {buckets: 20}}
       carrier: {vocabulary: {top_k: 1000, min_count: 5}}
       dest: {transform: {hash: {buckets: 256}}}
+      photo: {image: {height: 96, width: 96}}
       air_time: {transform: standardize, impute: {strategy: median}}
 
 Numeric operations can follow one another; one that makes a category (bucketize, vocabulary, hash) comes last.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import difflib
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from headway.config import Frozen
 
@@ -98,13 +99,24 @@ class Hash(Frozen):
     buckets: int = Field(ge=2)
 
 
+class Image(Frozen):
+    """A JPEG, PNG, GIF or BMP file as pixels of one size: decoded, resized (antialiased bilinear), uint8."""
+
+    op: Literal["image"] = "image"
+    height: int = Field(ge=1, le=4096)
+    width: int = Field(ge=1, le=4096)
+    channels: Literal[1, 3] = 3
+
+
 class Identity(Frozen):
     """The number as it is."""
 
     op: Literal["identity"] = "identity"
 
 
-Op = Annotated[Standardize | MinMax | Log | Clip | Bucketize | Vocabulary | Hash | Identity, Field(discriminator="op")]
+Op = Annotated[
+    Standardize | MinMax | Log | Clip | Bucketize | Vocabulary | Hash | Image | Identity, Field(discriminator="op")
+]
 OPS: dict[str, type[Frozen]] = {
     "standardize": Standardize,
     "min_max": MinMax,
@@ -113,9 +125,11 @@ OPS: dict[str, type[Frozen]] = {
     "bucketize": Bucketize,
     "vocabulary": Vocabulary,
     "hash": Hash,
+    "image": Image,
     "identity": Identity,
 }
 CATEGORICAL = frozenset({"bucketize", "vocabulary", "hash"})
+LAST = CATEGORICAL | {"image"}
 
 
 def _one(value: Any) -> Any:
@@ -148,8 +162,9 @@ def _chain(value: Any) -> Any:
         raise ValueError("names no operation; say 'auto', or give the column the role ignore")
     for item in chain[:-1]:
         name = item["op"] if isinstance(item, dict) else item.op
-        if name in CATEGORICAL:
-            raise ValueError(f"{name} makes a category, so nothing can follow it")
+        if name in LAST:
+            made = "a category" if name in CATEGORICAL else "pixels"
+            raise ValueError(f"{name} makes {made}, so nothing can follow it")
     return chain
 
 
@@ -180,8 +195,25 @@ class ImputeConfig(Frozen):
         return self
 
 
+MAX_LENGTH = "lists of categories: how many of a row's values the model sees (default: the longest list, at most 64)"
+PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
+"""Lists of numbers: which figures of a row's values the model sees."""
+POOL: PoolConfig = ("mean", "min", "max", "length")
+
+
 class ColumnTransform(Frozen):
     """Everything fitting needs to know of one column."""
 
     transform: TransformConfig = "auto"
     impute: ImputeConfig = ImputeConfig()
+    max_length: int | None = None
+    pool: PoolConfig = POOL
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)  # what only lists have leaves other columns' fingerprints alone
+        if self.max_length is None:
+            value.pop("max_length", None)
+        if self.pool == POOL:
+            value.pop("pool", None)
+        return value

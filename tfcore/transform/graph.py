@@ -3,6 +3,7 @@
     transform = Transform(parameters)
     inputs = transform({"carrier": RawColumn(values=..., present=None, codes=None), ...})
     inputs["numeric"], inputs["categorical"]          # float32 [rows, n], int32 [rows, m]
+    inputs["lists"]                                   # int32 [rows, width of all lists], where a column holds several ids
 
 Dictionary columns are looked up by their distinct values and then gathered by row. Integers are centred in float64,
 since float32 cannot tell large ones apart.
@@ -10,29 +11,45 @@ since float32 cannot tell large ones apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters
+from tfcore.transform.images import Tolerant, decode_images
+from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters, image_input
 
 
 class RawColumn(NamedTuple):
-    """A raw column in the graph. `values` [rows], or [distinct] where `codes` [rows] say which each row has."""
+    """A raw column in the graph. `values` [rows], or [distinct] where `codes` [rows] say which each row has.
+
+    Of a vector column values or codes are [rows, n]; of a list column they are flat, and `lengths` int64 [rows] says how
+    many of them belong to each row, 0 for a null row.
+    """
 
     values: tf.Tensor
     present: tf.Tensor | None
     """bool [rows]; None: no row is null."""
     codes: tf.Tensor | None = None
+    lengths: tf.Tensor | None = None
 
     def plain(self) -> tf.Tensor:
-        """The value of each row; "" or 0 for null."""
+        """The value of each row, or the values of all lists; "" or 0 for null."""
         return self.values if self.codes is None else _gather(self.values, self.codes)
 
     def rows(self) -> tf.Tensor:
-        return tf.shape(self.values if self.codes is None else self.codes)[0]
+        each = self.values if self.codes is None else self.codes
+        return tf.shape(each if self.lengths is None else self.lengths)[0]
+
+    def padded(self, width: Any, filler: Any) -> tf.Tensor:
+        """A list column as [rows, width]: `filler` behind shorter lists, longer ones cut."""
+        return _padded(self.plain(), self.lengths, width, filler)
+
+
+def _padded(values: tf.Tensor, lengths: tf.Tensor, width: Any, filler: Any) -> tf.Tensor:
+    ragged = tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
+    return ragged.to_tensor(default_value=tf.cast(filler, values.dtype), shape=[None, width])
 
 
 def _gather(values: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
@@ -45,11 +62,23 @@ class Transform(tf.Module):
 
     Args:
         parameters: fitted on train statistics.
+        preprocess: the user's function, when the parameters have derived columns; see `tfcore.transform.derived`.
+        tolerant: in an input pipeline, what skips images that TensorFlow refuses; None in an export.
     """
 
-    def __init__(self, parameters: TransformParameters):
+    def __init__(
+        self,
+        parameters: TransformParameters,
+        preprocess: Callable[[Mapping[str, RawColumn]], Mapping[str, RawColumn]] | None = None,
+        tolerant: Tolerant | None = None,
+    ):
         super().__init__(name="transform")
+        if parameters.derived is not None and preprocess is None:
+            raise ValueError("the parameters have derived columns: give the function that makes them")
         self._parameters = parameters
+        self._preprocess = preprocess
+        self._tolerant = tolerant
+        self.user_module = getattr(preprocess, "module", None)  # so that an export finds its variables and tables
         self.tables = {
             fitted.column.name: VocabularyTable(fitted.ops[-1])
             for fitted in parameters.fitted
@@ -57,26 +86,62 @@ class Transform(tf.Module):
         }
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
-        """{"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the parameters."""
-        named = self.named(columns)
+        """{"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the parameters; "lists" too
+        where there are some: int32 [rows, width of all], -1 behind the end of a list; an image's pixels under
+        `image_input` of its column. With `tolerant` and an image, "usable" bool [rows]: false for one that was refused."""
+        named, usable = self._named(columns)
         rows = next(iter(columns.values())).rows()
-        numeric = [named[name] for name in self._parameters.numeric]
+        fitted = self._parameters.fitted
+        numeric = [value for f in fitted if f.size is None for value in _of(f, named)]
         categorical = [named[entry.name] for entry in self._parameters.categorical]
-        return {
-            "numeric": tf.stack(numeric, 1) if numeric else tf.zeros([rows, 0], tf.float32),
+        lists = [named[entry.name] for entry in self._parameters.lists]
+        inputs = {
+            "numeric": _side_by_side(numeric) if numeric else tf.zeros([rows, 0], tf.float32),
             "categorical": tf.stack(categorical, 1) if categorical else tf.zeros([rows, 0], tf.int32),
         }
+        if lists:
+            inputs["lists"] = tf.concat(lists, 1)
+        for one in fitted:
+            if one.pixels is not None:
+                inputs[image_input(one.column.name)] = named[one.column.name]
+        return inputs | {"usable": tf.reduce_all(tf.stack(usable), 0)} if usable else inputs
 
     def named(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
-        """Each model input by name: float32 or int32, [rows]."""
+        """Each model input by name: float32 or int32, [rows]; [rows, n] of vectors and of lists of categories."""
+        return self._named(columns)[0]
+
+    def _named(self, columns: Mapping[str, RawColumn]) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
         outputs: dict[str, tf.Tensor] = {}
+        usable: list[tf.Tensor] = []
+        if self._preprocess is not None:
+            columns = {**columns, **self._preprocess(columns)}
         for fitted in self._parameters.fitted:
             column = columns[fitted.column.name]
             if fitted.size is not None:
                 outputs[fitted.column.name] = self._category(fitted, column)
+            elif fitted.pixels is not None:
+                made, good = self._image(fitted, column)
+                outputs |= made
+                usable += [] if good is None else [good]
             else:
                 outputs |= _numbers(fitted, column)
-        return outputs
+        return outputs, usable
+
+    def _image(self, fitted: Fitted, column: RawColumn) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
+        """uint8 [rows, height, width, channels], zeros for null; and which rows are usable, if that is asked."""
+        assert fitted.pixels is not None
+        name, present = fitted.column.name, column.present
+        usable = None
+        if self._tolerant is None:
+            decoded = decode_images(column.plain(), present, fitted.pixels)
+        else:
+            decoded, usable = self._tolerant(column.plain(), present, fitted.pixels)
+        outputs = {name: decoded}
+        if fitted.missing_indicator:
+            outputs[f"{name}__missing"] = (
+                tf.zeros([column.rows()], tf.float32) if present is None else tf.cast(~present, tf.float32)
+            )
+        return outputs, usable
 
     def _category(self, fitted: Fitted, column: RawColumn) -> tf.Tensor:
         last = fitted.ops[-1]
@@ -84,13 +149,18 @@ class Transform(tf.Module):
         if last.op == "bucketize":
             values = _float(fitted, column.values)
             finite = tf.math.is_finite(values)
-            present = finite if present is None else present & finite
+            if fitted.width is None:
+                present = finite if present is None else present & finite
             values = tf.where(finite, values, tf.zeros_like(values))
             ids = _bucketize(_before_buckets(fitted, values), last.boundaries or ())
+            if fitted.width is not None:
+                ids = tf.where(finite, ids, fitted.null_id or 0)
         else:
             ids = tf.cast(self._ids(fitted, column.values), tf.int32)
             if column.codes is not None:
                 ids = _gather(ids, column.codes)
+        if fitted.width is not None:
+            return _several(fitted, column, ids)
         if present is None:
             return ids
         # NaN in a column that cannot be null counts as the lowest bucket
@@ -104,6 +174,33 @@ class Transform(tf.Module):
         assert op.buckets is not None
         text = values if fitted.column.type == "bytes" else tf.strings.as_string(values)
         return tf.strings.to_hash_bucket_fast(text, op.buckets)
+
+
+def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
+    """int32 [rows, width]: a row's ids, then -1. Null is its own id and nothing else, an empty list nothing at all."""
+    width = fitted.width
+    assert width is not None
+    ids = ids[:, :width] if column.lengths is None else _padded(ids, column.lengths, width, -1)
+    ids = tf.ensure_shape(ids, [None, width])
+    if column.present is None or fitted.null_id is None:
+        return ids
+    null = tf.constant([[fitted.null_id] + [-1] * (width - 1)], tf.int32)
+    return tf.where(column.present[:, None], ids, null)
+
+
+def _of(fitted: Fitted, named: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+    """The numeric outputs of a column, a vector's in one."""
+    if fitted.column.length is None or fitted.pool or fitted.pixels is not None:
+        return [named[name] for name in fitted.numeric_names()]
+    extra = fitted.numeric_names()[fitted.column.length :]
+    return [named[fitted.column.name], *(named[name] for name in extra)]
+
+
+def _side_by_side(values: list[tf.Tensor]) -> tf.Tensor:
+    """[rows] and [rows, n] as one [rows, all]."""
+    if all(value.shape.rank == 1 for value in values):
+        return tf.stack(values, 1)
+    return tf.concat([value if value.shape.rank == 2 else value[:, None] for value in values], 1)
 
 
 class VocabularyTable(tf.Module):
@@ -173,20 +270,58 @@ def _numbers(fitted: Fitted, column: RawColumn) -> dict[str, tf.Tensor]:
     values = _float(fitted, column.values)
     finite = tf.math.is_finite(values) if fitted.column.type == "float32" else None
     present = column.present
-    usable = finite if present is None else present if finite is None else present & finite
+    # of a list none of the values is a null row's
+    known = None if present is None or column.lengths is not None else present
+    if known is not None and fitted.column.length is not None:
+        known = known[:, None]
+    usable = finite if known is None else known if finite is None else known & finite
     if usable is not None:
         values = tf.where(usable, values, tf.cast(fitted.fill, values.dtype))
     for op in fitted.ops:
         values = _apply(op, values)
-    outputs = {name: tf.cast(values, tf.float32)}
+    if column.lengths is not None:
+        outputs = {f"{name}__{figure}": _pooled(figure, values, column.lengths) for figure in fitted.pool}
+    elif fitted.column.length is not None:
+        outputs = {name: tf.ensure_shape(tf.cast(values, tf.float32), [None, fitted.column.length])}
+    else:
+        outputs = {name: tf.cast(values, tf.float32)}
     if fitted.missing_indicator:
         outputs[f"{name}__missing"] = (
-            tf.zeros_like(values, tf.float32) if present is None else tf.cast(~present, tf.float32)
+            tf.zeros([column.rows()], tf.float32) if present is None else tf.cast(~present, tf.float32)
         )
     if fitted.nan_indicator and finite is not None:
-        odd = ~finite if present is None else present & ~finite
-        outputs[f"{name}__nan"] = tf.cast(odd, tf.float32)
+        odd = _any_of_row(~finite, column)
+        outputs[f"{name}__nan"] = tf.cast(odd if present is None else present & odd, tf.float32)
     return outputs
+
+
+def _any_of_row(mask: tf.Tensor, column: RawColumn) -> tf.Tensor:
+    """bool [rows]: whether the mask holds for any value of a row."""
+    if column.lengths is not None:
+        return _sums(tf.cast(mask, tf.int64), column.lengths) > 0
+    return tf.reduce_any(mask, 1) if mask.shape.rank == 2 else mask
+
+
+def _sums(values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    return tf.math.unsorted_segment_sum(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
+
+
+def _row_of_each(lengths: tf.Tensor) -> tf.Tensor:
+    return tf.repeat(tf.range(tf.size(lengths, tf.int64)), lengths)
+
+
+def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """float32 [rows]: one figure of each row's values; 0 for a row without any."""
+    if figure == "length":
+        return tf.cast(lengths, tf.float32)
+    if figure in ("mean", "sum"):
+        total = _sums(values, lengths)
+        if figure == "mean":
+            total = tf.math.divide_no_nan(total, tf.cast(lengths, values.dtype))
+        return tf.cast(total, tf.float32)
+    segment = tf.math.unsorted_segment_min if figure == "min" else tf.math.unsorted_segment_max
+    found = segment(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
+    return tf.cast(tf.where(lengths > 0, found, tf.zeros_like(found)), tf.float32)
 
 
 def _apply(op: FittedOp, x: tf.Tensor) -> tf.Tensor:

@@ -11,17 +11,19 @@ operation is read off 1,001 quantiles.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
-from headway.schema import LABEL, Column
+from headway.schema import LABEL, Column, suggest
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 from headway.tasks import Task
@@ -30,11 +32,13 @@ from tfcore.transform.config import (
     Clip,
     ColumnTransform,
     Hash,
+    Image,
     MinMax,
     Op,
     Standardize,
     Vocabulary,
 )
+from tfcore.transform.preprocess_config import DerivedParameters
 from tfcore.transform.reference import apply_numeric
 
 VERSION = 1
@@ -43,6 +47,8 @@ AUTO_VOCABULARY_INTS = 50
 """auto: an integer column with at most this many distinct train values is a category."""
 AUTO_TOP_K = 10_000
 AUTO_MOST_CLASSES = 100
+AUTO_MOST_WIDTH = 64
+"""Lists of categories are cut to this many values, unless max_length says otherwise."""
 _QUANTILES = 1001
 
 
@@ -61,6 +67,8 @@ class FittedOp(Frozen):
     integers: tuple[int, ...] | None = None
     oov_buckets: int | None = None
     buckets: int | None = None
+    pixels: tuple[int, int, int] | None = None
+    """image: height, width, channels"""
 
 
 class Fitted(Frozen):
@@ -74,23 +82,47 @@ class Fitted(Frozen):
     nan_indicator: bool = False
     size: int | None = None
     """Categories: ids are 0 .. size - 1; None for a numeric output."""
+    width: int | None = None
+    """Categories of lists and vectors: how many of a row's ids the model sees."""
+    pool: tuple[str, ...] = ()
+    """Lists of numbers: the figures of a row's values that the model sees."""
 
     @property
     def null_id(self) -> int | None:
         """The id of null, the last one."""
         return self.size - 1 if self.size is not None and self.column.nullable else None
 
+    @property
+    def pixels(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of an image; None for anything else."""
+        return self.ops[-1].pixels
+
     def numeric_names(self) -> list[str]:
         if self.size is not None:
             return []
-        name = self.column.name
+        if self.pixels is not None:
+            return [f"{self.column.name}__missing"] * self.missing_indicator
+        name, length = self.column.name, self.column.length
+        values = [name]
+        if self.pool:
+            values = [f"{name}__{figure}" for figure in self.pool]
+        elif length is not None:
+            values = [f"{name}__{place}" for place in range(length)]
         extra = [f"{name}__missing"] * self.missing_indicator + [f"{name}__nan"] * self.nan_indicator
-        return [name, *extra]
+        return [*values, *extra]
 
 
 class Category(Frozen):
     name: str
     size: int
+
+
+class ListCategory(Frozen):
+    """A list of categories: `width` ids a row, each below `size`; -1 fills up a shorter list."""
+
+    name: str
+    size: int
+    width: int
 
 
 class LabelParameters(Frozen):
@@ -112,11 +144,17 @@ class TransformParameters(Frozen):
     version: int = VERSION
     fitted: tuple[Fitted, ...]
     label: LabelParameters
+    derived: DerivedParameters | None = None
+    """The user's columns, when there is a preprocess function."""
 
     @property
     def raw(self) -> tuple[Column, ...]:
-        """The raw columns that serving needs."""
-        return tuple(fitted.column for fitted in self.fitted)
+        """The raw columns that serving needs: those with a transform, and those that the user's function reads."""
+        made = self.derived.columns if self.derived else ()
+        raw = {fitted.column.name: fitted.column for fitted in self.fitted if fitted.column not in made}
+        for column in self.derived.reads if self.derived else ():
+            raw.setdefault(column.name, column)
+        return tuple(raw.values())
 
     @property
     def numeric(self) -> tuple[str, ...]:
@@ -125,8 +163,38 @@ class TransformParameters(Frozen):
 
     @property
     def categorical(self) -> tuple[Category, ...]:
-        """The categorical inputs, in their order."""
-        return tuple(Category(name=f.column.name, size=f.size) for f in self.fitted if f.size is not None)
+        """The categorical inputs of one id a row, in their order."""
+        return tuple(
+            Category(name=f.column.name, size=f.size) for f in self.fitted if f.size is not None and f.width is None
+        )
+
+    @property
+    def lists(self) -> tuple[ListCategory, ...]:
+        """The categorical inputs of several ids a row, in their order."""
+        return tuple(
+            ListCategory(name=f.column.name, size=f.size, width=f.width)
+            for f in self.fitted
+            if f.size is not None and f.width is not None
+        )
+
+    def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """What the model takes: {name: (shape of a row, dtype)}. `lists` is there only where a column needs it, and an
+        image has an input of its own, `image_<column>`: uint8 [height, width, channels]."""
+        made: dict[str, tuple[tuple[int, ...], str]] = {
+            "numeric": ((len(self.numeric),), "float32"),
+            "categorical": ((len(self.categorical),), "int32"),
+        }
+        if width := sum(entry.width for entry in self.lists):
+            made["lists"] = ((width,), "int32")
+        for fitted in self.fitted:
+            if fitted.pixels is not None:
+                made[image_input(fitted.column.name)] = (fitted.pixels, "uint8")
+        return made
+
+
+def image_input(column: str) -> str:
+    """The name of an image's input: one that Keras takes."""
+    return "image_" + re.sub(r"[^A-Za-z0-9_]+", "_", column)
 
 
 class TransformRequest(Frozen):
@@ -136,12 +204,27 @@ class TransformRequest(Frozen):
     transforms: dict[str, ColumnTransform]
     statistics: Path
     task: Task | Literal["auto"] = "auto"
+    derived: DerivedParameters | None = None
+    derived_statistics: Path | None = None
+    derived_transforms: dict[str, ColumnTransform] = Field(default_factory=dict)
 
 
 def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """The stage: write out/transform.json; returns {"parameters": ..., "notes": [...]}."""
-    statistics = SplitStatistics.load(request.statistics)
-    parameters, notes = fit_parameters(request.columns, request.transforms, statistics, task=request.task)
+    statistics, columns, transforms = SplitStatistics.load(request.statistics), request.columns, request.transforms
+    if request.derived is not None and request.derived_statistics is not None:
+        statistics.columns |= SplitStatistics.load(request.derived_statistics).columns
+        columns, transforms = (*columns, *request.derived.columns), transforms | request.derived_transforms
+        known = [column.name for column in request.derived.columns]
+        for name in request.derived_transforms:
+            if name not in known:
+                raise ConfigError(
+                    f"{request.derived.function} gives no column {name!r}",
+                    where="preprocess.columns",
+                    fix=suggest(name, known),
+                )
+    parameters, notes = fit_parameters(columns, transforms, statistics, task=request.task)
+    parameters = parameters.model_copy(update={"derived": request.derived})
     (out / FILE).write_text(parameters.model_dump_json(indent=1) + "\n", encoding="utf-8")
     for note in notes:
         monitor.log(note)
@@ -177,7 +260,7 @@ def fit_parameters(
             "no feature is left to learn from", where="columns", fix="name feature columns; " + " ".join(notes)
         )
     parameters = TransformParameters(fitted=tuple(fitted), label=_label(statistics.columns[LABEL], task))
-    names = [*parameters.numeric, *(c.name for c in parameters.categorical)]
+    names = [*parameters.numeric, *(c.name for c in parameters.categorical), *(c.name for c in parameters.lists)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"two inputs are called {twice[0]!r}", where="columns", fix="rename the raw column")
     return parameters, notes
@@ -188,15 +271,24 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
     if chain == "auto":
         if not stats.present:
             return None, f"column {column.name!r} is left out: no train row has a value"
-        if stats.distinct == 1 and not stats.missing:
+        if column.shape and not stats.values:
+            return None, f"column {column.name!r} is left out: every list in the train rows is empty"
+        if stats.distinct == 1 and not stats.missing and not column.is_list:
             return None, f"column {column.name!r} is left out: it is the same in every train row"
-        if column.type == "bytes" and stats.distinct > 1000 and stats.distinct * 2 > stats.present:
+        if column.type == "bytes" and not stats.complete:
             return None, (
-                f"column {column.name!r} is left out: {stats.distinct:,} distinct values in {stats.present:,} rows look "
+                f"column {column.name!r} is left out: it holds values of up to {stats.longest:,} bytes; an image needs its "
+                "size: {image: {height: 96, width: 96}}"
+            )
+        if column.type == "bytes" and stats.distinct > 1000 and stats.distinct * 2 > stats.values:
+            return None, (
+                f"column {column.name!r} is left out: {stats.distinct:,} distinct values in {stats.values:,} look "
                 "like an identifier; give it a transform to use it"
             )
         chain = (_automatic(column, stats),)
     where = f"columns.{column.name}"
+    if isinstance(chain[-1], Image):
+        return _image(column, chain, config, stats, where), None
     if column.type == "bytes" and (len(chain) > 1 or not isinstance(chain[0], Vocabulary | Hash)):
         raise ConfigError(
             f"{chain[0].op} needs a number, and the column holds text", where=where, fix="use vocabulary or hash"
@@ -214,16 +306,41 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
         ops.append(done)
     size = _size(ops[-1], column)
     if size is not None:
-        return Fitted(column=column, ops=tuple(ops), size=size), None
+        if not column.shape:
+            return Fitted(column=column, ops=tuple(ops), size=size), None
+        longest = max(1, stats.longest_list or 1)
+        width = min(longest, config.max_length or AUTO_MOST_WIDTH)
+        cut = None
+        if width < longest:
+            cut = (
+                f"column {column.name!r}: the longest list has {longest} values, and the model sees the first {width}; "
+                "max_length sets another bound"
+            )
+        return Fitted(column=column, ops=tuple(ops), size=size, width=width), cut
+    if column.is_list and not config.pool:
+        raise ConfigError("the model would see nothing of the list", where=f"{where}.pool", fix="name a figure: mean")
     return (
         Fitted(
             column=column,
             ops=tuple(ops),
             fill=_fill(config, stats),
+            pool=config.pool if column.is_list else (),
             missing_indicator=config.impute.indicator and stats.missing > 0,
             nan_indicator=config.impute.indicator and stats.nan + stats.infinite > 0,
         ),
         None,
+    )
+
+
+def _image(column: Column, chain: Sequence[Op], config: ColumnTransform, stats: ColumnStatistics, where: str) -> Fitted:
+    op = chain[-1]
+    assert isinstance(op, Image)
+    if column.type != "bytes" or column.shape or len(chain) > 1:
+        raise ConfigError("an image is the bytes of one file a row, and stands alone", where=where)
+    return Fitted(
+        column=column,
+        ops=(FittedOp(op="image", pixels=(op.height, op.width, op.channels)),),
+        missing_indicator=config.impute.indicator and stats.missing > 0,
     )
 
 
@@ -296,6 +413,12 @@ def _fit_op(
 
 
 def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: str) -> FittedOp:
+    if not stats.complete and column.type == "bytes":
+        raise ConfigError(
+            f"the column holds values of up to {stats.longest:,} bytes: those are no words",
+            where=where,
+            fix="use hash, image, or leave it out",
+        )
     if not stats.complete:
         raise ConfigError(
             f"the column has about {stats.distinct:,} distinct values, too many integers to count them all",

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.records import encode as module
 from headway.records import wire
-from headway.records.encode import RowGrouper, decode, encode, encode_classic
+from headway.records.encode import decode, encode, encode_classic
+from headway.records.grouping import RowGrouper
 from headway.records.spec import feature_spec
 from headway.schema import Column
 

@@ -1,5 +1,6 @@
 """Text counts beyond memory: the same figures and bytes as in memory, within the memory that is promised."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -27,7 +28,9 @@ def blocks_of(counts):
 
 
 def figures(counts):
-    tops = [tuple(x.to_pylist() if isinstance(x, pa.Array) else x.tolist() for x in counts.top(k, 2)) for k in (0, 3, None)]
+    tops = [
+        tuple(x.to_pylist() if isinstance(x, pa.Array) else x.tolist() for x in counts.top(k, 2)) for k in (0, 3, None)
+    ]
     known = pa.array([b"", b"b"], pa.large_binary())
     return len(counts), tops, counts.others(known), blocks_of(counts)
 
@@ -48,7 +51,7 @@ def test_spilled_counts_are_those_of_memory(tmp_path_factory, pieces, limit, tot
             one.add(values, counts)
     assert figures(spilled) == figures(plain) == figures(beside)
     expected = {}
-    for word in sum(pieces, []):
+    for word in itertools.chain.from_iterable(pieces):
         expected[word] = expected.get(word, 0) + 1
     found = plain.top(None)
     ranked = sorted(expected.items(), key=lambda item: (-item[1], item[0]))

@@ -12,7 +12,7 @@ import pytest
 
 from headway.errors import DataError
 from headway.schema import Column
-from headway.statistics.split import COUNTS_NAME, JSON_NAME, SplitStatistics, merge_all, summary
+from headway.statistics.split import COUNTS_NAME, JSON_NAME, SAMPLE_NAME, SplitStatistics, merge_all, summary
 
 GOLDEN = Path(__file__).parent / "golden" / "statistics.json"
 INTS, FLOATS = ["month", "day", "sched_dep_time", "row_id"], ["dep_delay", "distance", "air_time", "arr_delay"]
@@ -77,7 +77,7 @@ def test_a_folder_reads_back_as_it_was(whole, tmp_path):
     back.save(tmp_path / "b")
     assert _digests(tmp_path / "a") == _digests(tmp_path / "b")
     assert summary(back) == summary(whole)
-    assert list(_digests(tmp_path / "a")) == [COUNTS_NAME, JSON_NAME]
+    assert list(_digests(tmp_path / "a")) == [COUNTS_NAME, SAMPLE_NAME, JSON_NAME]
 
 
 def test_the_same_pieces_in_the_same_order_give_the_same_bytes(real, tmp_path):

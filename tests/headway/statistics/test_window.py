@@ -54,7 +54,7 @@ def test_the_same_window_gives_the_same_bytes(saved, columns, tmp_path):
         merge(request, tmp_path / name, Monitor())
         found = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
         files.append([(path.relative_to(tmp_path / name), path.read_bytes()) for path in found])
-    assert files[0] == files[1] and len(files[0]) == 3
+    assert files[0] == files[1] and len(files[0]) == 4
 
 
 def test_a_stop_is_heard(saved, columns, tmp_path):

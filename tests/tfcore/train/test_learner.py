@@ -24,6 +24,8 @@ K, B, NUMERIC, SIZES = 4, 16, 3, (5, 7)
 LAYOUT = SimpleNamespace(
     numeric=("a", "b", "c"),
     categorical=tuple(SimpleNamespace(name=str(i), size=size) for i, size in enumerate(SIZES)),
+    lists=(),
+    inputs=lambda: {"numeric": ((len(LAYOUT.numeric),), "float32"), "categorical": ((len(SIZES),), "int32")},
     label=SimpleNamespace(task="binary", classes=None),
 )
 SPECS = {

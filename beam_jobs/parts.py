@@ -1,0 +1,112 @@
+"""Tables of predictions as Parquet or JSON lines, written batch by batch.
+
+    with PartWriter(folder / "part.jsonl", "jsonl", schema) as part:
+        part.write(batch)
+
+JSON lines are put together column by column in Arrow, no row is a Python object. JSON has no NaN and no infinity: they are
+written as null there; Parquet keeps them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+ROW_GROUP = 65_536
+Format = Literal["parquet", "jsonl"]
+
+
+class PartWriter:
+    """One part file."""
+
+    def __init__(self, path: Path, format: Format, schema: pa.Schema):
+        self._parquet: pq.ParquetWriter | None = None
+        self._schema, self._pending, self._rows = schema, list[pa.RecordBatch](), 0
+        self._file = path.open("wb")
+        if format == "parquet":
+            try:
+                self._parquet = pq.ParquetWriter(self._file, schema, compression="zstd")
+            except BaseException:
+                self._file.close()
+                raise
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._pending.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        table = pa.Table.from_batches(self._pending, self._schema)
+        self._pending, self._rows = [], 0
+        if self._parquet is not None:
+            self._parquet.write_table(table, row_group_size=ROW_GROUP)
+        elif table.num_rows:
+            for batch in table.to_batches():
+                self._file.write(json_lines(batch))
+
+    def __enter__(self) -> PartWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._file:
+            if kind is None:
+                self._flush()
+            if self._parquet is not None:
+                with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
+                    self._parquet.close()
+
+
+def json_lines(batch: pa.RecordBatch) -> memoryview:
+    """A batch as JSON lines, one object a row with every column in it."""
+    parts: list[pa.Array | pa.Scalar] = []
+    for place, (name, array) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
+        parts.append(pa.scalar(("{" if not place else ",") + json.dumps(name) + ":", pa.string()))
+        parts.append(_json(array))
+    lines = pc.binary_join_element_wise(*parts, pa.scalar("}\n"), pa.scalar(""))
+    # the lines lie one after the other in the array's buffer
+    _, offsets, data = lines.buffers()
+    ends = memoryview(offsets).cast("i")
+    return memoryview(data)[ends[lines.offset] : ends[lines.offset + len(lines)]] if data else memoryview(b"")
+
+
+def _json(array: pa.Array) -> pa.Array:
+    """The JSON text of each value."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        text = pc.take(_json(array.dictionary), array.indices)
+    elif pa.types.is_boolean(kind):
+        text = pc.if_else(array, "true", "false")
+    elif pa.types.is_integer(kind):
+        text = array.cast(pa.string())
+    elif pa.types.is_floating(kind):
+        text = pc.if_else(pc.is_finite(array), array.cast(pa.string()), "null")
+    elif pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        text = _json_lists(array)
+    else:  # whatever else is written as text, each distinct value once
+        coded = array.cast(pa.string()).dictionary_encode()
+        texts = pa.array([json.dumps(value, ensure_ascii=False) for value in coded.dictionary.to_pylist()], pa.string())
+        text = texts.take(coded.indices)
+    return pc.fill_null(text, "null")
+
+
+def _json_lists(array: pa.Array) -> pa.Array:
+    lists = array.cast(pa.list_(array.type.value_type))
+    texts = pa.ListArray.from_arrays(_from_zero(lists), _json(lists.flatten()))
+    joined = pc.binary_join_element_wise("[", pc.binary_join(texts, ","), "]", "")
+    return pc.if_else(array.is_valid(), joined, pa.scalar(None, pa.string()))
+
+
+def _from_zero(lists: pa.Array) -> pa.Array:
+    """Offsets of lists whose values were flattened: a slice's begin elsewhere, and a null holds none."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])

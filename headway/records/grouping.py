@@ -1,0 +1,116 @@
+"""Rows cut into records: so many rows each, or fewer where their cells are large.
+
+    grouper = RowGrouper(4096)
+    for piece in grouper.add(batch): ...     # every whole record
+    for piece in grouper.rest(): ...         # what is left at the end of a range
+
+Where a record ends depends on its rows and those before it in the range, never on how they came in batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.lists import flatten, is_list
+
+RECORD_BYTES = 1 << 20
+"""A record of several rows takes no more than about this in memory: an image each is a record, numbers are thousands."""
+_CODE = 2
+"""What a code of a dictionary takes, about."""
+
+
+class RowGrouper:
+    """Cuts a stream of batches into pieces of `rows` rows, or as many as take `bytes`; the last may be shorter."""
+
+    def __init__(self, rows: int, bytes: int = RECORD_BYTES):
+        self._rows, self._bytes = rows, bytes
+        self._held: list[pa.RecordBatch] = []
+        self._count = self._size = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        sizes = _row_bytes(batch)
+        ends = None if isinstance(sizes, int) else np.cumsum(sizes)
+        at = 0
+        while at < batch.num_rows:
+            take = min(self._rows - self._count, self._room(sizes, ends, at))
+            if take > batch.num_rows - at:
+                break
+            if take or self._count:
+                yield self._closed(batch.slice(at, take))
+            at += take
+        if at < batch.num_rows:
+            self._held.append(batch.slice(at))
+            self._count += batch.num_rows - at
+            self._size += _total(sizes, ends, at, batch.num_rows)
+
+    def _room(self, sizes: int | NDArray[np.int64], ends: NDArray[np.int64] | None, at: int) -> int:
+        """How many rows from `at` on still go into the record at hand; at least one into an empty one."""
+        left = self._bytes - self._size
+        if ends is None:
+            assert isinstance(sizes, int)
+            room = left // max(1, sizes)
+        else:
+            before = int(ends[at - 1]) if at else 0
+            room = int(np.searchsorted(ends, before + left, side="right")) - at
+            if at + room == len(ends):  # all that is there: there may be room for more
+                room = len(ends) + 1
+        return max(room, 0 if self._count else 1)
+
+    def _closed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+        held = [*self._held, piece] if piece.num_rows else self._held
+        self._held, self._count, self._size = [], 0, 0
+        return _joined(held)
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        if self._held:
+            yield self._closed(self._held[0].slice(0, 0))
+
+
+def _total(sizes: int | NDArray[np.int64], ends: NDArray[np.int64] | None, start: int, end: int) -> int:
+    if ends is None:
+        assert isinstance(sizes, int)
+        return sizes * (end - start)
+    return int(ends[end - 1]) - (int(ends[start - 1]) if start else 0)
+
+
+def _row_bytes(batch: pa.RecordBatch) -> int | NDArray[np.int64]:
+    """About what each row takes in a record; one number where all rows take the same."""
+    fixed = 0
+    varying: NDArray[np.int64] | None = None
+    for array in batch.columns:
+        size = _array_bytes(array)
+        if isinstance(size, int):
+            fixed += size
+        else:
+            varying = size if varying is None else varying + size
+    return fixed if varying is None else varying + fixed
+
+
+def _array_bytes(array: pa.Array) -> int | NDArray[np.int64]:
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return _CODE
+    if pa.types.is_binary(kind):
+        return pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64) + _CODE
+    if pa.types.is_fixed_size_list(kind) and not pa.types.is_binary(kind.value_type):
+        return int(kind.list_size * kind.value_type.byte_width)
+    if is_list(kind):
+        flat = flatten(array)
+        each = _array_bytes(flat.values)
+        if isinstance(each, int):
+            return flat.lengths * each + _CODE
+        ends = np.concatenate([[0], np.cumsum(each)])
+        stops = np.cumsum(flat.lengths)
+        return ends[stops] - ends[stops - flat.lengths] + _CODE
+    return int(kind.byte_width)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]

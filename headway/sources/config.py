@@ -1,0 +1,146 @@
+"""What a pipeline says of its raw files: where they are, how they are written.
+
+config = load(SourceConfig, {"format": "csv", "path": "/data/{span}.csv"}, where="pipeline.yaml: source")
+config.at_ingest()                           # the part that changes what ingest writes
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from headway.config import Frozen
+from headway.errors import ConfigError
+from headway.expressions import parse
+
+SPAN = "{span}"
+DATE_PARTS = ("{year}", "{month}", "{day}", "{hour}")
+MAX_CELL_BYTES = 16 << 20
+
+Format = Literal["parquet", "csv", "jsonl", "examples", "images", "arrow"]
+Gaps = Literal["error", "allow"]
+
+
+class CsvConfig(Frozen):
+    """How a CSV file is written."""
+
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    quote: str = Field(default='"', min_length=1, max_length=1)
+    header: bool = True
+    names: tuple[str, ...] = Field(default=(), description="column names of files without a header")
+    null_values: tuple[str, ...] = ("", "NA")
+    range_bytes: int = Field(default=16 << 20, ge=1 << 10, description="about how much of a file one range holds")
+
+    @field_validator("delimiter", "quote")
+    @classmethod
+    def _one_byte(cls, value: str) -> str:
+        if not value.isascii() or value in "\r\n\0":
+            raise ValueError("must be one ASCII character, and no line end")
+        return value
+
+    @model_validator(mode="after")
+    def _named(self) -> CsvConfig:
+        if not self.header and not self.names:
+            raise ValueError("files without a header need csv.names")
+        if self.delimiter == self.quote:
+            raise ValueError("delimiter and quote are the same character")
+        if len(set(self.names)) != len(self.names):
+            raise ValueError("csv.names holds a name twice")
+        return self
+
+
+class ParquetConfig(Frozen):
+    """How a Parquet file is cut."""
+
+    range_rows: int = Field(default=262_144, ge=1, description="row groups are put together up to about this many rows")
+
+
+class JsonlConfig(Frozen):
+    """How a file of JSON lines is cut."""
+
+    range_bytes: int = Field(default=16 << 20, ge=1 << 10, description="about how much of a file one range holds")
+
+
+class ExamplesConfig(Frozen):
+    """How a TFRecord file of tf.train.Examples is cut."""
+
+    range_bytes: int = Field(default=32 << 20, ge=1 << 10, description="about how much of a file one range holds")
+
+
+class ArrowConfig(Frozen):
+    """How an Arrow file is cut."""
+
+    range_rows: int = Field(default=262_144, ge=1, description="batches are put together up to about this many rows")
+
+
+class ImagesConfig(Frozen):
+    """Where the labels of a folder of images stand, and how the folder is cut."""
+
+    table: str | None = Field(
+        default=None,
+        description="a CSV or Parquet file of file names and labels; a relative path is seen from the images' folder, "
+        "and {span} stands for the span. Without one, a label is the name of the folder that an image lies in",
+    )
+    file_column: str = Field(default="file", min_length=1, description="the table's column of file names")
+    label_column: str = Field(default="label", min_length=1, description="the table's column of labels")
+    range_bytes: int = Field(default=64 << 20, ge=1, description="about how many bytes of images one range holds")
+
+
+class SourceConfig(Frozen):
+    """Where the raw files are and how they are written."""
+
+    format: Format
+    path: str = Field(
+        description="a file, a folder or a glob, on a disk or in a bucket (s3://, gs://); {span} stands for the span's "
+        "name, {year}, {month}, {day} and {hour} for the parts of a date"
+    )
+    where: str | None = Field(default=None, description="keep the rows for which this expression is true")
+    gaps: Gaps = Field(default="error", description="whether a window of dates may lack a span")
+    max_cell_bytes: int = Field(
+        default=MAX_CELL_BYTES, ge=1, lt=1 << 31, description="a row with a larger value goes to the quarantine"
+    )
+    csv: CsvConfig = CsvConfig()
+    parquet: ParquetConfig = ParquetConfig()
+    jsonl: JsonlConfig = JsonlConfig()
+    examples: ExamplesConfig = ExamplesConfig()
+    images: ImagesConfig = ImagesConfig()
+    arrow: ArrowConfig = ArrowConfig()
+
+    @field_validator("where")
+    @classmethod
+    def _parses(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                parse(value)
+            except ConfigError as error:
+                raise ValueError(str(error)) from None
+        return value
+
+    @field_validator("path")
+    @classmethod
+    def _one_span(cls, value: str) -> str:
+        if value.count(SPAN) > 1:
+            raise ValueError("has {span} more than once")
+        dated = [part for part in DATE_PARTS if part in value]
+        if dated and SPAN in value:
+            raise ValueError(f"has both {SPAN} and {dated[0]}")
+        if tuple(dated) != DATE_PARTS[: len(dated)]:
+            lacking = next(part for part in DATE_PARTS if part not in dated)
+            raise ValueError(f"has {dated[-1]} without {lacking}")
+        return value
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether the path tells spans apart."""
+        return SPAN in self.path or DATE_PARTS[0] in self.path
+
+    def at_ingest(self) -> dict[str, Any]:
+        """The part that changes what ingest writes; where the files lie does not."""
+        bound = {} if self.max_cell_bytes == MAX_CELL_BYTES else {"max_cell_bytes": self.max_cell_bytes}
+        return {
+            "format": self.format,
+            "where": self.where,
+            self.format: getattr(self, self.format).model_dump(mode="json"),
+            **bound,
+        }

@@ -1,0 +1,146 @@
+"""What every format does: cut a span's files into ranges, read a range as Arrow batches, show a first few rows.
+
+    for piece in source.ranges(files):
+        for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):
+            chunk.batch, chunk.first_row, chunk.malformed
+
+A range is a part of one file, and ranges depend on the files and the config alone, never on who reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headway.config import Frozen
+from headway.errors import DataError
+
+BATCH_ROWS = 32_768
+CUT = 200
+"""A malformed line is quoted up to this many characters."""
+
+
+class InputFile(Frozen):
+    """One raw file as it was found. Its identity is its size and checksum, never its time."""
+
+    path: str
+    bytes: int
+    crc32c: str
+    """Eight hex digits."""
+    quoted_newlines: bool = False
+    """CSV: a newline stands inside quotes, so the file cannot be cut."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A part of one file: row groups of a Parquet file, bytes [start, end) of a CSV file; or a run of small files."""
+
+    index: int
+    """Its place in the span; shards are named after it."""
+    path: str
+    file: int
+    """The file's place in the span; of a run of files, the first one's."""
+    start: int
+    end: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    row_per_file: bool = False
+    """Row i of the range is the whole file at place `file` + i in the span."""
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """A row that could not be read: a line that cannot be cut into columns, or one bad cell."""
+
+    row: int
+    """Data row within the range, from 0."""
+    text: str | None
+    reason: str
+    column: str | None = None
+    """The bad cell's; None: the line as a whole is malformed."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of a range. `rows[i]` is the data row within the range that batch row i came from; None: first_row + i."""
+
+    batch: pa.RecordBatch
+    first_row: int
+    rows: Any = None
+    malformed: tuple[Malformed, ...] = ()
+
+    def positions(self) -> NDArray[np.int64]:
+        """The data row within the range of each row of the batch."""
+        if self.rows is not None:
+            return np.asarray(self.rows, np.int64)
+        return np.arange(self.first_row, self.first_row + self.batch.num_rows, dtype=np.int64)
+
+
+class Source(Protocol):
+    """One format."""
+
+    def names(self, file: InputFile) -> list[str]:
+        """The file's column names."""
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        """The span's files cut into ranges, in order."""
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        """The named columns of a range, in chunks of some ten thousand rows.
+
+        `types` are what a format without types of its own should aim for. A column with a value that does not fit, or
+        without a type here, comes as text.
+        """
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+        """At most the first `rows` rows, every column, to infer a schema from."""
+
+
+def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
+    """The beginnings of some tables as one; where their types of a column have nothing in common, it is text."""
+    share = -(-rows // len(tables))
+    parts = [table.slice(0, share) for table in tables]
+    named: dict[str, list[pa.Field]] = {}
+    for part in parts:
+        for one in part.schema:
+            named.setdefault(one.name, []).append(one)
+    for name, found in named.items():
+        if all(one.type == found[0].type for one in found):
+            continue
+        fields = [pa.schema([one]) for one in found]
+        try:
+            pa.unify_schemas(fields, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            parts = [_as_text(part, name) for part in parts]
+    return pa.concat_tables(parts, promote_options="permissive").slice(0, rows)
+
+
+def _as_text(table: pa.Table, name: str) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    if place < 0:
+        return table
+    try:
+        values = table.column(place).cast(pa.string()).cast(pa.binary())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if not pa.types.is_binary(table.schema.field(place).type):
+            raise DataError(f"column {name!r} has types that differ between the files", fix="leave it out") from None
+        values = table.column(place)
+    return table.set_column(place, name, values)
+
+
+def twice(names: Sequence[str], path: str) -> None:
+    """DataError when a file names a column twice."""
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
+        seen.add(name)
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """No rows, of these types."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

@@ -1,0 +1,110 @@
+"""Files of JSON lines, one object a line, parsed by Arrow on the calling thread; gzip too.
+
+Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or holds
+a value of another type, so a block in which that happens is halved until the lines are found: these are read one by
+one, and cost nobody else anything. A column with a value that is not of its type comes as text, for coercion to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from headway.errors import DataError
+from headway.sources.config import JsonlConfig
+from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
+from headway.sources.json_kinds import Kinds, natural, read_type, seen_in
+from headway.sources.json_lines import Parser
+from headway.sources.lines import BOM, SAMPLE_BYTES, SAMPLE_PIECES, TextFile, last_line_end, pieces
+
+_BLOCK_BYTES = 4 << 20
+_SAMPLE_FILES = 8
+
+
+class JsonlSource:
+    """A range is bytes [start, end) of a file, from the beginning of a line to the end of one; a gzip file is one."""
+
+    def __init__(self, config: JsonlConfig):
+        self._config = config
+
+    def names(self, file: InputFile) -> list[str]:
+        """The keys that the beginning of the file shows."""
+        return list(_beginning(TextFile(file.path)))
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        found: list[Range] = []
+        for number, file in enumerate(files):
+            text = TextFile(file.path)
+            facts = {"kinds": _beginning(text)}
+            start = 0
+            while start < file.bytes:
+                end = file.bytes
+                if not text.gzip:
+                    end = min(text.line_end(min(start + self._config.range_bytes, file.bytes)), file.bytes)
+                    if end <= start:
+                        raise DataError(f"ends at byte {start}, not at {file.bytes}", where=file.path)
+                found.append(Range(len(found), file.path, number, start, end, facts))
+                start = end
+        return found
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        kinds: Kinds = piece.facts["kinds"]
+        wanted = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
+        numbers = [name for name in columns if name in types and _is_number(types[name])]
+        parser = Parser({name: (_way(name, kinds), wanted[name]) for name in columns}, numbers)
+        before = 0
+        for at, data in TextFile(piece.path).blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end):
+            if not at and data.startswith(BOM):
+                data, at = data[len(BOM) :], len(BOM)
+            chunk, rows = parser.parse(data, at, before)
+            malformed = chunk.malformed
+            for start in range(0, max(chunk.batch.num_rows, 1), BATCH_ROWS):
+                part = chunk.batch.slice(start, BATCH_ROWS)
+                at_rows = None if chunk.rows is None else chunk.rows[start : start + BATCH_ROWS]
+                yield Chunk(part, before + start, at_rows, malformed)
+                malformed = ()
+            before += rows
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+        """Rows from places spread over the files."""
+        tables = []
+        for file in files[:_SAMPLE_FILES]:
+            text = TextFile(file.path)
+            for data in _sample(text, file.bytes):
+                kinds = seen_in(data, file.path)
+                if kinds:
+                    parser = Parser({name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()})
+                    tables.append(pa.Table.from_batches([parser.parse(data, 0, 0)[0].batch]))
+        if not tables or not any(table.num_rows for table in tables):
+            raise DataError("the files hold no rows", where=files[0].path)
+        return sampled(tables, rows)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_list(kind) else kind
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _way(name: str, kinds: Kinds) -> tuple[str, ...]:
+    """Where a column lies in a line; of one that the beginning of the file does not show, a guess."""
+    if name in kinds:
+        return tuple(kinds[name][0])
+    parts = name.split(".")
+    return (name,) if len(parts) == 1 or any(way == [parts[0]] for way, *_ in kinds.values()) else tuple(parts)
+
+
+def _beginning(text: TextFile) -> Kinds:
+    for _, data in text.blocks(0, None, SAMPLE_BYTES, last_line_end):
+        return seen_in(data.removeprefix(BOM), text.path)
+    return {}
+
+
+def _sample(text: TextFile, size: int) -> Iterator[bytes]:
+    if not text.gzip:
+        for i, data in enumerate(pieces(text, 0, size)):
+            yield data if i else data.removeprefix(BOM)
+        return
+    for _, data in text.blocks(0, None, SAMPLE_PIECES * SAMPLE_BYTES, last_line_end):
+        yield data.removeprefix(BOM)
+        return

@@ -1,0 +1,185 @@
+"""Files of lines, plain or gzip: where they can be cut, and their bytes in blocks of whole lines.
+
+    text = TextFile(path)
+    text.first_line()                               # b"a,b\\n"
+    for at, data in text.blocks(0, None, 16 << 20, last_line_end): ...
+
+A gzip file is read from its beginning in a stream, so it is never held whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from headway import files
+from headway.errors import DataError
+
+BOM = b"\xef\xbb\xbf"
+GZIP = b"\x1f\x8b"
+_PIECE = 1 << 16
+SAMPLE_BYTES, SAMPLE_PIECES = 1 << 18, 8
+"""What a schema is inferred from: so many pieces of each file."""
+_OTHERS = {
+    b"PK\x03\x04": ("a zip archive", "unzip it, or compress it with gzip"),
+    b"BZh": ("compressed with bzip2", "decompress it, or compress it with gzip"),
+    b"\xfd7zXZ": ("compressed with xz", "decompress it, or compress it with gzip"),
+    b"\x28\xb5\x2f\xfd": ("compressed with zstd", "decompress it, or compress it with gzip"),
+    b"\xff\xfe": ("UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8 old > new"),
+    b"\xfe\xff": ("UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8 old > new"),
+    b"PAR1": ("a Parquet file", "say 'format: parquet'"),
+    b"ARROW1": ("an Arrow file", "say 'format: arrow'"),
+}
+
+
+class TextFile:
+    """One file of lines.
+
+    Raises:
+        DataError: from every method: the file cannot be read, is cut off, or holds no text.
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+        with files.open_file(path) as file, files.reading(path):
+            head = file.read(512)
+        self.gzip = head.startswith(GZIP)
+        self._check(head)
+
+    def _check(self, head: bytes) -> None:
+        if self.gzip:
+            for _, head in self.blocks(0, None, 512, len):  # noqa: B007
+                break
+        for magic, (what, fix) in _OTHERS.items():
+            if head.startswith(magic):
+                raise DataError(f"is {what}, not text", where=self.path, fix=fix)
+        if b"\0\0" in head:
+            raise DataError("is no text: it holds zero bytes", where=self.path, fix="check source.format and the file")
+
+    def first_line(self, quote: bytes = b"") -> bytes:
+        """Up to and with the first line end outside quotes."""
+        line = b""
+        for _, piece in self.blocks(0, None, _PIECE, len):
+            line += piece
+            at = line.find(b"\n")
+            while at >= 0 and quote and line.count(quote, 0, at) % 2:
+                at = line.find(b"\n", at + 1)
+            if at >= 0:
+                return line[: at + 1]
+        return line
+
+    def line_end(self, offset: int) -> int:
+        """Where the line ends that holds byte `offset` of a plain file; its size when none does."""
+        with files.open_file(self.path) as file, files.reading(self.path):
+            offset = min(offset, file.size())
+            file.seek(offset)
+            while piece := file.read(_PIECE):
+                at = piece.find(b"\n")
+                if at >= 0:
+                    return offset + at + 1
+                offset += len(piece)
+        return offset
+
+    def part(self, start: int, end: int) -> bytes:
+        """Exactly bytes [start, end) of a plain file."""
+        with files.open_file(self.path) as file, files.reading(self.path):
+            file.seek(start)
+            data = bytes(file.read(end - start))
+            size = file.size()
+        if len(data) != end - start:
+            raise DataError(f"ends at byte {size}, not at {end}", where=self.path)
+        return data
+
+    def blocks(
+        self, start: int, end: int | None, size: int, last_end: Callable[[bytes], int]
+    ) -> Iterator[tuple[int, bytes]]:
+        """(offset, data) of pieces of about `size` bytes, each cut where `last_end` says; the last one may lack a line
+        end. Offsets, `start` and `end` count the bytes of a gzip file's contents; it is always read to its end."""
+        with files.open_file(self.path) as file, files.reading(self.path):
+            if self.gzip:
+                source = pa.CompressedInputStream(file, "gzip")
+            else:
+                source = file
+                file.seek(start)
+            at, rest = start, b""
+            while True:
+                wanted = max(size, len(rest))  # twice as much each time that no line ends
+                if end is not None and not self.gzip:
+                    wanted = min(wanted, end - at - len(rest))
+                more = self._more(source, wanted, at + len(rest))
+                data = rest + more if rest else more
+                if not more:
+                    break
+                cut = last_end(data)
+                if cut:
+                    yield at, data[:cut]
+                at, rest = at + cut, data[cut:]
+            if end is not None and not self.gzip and at + len(rest) < end:
+                raise DataError(f"ends at byte {at + len(rest)}, not at {end}", where=self.path)
+            if rest:
+                yield at, rest
+
+    def _more(self, source: pa.NativeFile, size: int, at: int) -> bytes:
+        try:
+            return bytes(source.read(size)) if size else b""
+        except (OSError, pa.ArrowException) as error:
+            if not self.gzip:
+                raise
+            reason = str(error).splitlines()[0]
+            raise DataError(
+                f"not a whole gzip file, after byte {at} of its contents: {reason}",
+                where=self.path,
+                fix="fetch or write the file again",
+            ) from None
+
+
+def last_line_end(data: bytes) -> int:
+    """Where the last whole line ends; 0 when none does."""
+    return data.rfind(b"\n") + 1
+
+
+def last_unquoted_line_end(data: bytes, quote: bytes, delimiter: bytes) -> int:
+    """Where the last line that ends outside quotes ends, of data that begins outside of them; 0 when that cannot be told
+    because a quote stands where none should."""
+    if quote not in data:
+        return last_line_end(data)
+    array = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(array == quote[0])
+    newlines = np.flatnonzero(array == 10)
+    outside = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
+    if not len(outside):
+        return 0
+    opening = quotes[::2]
+    opening = opening[(opening > 0) & (opening < outside[-1])]
+    before = array[opening - 1]
+    fine = (before == delimiter[0]) | (before == 10) | (before == quote[0])
+    if data.startswith(BOM):
+        fine |= opening == len(BOM)
+    return int(outside[-1]) + 1 if fine.all() else 0
+
+
+def row_offsets(data: bytes, rows: list[int]) -> list[int]:
+    """Where the lines of these numbers begin; empty lines, which are no rows, do not count."""
+    array = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(array == 10)
+    starts = np.concatenate([[0], ends + 1])
+    stops = np.append(ends, len(data))
+    filled = stops > starts
+    filled &= ~((stops - starts == 1) & (array[np.minimum(starts, len(data) - 1)] == 13))
+    starts = starts[filled]
+    return [int(starts[row]) if row < len(starts) else -1 for row in rows]
+
+
+def pieces(text: TextFile, start: int, size: int) -> Iterator[bytes]:
+    """Whole lines from places spread over a plain file, since one sorted by a column shows one value at its beginning;
+    a small file whole."""
+    length = size - start
+    count = SAMPLE_PIECES if length > SAMPLE_PIECES * SAMPLE_BYTES else 1
+    done = start
+    for i in range(count):
+        begin = text.line_end(start + length * i // count) if i else start
+        if done <= begin < size:  # a line may be longer than the way to the next place
+            done = text.line_end(min(begin + SAMPLE_BYTES, size)) if count > 1 else size
+            yield text.part(begin, done)

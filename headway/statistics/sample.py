@@ -1,0 +1,132 @@
+"""A small uniform sample of a split's rows, all columns of a row together: what one column's counts cannot tell.
+
+    sample = RowSample.create(11)
+    sample.update(batch)                       # any number of batches; merge() adds another piece's sample
+    sample.table()                             # at most `rows` rows, in the order of a random draw
+
+Which rows are kept is drawn by a hash of their number within the piece, so the same rows give the same sample, a sample of
+several pieces is as good as one of the whole, and after the first batches hardly any row is touched. Numbers are kept as
+they are; of texts and lists a 64-bit hash, which is enough to tell equal from different and keeps any cell at 8 bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.hashing import NULL, mix64
+from headway.splits import column_hash
+
+FILE = "sample.arrow"
+PRIORITY = "__priority"
+MOST_ROWS, LEAST_ROWS, CELLS = 4096, 256, 1 << 20
+"""Rows kept of a narrow table, of a very wide one, and the cells that bound those in between."""
+_SALT = 0x73616D70  # "samp": apart from the hashes that split rows and count distinct values
+
+
+def rows_for(columns: int) -> int:
+    """How many rows are kept of a table of so many columns."""
+    return max(LEAST_ROWS, min(MOST_ROWS, CELLS // max(columns, 1)))
+
+
+class RowSample:
+    """The `rows` rows of least priority."""
+
+    def __init__(self, rows: int):
+        self.rows = rows
+        self._seen = 0
+        self._tables: list[pa.Table] = []
+        self._pending = 0
+        self._below = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+    @classmethod
+    def create(cls, columns: int) -> RowSample:
+        return cls(rows_for(columns))
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Draw from a batch of stored columns."""
+        numbers = np.arange(self._seen, self._seen + batch.num_rows, dtype=np.uint64)
+        self._seen += batch.num_rows
+        priority = mix64(numbers, _SALT)
+        chosen = np.flatnonzero(priority < self._below)
+        if len(chosen) > self.rows:
+            chosen = np.sort(chosen[np.argpartition(priority[chosen], self.rows - 1)[: self.rows]])
+        if not len(chosen):
+            return
+        rows = pa.array(chosen)
+        arrays = [_kept(column.take(rows)) for column in batch.columns]
+        names = [PRIORITY, *batch.schema.names]
+        self._add(pa.table([pa.array(priority[chosen]), *arrays], names=names))
+
+    def merge(self, other: RowSample) -> None:
+        """Add the rows that another piece drew."""
+        self._seen = max(self._seen, other._seen)
+        drawn = other._drawn()
+        if drawn is not None and len(drawn):
+            self._add(drawn)
+
+    def _add(self, table: pa.Table) -> None:
+        self._tables.append(table)
+        self._pending += len(table)
+        if self._pending > 2 * self.rows:
+            self._drawn()
+
+    def _drawn(self) -> pa.Table | None:
+        """What is kept, least priority first; equal ones in the order they came."""
+        if not self._tables:
+            return None
+        if len(self._tables) > 1 or self._pending > self.rows or not self._ordered():
+            whole = pa.concat_tables(self._tables)
+            priority = whole.column(PRIORITY).to_numpy()
+            order = np.argsort(priority, kind="stable")[: self.rows]
+            self._tables = [whole.take(pa.array(order)).combine_chunks()]
+            self._pending = len(order)
+            if len(order) == self.rows:
+                # strictly below: of an equal draw the rows that came first stay
+                self._below = np.uint64(priority[order[-1]])
+        return self._tables[0]
+
+    def _ordered(self) -> bool:
+        priority = self._tables[0].column(PRIORITY).to_numpy()
+        return bool((priority[1:] >= priority[:-1]).all())
+
+    def table(self) -> pa.Table | None:
+        """The drawn rows in random order; numbers are int64 or float32, all else is its 64-bit hash. None: no rows."""
+        drawn = self._drawn()
+        return drawn.drop_columns([PRIORITY]) if drawn is not None else None
+
+    def save(self, path: Path) -> None:
+        """Write the sample, unless it is empty; the same sample gives the same bytes."""
+        drawn = self._drawn()
+        if drawn is None:
+            return
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, drawn.schema) as writer:
+            writer.write_table(drawn, max_chunksize=self.rows)
+
+    @classmethod
+    def load(cls, path: Path, columns: int) -> RowSample:
+        """What `save` wrote; an empty sample when there is no file."""
+        made = cls.create(columns)
+        if path.is_file():
+            with pa.OSFile(str(path)) as file:  # not mapped: the file may go
+                made._add(pa.ipc.open_file(file).read_all())
+        return made
+
+
+def _kept(array: pa.Array) -> pa.Array:
+    """Numbers as they are; texts and lists as hashes, a null as a null."""
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        return array
+    hashes = column_hash(array)
+    return pa.array(hashes, mask=hashes == NULL)
+
+
+def numbers(array: pa.ChunkedArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """(values as float64 with 0 where there is none, whether there is a finite one)."""
+    values = pc.fill_null(array.cast(pa.float64()), np.nan).to_numpy()
+    good = np.isfinite(values)
+    return np.where(good, values, 0.0), good

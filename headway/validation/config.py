@@ -1,0 +1,127 @@
+"""What a pipeline may say of its validation: bounds for all columns, bounds of one, and how grave a finding is.
+
+validation:
+  max_missing: 0.05
+  drift: {l_infinity: 0.1, jensen_shannon: 0.1, quantile: 0.25, missing: 0.1}
+  severity: {drift: error, constant: ignore}
+  columns:
+    carrier: {drift: {l_infinity: 0.3}, max_unseen: 0.2, severity: {drift: warning}}
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from headway.anomaly import Anomaly
+from headway.config import Frozen
+from headway.errors import ConfigError
+from headway.schema import LABEL, suggest
+
+Severity = Literal["error", "warning", "info", "ignore"]
+KINDS = (
+    "quarantine", "empty span", "too few rows", "few rows", "missing column", "label", "one label", "class balance",
+    "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
+    "infinite", "duplicate", "leakage", "drift", "skew", "serving rows",
+)  # fmt: skip
+"""Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""
+
+
+class DriftConfig(Frozen):
+    """Distances beyond which a column has drifted from the champion's train rows, or logged requests from ours."""
+
+    l_infinity: float = Field(default=0.1, ge=0, description="text: the most that one value's share may change")
+    jensen_shannon: float = Field(default=0.1, ge=0, description="numbers: divergence in bits, from 0 to 1")
+    quantile: float = Field(
+        default=0.25, ge=0, description="numbers: mean shift of the quantiles, in units of the 5% to 95% range"
+    )
+    missing: float = Field(default=0.1, ge=0, description="the most that the share of missing values may change")
+    min_rows: int = Field(default=1000, ge=1, description="with fewer rows on either side nothing is compared")
+
+
+class ColumnDrift(Frozen):
+    """Bounds of one column; what is left out is as for all columns."""
+
+    l_infinity: float | None = Field(default=None, ge=0)
+    jensen_shannon: float | None = Field(default=None, ge=0)
+    quantile: float | None = Field(default=None, ge=0)
+    missing: float | None = Field(default=None, ge=0)
+
+
+def _kinds(value: dict[str, Severity]) -> dict[str, Severity]:
+    named = {name.replace("_", " "): severity for name, severity in value.items()}
+    for name in named:
+        if name not in KINDS:
+            close = difflib.get_close_matches(name, KINDS, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(KINDS)}"
+            raise ValueError(f"there is no check {name!r}; {hint}")
+    return named
+
+
+class ColumnValidation(Frozen):
+    """What differs for one column."""
+
+    max_unseen: float | None = Field(default=None, ge=0, le=1)
+    max_missing: float | None = Field(default=None, ge=0, le=1)
+    drift: ColumnDrift = ColumnDrift()
+    severity: dict[str, Severity] = Field(default={}, description="by kind: error, warning, info or ignore")
+
+    _known = field_validator("severity")(_kinds)
+
+
+class ValidateConfig(Frozen):
+    """Bounds beyond which a run stops or is warned of, and the gravity of each kind of finding."""
+
+    max_quarantined: float = Field(default=0.01, ge=0, le=1, description="share of a span's rows that may be rejected")
+    max_unseen: float = Field(default=0.05, ge=0, le=1, description="share of rows with values outside a string domain")
+    max_missing: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="share of nulls accepted in a column that the schema says is always present",
+    )
+    min_train_rows: int = Field(default=1, ge=1)
+    min_eval_rows: int = Field(default=1, ge=1)
+    min_class_share: float = Field(default=0.001, ge=0, le=0.5, description="a rarer class is warned of")
+    leakage: float = Field(
+        default=0.99, gt=0.5, le=1, description="a column that alone predicts the label better is warned of"
+    )
+    drift: DriftConfig = DriftConfig()
+    serving: str | None = Field(
+        default=None,
+        description="logged requests (JSON lines, or a TFRecord of tf.Examples) to compare train rows with",
+    )
+    severity: dict[str, Severity] = Field(default={}, description="by kind: error, warning, info or ignore")
+    columns: dict[str, ColumnValidation] = Field(default={}, description="what differs for single columns")
+
+    _known = field_validator("severity")(_kinds)
+
+    def check(self, known: Sequence[str], *, where: str) -> None:
+        """ConfigError when a column is named that does not exist."""
+        for name in self.columns:
+            if name != LABEL and name not in known:
+                raise ConfigError(
+                    f"there is no column {name!r}", where=f"{where}: validation.columns", fix=suggest(name, [*known])
+                )
+
+    def unseen(self, column: str) -> float:
+        own = self.columns.get(column)
+        return self.max_unseen if own is None or own.max_unseen is None else own.max_unseen
+
+    def missing(self, column: str) -> float:
+        own = self.columns.get(column)
+        return self.max_missing if own is None or own.max_missing is None else own.max_missing
+
+    def drift_of(self, column: str) -> DriftConfig:
+        """The bounds of a column: its own where it has any."""
+        own = self.columns.get(column)
+        return self.drift.model_copy(update=own.drift.model_dump(exclude_none=True)) if own else self.drift
+
+    def settled(self, found: Anomaly) -> Anomaly | None:
+        """The anomaly with the gravity that the config gives it; None when it is to be ignored."""
+        own = self.columns.get(found.column or "")
+        severity = (own.severity.get(found.kind) if own else None) or self.severity.get(found.kind) or found.severity
+        return None if severity == "ignore" else found.model_copy(update={"severity": severity})

@@ -1,0 +1,86 @@
+"""Is the label one that can be learnt: not all the same, not too rare, the same classes in every split.
+
+found = list(labels("eval", eval_label, train_label, "binary", config))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headway.anomaly import Anomaly, listed, value_text
+from headway.schema import LABEL
+from headway.statistics.column import ColumnStatistics
+from headway.validation.config import ValidateConfig
+
+AUTO_MOST_CLASSES = 20
+"""Integer labels with more values than this are a regression, unless the pipeline says otherwise."""
+
+
+def labels(
+    split: str, label: ColumnStatistics, train: ColumnStatistics | None, task: str, config: ValidateConfig
+) -> Iterator[Anomaly]:
+    """What is wrong with a split's label, held against that of train."""
+    if label.infinite:
+        yield Anomaly(
+            severity="warning",
+            kind="label",
+            column=LABEL,
+            where=split,
+            message=f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which count for nothing",
+            fix="filter them (source.where), or mend the label expression",
+        )
+    if label.present and label.distinct < 2:
+        value = value_text(label.top(1)[0][0]) if label.distinct else "no finite number"
+        yield Anomaly(
+            severity="error" if split == "train" else "warning",
+            kind="one label",
+            column=LABEL,
+            where=split,
+            message=f"every one of the {label.present:,} {split} rows has the label {value}",
+            fix="check the label expression, and the spans of the window",
+        )
+    elif is_class(task, label):
+        value, rarest = label.top()[-1]
+        if rarest / label.present < config.min_class_share:
+            yield Anomaly(
+                severity="warning",
+                kind="class balance",
+                column=LABEL,
+                where=split,
+                message=f"the rarest label, {value_text(value)}, has {rarest:,} of {label.present:,} {split} rows "
+                f"({rarest / label.present:.3%}); fewer than {config.min_class_share:.3%} are hard to learn",
+                fix="consider training.class_weights: balanced, or lower validation.min_class_share",
+            )
+    if split != "train" and train is not None and is_class(task, train) and label.complete:
+        known = {value for value, _ in train.top()}
+        unseen = [(value, count) for value, count in label.top() if value not in known]
+        if unseen:
+            rows = sum(count for _, count in unseen)
+            yield Anomaly(
+                severity="warning",
+                kind="unseen label",
+                column=LABEL,
+                where=split,
+                message=f"{rows:,} of {label.present:,} {split} rows have a label that no train row has, and count for "
+                f"nothing: {listed(unseen, len(unseen))}",
+                fix="widen the window, or change the split",
+            )
+
+
+def is_class(task: str, label: ColumnStatistics) -> bool:
+    """Whether the label's values are classes, as the pipeline says or as they look."""
+    if not label.complete or not label.distinct:
+        return False
+    if task != "auto":
+        return task != "regression"
+    few = label.type == "int64" and label.distinct <= AUTO_MOST_CLASSES
+    return label.type == "bytes" or label.distinct == 2 or few
+
+
+def task_of(task: str, label: ColumnStatistics) -> str:
+    """binary, multiclass or regression: as the pipeline says, or as the label looks."""
+    if task != "auto":
+        return task
+    if not is_class(task, label):
+        return "regression"
+    return "binary" if label.distinct == 2 else "multiclass"

@@ -1,0 +1,105 @@
+"""The same files in a bucket, behind a real S3 endpoint: listed, checked, cut and read as on a disk."""
+
+import gzip
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from headway import files as storage
+from headway.errors import ConfigError, DataError
+from headway.records import wire
+from headway.records.tfrecord import frame
+from headway.sources.base import SourceConfig, files, open_source, spans
+
+server = pytest.importorskip("moto.server")
+TABLE = pa.table({"id": range(100), "s": [f"x{i}" for i in range(100)]})
+
+
+def in_format(format):
+    out = pa.BufferOutputStream()
+    if format == "parquet":
+        pq.write_table(TABLE, out, row_group_size=30)
+    elif format == "arrow":
+        with pa.ipc.new_file(out, TABLE.schema) as writer:
+            writer.write_table(TABLE, max_chunksize=30)
+    elif format == "jsonl":
+        out.write("".join(f'{{"id":{i},"s":"x{i}"}}\n' for i in range(100)).encode())
+    elif format == "csv":
+        out.write(("id,s\n" + "".join(f"{i},x{i}\n" for i in range(100))).encode())
+    elif format == "images":
+        image = io.BytesIO()
+        Image.new("RGB", (8, 8)).save(image, "PNG")
+        out.write(image.getvalue())
+    else:
+        for i in range(100):
+            feature = wire.int_list(np.array([i]))
+            out.write(frame(wire.example([wire.entry(wire.field(b"id"), feature)])))
+    return out.getvalue().to_pybytes()
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    running = server.ThreadedMotoServer(port=0, verbose=False)
+    running.start()
+    patch = pytest.MonkeyPatch()
+    host, port = running.get_host_and_port()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        patch.setenv(name, value)
+    storage._filesystem.cache_clear()
+    s3 = pafs.S3FileSystem(endpoint_override=f"http://{host}:{port}", region="us-east-1", allow_bucket_creation=True)
+    s3.create_dir("raw")
+    yield s3
+    storage._filesystem.cache_clear()
+    patch.undo()
+    running.stop()
+
+
+@pytest.mark.parametrize(
+    ("format", "name"),
+    [
+        ("csv", "a.csv"),
+        ("csv", "a.csv.gz"),
+        ("jsonl", "a.jsonl"),
+        ("jsonl", "a.json.gz"),
+        ("parquet", "a.parquet"),
+        ("arrow", "a.arrow"),
+        ("examples", "a.tfrecord-00000-of-00001"),
+        ("images", "cat/a.png"),
+    ],
+)
+def test_a_bucket_is_read_like_a_disk(bucket, format, name):
+    data = in_format(format)
+    for day in ("05", "06"):
+        with bucket.open_output_stream(f"raw/{name.replace('/', '.')}/2013/01/{day}/{name}", compression=None) as out:
+            out.write(gzip.compress(data) if name.endswith(".gz") else data)
+    config = SourceConfig(format=format, path=f"s3://raw/{name.replace('/', '.')}/{{year}}/{{month}}/{{day}}")
+    assert spans(config) == ["2013-01-05", "2013-01-06"]
+    found = files(config, "2013-01-06")
+    source = open_source(config)
+    assert len(found) == 1 and found[0].path.startswith("s3://raw/")
+    names = source.names(found[0])
+    assert source.prefix(found, 10).column_names == names
+    chunks = [chunk for piece in source.ranges(found) for chunk in source.read(piece, names, {})]
+    assert sum(chunk.batch.num_rows for chunk in chunks) == (1 if format == "images" else 100)
+    if format == "images":
+        assert chunks[0].batch.column("path").to_pylist() == ["cat/a.png"]
+    else:
+        assert [int(i) for chunk in chunks for i in chunk.batch.column("id").to_pylist()] == [*range(100)]
+
+
+def test_what_is_not_there_is_named(bucket):
+    with pytest.raises(ConfigError, match="no file matches s3://raw/none"):
+        spans(SourceConfig(format="csv", path="s3://raw/none/{span}.csv"))
+    with pytest.raises(DataError, match=r"s3://raw/gone\.csv"):
+        storage.open_file("s3://raw/gone.csv").read()

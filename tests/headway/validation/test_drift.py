@@ -1,0 +1,113 @@
+"""Drift from the champion's window, the bounds of single columns, and how grave a finding is."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.config import load
+from headway.errors import ConfigError
+from headway.monitor import Monitor
+from headway.schema import Column, Schema
+from headway.statistics.split import SplitStatistics
+from headway.validate import ChampionFacts, ValidateConfig, ValidateRequest, validate
+
+ROWS = 4000
+COLUMNS = (
+    Column(name="carrier", type="bytes", nullable=True),
+    Column(name="delay", type="float32", nullable=True),
+    Column(name="label", type="int64", nullable=False),
+)
+
+
+def rows(share=0.5, shift=0.0, missing=0.0, labels=2, count=ROWS):
+    random = np.random.default_rng(7)
+    carriers = [b"AA" if u < share else b"UA" for u in random.random(count)]
+    delay = random.normal(size=count) * 10 + shift
+    return pa.record_batch(
+        [
+            pa.array(carriers, pa.binary()),
+            pa.array(delay.astype(np.float32), mask=random.random(count) < missing),
+            pa.array(random.integers(0, labels, count)),
+        ],
+        names=["carrier", "delay", "label"],
+    )
+
+
+@pytest.fixture
+def check(tmp_path):
+    def run(ours, theirs, config=None, gone=False, task="auto"):
+        for folder, batch in (("now/train", ours), ("now/eval", ours), ("then/train", theirs)):
+            statistics = SplitStatistics.create(COLUMNS)
+            statistics.update(batch)
+            statistics.save(tmp_path / folder)
+        request = ValidateRequest(
+            schema=Schema(columns=COLUMNS[:2]),
+            statistics=tmp_path / "now",
+            splits=("train", "eval"),
+            spans=(),
+            task=task,
+            config=load(ValidateConfig, config or {}, where="pipeline.yaml"),
+            champion=ChampionFacts(name="version 3 (2013-01)", statistics=tmp_path / ("gone" if gone else "then")),
+        )
+        return [(a["severity"], a["column"], a["message"]) for a in validate(request, tmp_path, Monitor())["anomalies"]]
+
+    return run
+
+
+def test_the_same_distribution_is_no_drift(check):
+    assert check(rows(), rows()) == []
+    assert check(rows(share=0.53, shift=1.0), rows()) == []
+
+
+def test_text_says_which_value_changed(check):
+    [(severity, column, message)] = check(rows(share=0.75), rows(share=0.5))
+    assert (severity, column) == ("warning", "carrier")
+    assert message == (
+        "column 'carrier' has drifted from version 3 (2013-01): 'AA' is 74.70% of its train values, and was 50.32% "
+        "(L-infinity distance 0.244; at most 0.1 is no drift)"
+    )
+
+
+def test_numbers_say_where_they_went(check):
+    [(_, column, message)] = check(rows(shift=20.0), rows())
+    assert column == "delay"
+    assert "its median went from -0.1057653 to 19.89424" in message and "Jensen-Shannon divergence 0." in message
+    assert "5% to 95% range from [-1" in message and "quantile distance 0.6" in message
+
+
+def test_missing_values_drift_too(check):
+    [(_, column, message)] = check(rows(missing=0.3), rows(missing=0.02))
+    assert column == "delay" and "is missing in 29.95% of the train rows, and was in 1.92%" in message
+
+
+def test_a_column_has_bounds_and_gravity_of_its_own(check):
+    ours, theirs = rows(share=0.75, shift=20.0), rows()
+    drifted = check(ours, theirs, {"columns": {"carrier": {"drift": {"l_infinity": 0.3}}}})
+    assert [column for _, column, _ in drifted] == ["delay"]
+    graver = check(
+        ours, theirs, {"severity": {"drift": "error"}, "columns": {"delay": {"severity": {"drift": "info"}}}}
+    )
+    assert [(severity, column) for severity, column, _ in graver] == [("error", "carrier"), ("info", "delay")]
+    assert check(ours, theirs, {"severity": {"drift": "ignore"}}) == []
+
+
+def test_what_cannot_be_compared_is_said(check):
+    few = {"drift": {"min_rows": 5000}}
+    assert [s for s, _, _ in check(rows(), rows(), few)] == ["info"]
+    [(severity, _, message)] = check(rows(), rows(), gone=True)
+    assert severity == "info" and "the statistics of version 3 (2013-01) are not in the store" in message
+
+
+def test_a_class_that_vanished(check):
+    [*_, (severity, column, message)] = check(rows(labels=2), rows(labels=3), {"severity": {"drift": "ignore"}})
+    assert (severity, column) == ("warning", "label")
+    assert message.startswith("no train row has a label that version 3 (2013-01) was trained on: 2 (1,")
+
+
+def test_a_config_that_names_what_is_not_there():
+    with pytest.raises(ConfigError, match="did you mean 'drift'"):
+        load(ValidateConfig, {"severity": {"drifts": "error"}}, where="pipeline.yaml")
+    config = load(ValidateConfig, {"columns": {"carier": {"max_unseen": 0.5}}}, where="pipeline.yaml")
+    with pytest.raises(ConfigError, match="carrier"):
+        config.check(["carrier", "delay"], where="pipeline.yaml")
+    assert load(ValidateConfig, {"severity": {"few_rows": "ignore"}}, where="x").severity == {"few rows": "ignore"}

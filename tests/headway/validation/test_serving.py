@@ -1,0 +1,94 @@
+"""Logged requests held against the train rows."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.errors import DataError
+from headway.records.encode import encode_classic
+from headway.records.tfrecord import ShardWriter
+from headway.schema import Column
+from headway.statistics.split import SplitStatistics
+from headway.validation.config import ValidateConfig
+from headway.validation.drift import skew
+from headway.validation.serving import checksum, requests
+
+COLUMNS = (
+    Column(name="carrier", type="bytes", nullable=True),
+    Column(name="distance", type="float32", nullable=True),
+    Column(name="hour", type="int64", nullable=True),
+)
+
+
+def batch(rows=2000, share=0.5):
+    random = np.random.default_rng(3)
+    carriers = pa.array([b"AA" if u < share else b"UA" for u in random.random(rows)], pa.binary())
+    distance = pa.array(random.normal(size=rows).astype(np.float32), mask=random.random(rows) < 0.1)
+    return pa.record_batch([carriers, distance, pa.array(random.integers(0, 24, rows))], [c.name for c in COLUMNS])
+
+
+def statistics(rows):
+    made = SplitStatistics.create(COLUMNS)
+    made.update(rows)
+    return made
+
+
+def as_rows(rows):
+    return [{k: v.decode() if isinstance(v, bytes) else v for k, v in row.items()} for row in rows.to_pylist()]
+
+
+def write(path, kind, rows):
+    if kind == "lines":
+        path.write_text("".join(json.dumps(row) + "\n" for row in as_rows(rows)))
+    elif kind == "instances":
+        found = as_rows(rows)
+        path.write_text("".join(json.dumps({"instances": found[i : i + 7]}) + "\n" for i in range(0, len(found), 7)))
+    else:
+        with ShardWriter(path) as shard:
+            shard.write_many(encode_classic(rows, COLUMNS))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["lines", "instances", "tfrecord"])
+def test_each_way_to_log_gives_the_same_statistics(tmp_path, kind):
+    logged = requests(write(tmp_path / "log", kind, batch()), COLUMNS)
+    assert logged.rows == 2000 and logged.unfit == (0, "")
+    for name, column in statistics(batch()).columns.items():
+        found = logged.statistics.columns[name]
+        assert (found.missing, found.distinct, found.top(3)) == (column.missing, column.distinct, column.top(3))
+    assert list(skew(statistics(batch()), logged.statistics, ValidateConfig())) == []
+
+
+def test_what_is_asked_differently_is_said(tmp_path):
+    asked = batch(share=0.9).drop_columns(["hour"])
+    logged = requests(write(tmp_path / "log", "lines", asked), COLUMNS)
+    first, second = skew(statistics(batch()), logged.statistics, ValidateConfig())
+    assert (first.kind, first.column, first.where) == ("skew", "carrier", "serving")
+    assert "'carrier' is asked differently than it was taught: 'AA' is 8" in first.message or "'UA' is" in first.message
+    assert "of the logged values, and was" in first.message
+    assert first.fix.startswith(
+        "make it in serving as in the source; if it is meant to differ, raise validation.columns."
+    )
+    assert second.message == "none of the 2,000 logged requests has a value of 'hour'; of the train rows 100.00% do"
+
+
+def test_values_that_do_not_fit_are_counted(tmp_path):
+    path = tmp_path / "log"
+    path.write_text('{"carrier": "AA", "distance": "far"}\n{"carrier": "UA", "distance": "12.5"}\n')
+    logged = requests(path, COLUMNS)
+    assert logged.unfit[0] == 1 and "'distance': 'far'" in logged.unfit[1]
+    assert logged.statistics.rows == 1
+    [few] = skew(statistics(batch()), logged.statistics, ValidateConfig())
+    assert few.severity == "info"
+
+
+@pytest.mark.parametrize("content", [b"", b'{"carrier": \n', b"nonsense"])
+def test_a_file_of_something_else_is_named(tmp_path, content):
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="log"):
+        requests(path, COLUMNS)
+    with pytest.raises(DataError):
+        checksum(tmp_path / "nothing")

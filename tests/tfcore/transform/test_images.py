@@ -1,0 +1,114 @@
+"""Images to pixels: one decoding for training and serving, and what happens to a file that TensorFlow refuses."""
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from headway.errors import ConfigError, DataError
+from headway.schema import Column
+from headway.statistics.split import SplitStatistics
+from tfcore.dataset import Labeler, Shards, evaluation_dataset, safe, training_dataset
+from tfcore.testing import write_examples
+from tfcore.transform.config import ColumnTransform
+from tfcore.transform.images import Tolerant, decode_images
+from tfcore.transform.parameters import fit_parameters
+
+PHOTO = Column(name="photo", type="bytes", nullable=True)
+LABEL = Column(name="label", type="int64", nullable=False, role="label")
+PIXELS = (8, 6, 3)
+BROKEN = b"\xff\xd8\xff\xe0 cut off"
+
+
+def image(seed, format="PNG", mode="RGB", size=(20, 16)):
+    shape = (size[1], size[0], 3) if mode == "RGB" else (size[1], size[0])
+    pixels = np.random.default_rng(seed).integers(0, 255, shape).astype(np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(pixels, mode).save(out, format)
+    return out.getvalue()
+
+
+def test_tolerant_gives_the_pixels_that_the_exported_graph_gives():
+    files = tf.constant([image(0), image(1, "JPEG"), image(2, mode="L"), b""])
+    present = tf.constant([True, True, True, False])
+    exported = tf.function(lambda f, p: decode_images(f, p, PIXELS))(files, present)
+    found, usable = tf.function(lambda f, p: Tolerant(0)(f, p, PIXELS))(files, present)
+    np.testing.assert_array_equal(exported, found)
+    assert exported.shape == (4, *PIXELS) and exported.dtype == tf.uint8 and usable.numpy().all()
+    assert not exported[3].numpy().any() and exported[0].numpy().any()
+
+
+def test_grey_pixels_of_one_size_are_pillow_s():
+    file = image(3, mode="L", size=(6, 8))
+    found = decode_images(tf.constant([file]), None, (8, 6, 1)).numpy()[0, :, :, 0]
+    np.testing.assert_array_equal(found, np.asarray(Image.open(io.BytesIO(file))))
+
+
+def test_a_refused_image_is_counted_and_too_many_are_an_error():
+    tolerant = Tolerant(2)
+    files = tf.constant([image(0), BROKEN, BROKEN])
+    found, usable = tolerant(files, None, PIXELS)
+    assert usable.numpy().tolist() == [True, False, False] and tolerant.refused == 2
+    assert not found[1].numpy().any()
+    with pytest.raises(tf.errors.OpError, match="refused 3 images, more than 2"):
+        tf.function(lambda f: tolerant(f, None, PIXELS))(files)
+
+
+def written(tmp_path, photos):
+    table = pa.table(
+        {"photo": pa.array(photos, pa.binary()), "label": pa.array([i % 2 for i in range(len(photos))], pa.int64())}
+    )
+    return write_examples(tmp_path, {"train": table}, (PHOTO, LABEL), rows_per_record=4, shards=1)
+
+
+def test_refused_and_missing_images_on_the_way_to_a_model(tmp_path):
+    from tfcore.transform.graph import Transform
+
+    photos = [image(i) for i in range(6)] + [BROKEN, None]
+    found = written(tmp_path, photos)
+    parameters = found.fit({"photo": ColumnTransform(transform={"image": {"height": 8, "width": 6}})}, "binary")
+    assert parameters.inputs()["image_photo"] == (PIXELS, "uint8")
+    assert parameters.numeric == ("photo__missing",)
+    shards = Shards.of([(found.folder, found.result, "train")])
+    tolerant = Tolerant(10)
+    labeler, transform = Labeler(parameters.label), Transform(parameters, tolerant=tolerant)
+    (batch,) = list(safe(evaluation_dataset(shards, transform, labeler, batch=8), shards))
+    assert "usable" not in batch and batch["image_photo"].shape == (8, *PIXELS)
+    assert batch["weight"].numpy().tolist() == [1, 1, 1, 1, 1, 1, 0, 1]
+    assert batch["numeric"].numpy()[:, 0].tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
+    stack = next(iter(training_dataset(shards, transform, labeler, seed=0, batch=4, stack=2)))
+    assert stack["image_photo"].shape == (2, 4, *PIXELS) and stack["weight"].numpy().sum() == 7
+    strict = Transform(parameters, tolerant=Tolerant(0))
+    with pytest.raises(DataError):
+        list(safe(evaluation_dataset(shards, strict, labeler, batch=8), shards))
+
+
+def test_long_values_are_told_apart_but_not_kept():
+    statistics = SplitStatistics.create((PHOTO, LABEL))
+    photos = [bytes([i]) * 5000 for i in range(50)] * 2 + [b"short", None]
+    batch = pa.RecordBatch.from_pydict({"photo": pa.array(photos, pa.binary()), "label": pa.array([0, 1] * 51)})
+    statistics.update(batch.slice(100))
+    statistics.update(batch.slice(0, 100))
+    column = statistics.columns["photo"]
+    assert not column.complete and column.text is None and column.distinct == 51
+    assert (column.missing, column.longest, column.shortest) == (1, 5000, 5)
+    other = SplitStatistics.create((PHOTO, LABEL))
+    other.update(batch.slice(99))
+    other.merge(statistics)
+    assert other.columns["photo"].distinct == 51 and not other.columns["photo"].complete
+    parameters, notes = fit_parameters(
+        (PHOTO, LABEL, Column(name="x", type="int64", nullable=False)), {}, _with_x(statistics)
+    )
+    assert "an image needs its size" in notes[0] and [f.column.name for f in parameters.fitted] == ["x"]
+    with pytest.raises(ConfigError, match="those are no words"):
+        fit_parameters((PHOTO, LABEL), {"photo": ColumnTransform(transform="vocabulary")}, statistics)
+
+
+def _with_x(statistics):
+    x = SplitStatistics.create((Column(name="x", type="int64", nullable=False),))
+    x.update(pa.RecordBatch.from_pydict({"x": pa.array(range(102))}))
+    statistics.columns["x"] = x.columns["x"]
+    return statistics

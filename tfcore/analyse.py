@@ -1,0 +1,119 @@
+"""The stage that looks at what the user's preprocess function gives: which columns, and their train statistics.
+
+    analyse(AnalyseRequest(examples=..., file=Path("features.py"), function="features:preprocess"), out, monitor)
+
+One pass over the train split, whole row groups at a time. `out/train` holds the statistics in the same form as those of
+the raw columns, so that transforms are fitted on both alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+
+from headway.errors import ConfigError, DataError
+from headway.lists import join
+from headway.monitor import Monitor
+from headway.schema import Column
+from headway.statistics.split import SplitStatistics
+from tfcore.analyse_request import VERSION, AnalyseRequest
+from tfcore.dataset import CLASSIC_ROWS, safe
+from tfcore.decode import Decoder
+from tfcore.runtime import prepare
+from tfcore.train.data import shards_of
+from tfcore.transform.derived import derive, load_preprocess
+from tfcore.transform.graph import RawColumn
+
+__all__ = ["VERSION", "analyse"]
+
+TRAIN = "train"
+_HIDDEN = ("label", "weight")
+
+
+def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The stored columns that a preprocess function may look at."""
+    return tuple(column for column in columns if column.role not in _HIDDEN)
+
+
+@tf.autograph.experimental.do_not_convert  # the user's function is converted by itself
+def analyse(request: AnalyseRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+    """See the module.
+
+    Returns:
+        columns (what the function gives), reads (which raw columns it looks at), rows.
+
+    Raises:
+        ConfigError: the function fails, or gives what no column can be.
+        DataError: there are no rows, or a shard is damaged.
+    """
+    prepare(None)
+    function = load_preprocess(request.file, request.function)
+    shards = shards_of(request.examples)
+    if not shards.total:
+        raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
+    stored = readable(shards.columns)
+    decoder = Decoder(shards.columns, shards.rows_per_record, [column.name for column in stored])
+    found: dict[str, Any] = {}
+
+    def derived(records: tf.Tensor) -> dict[str, tf.Tensor]:
+        columns, found["columns"], found["reads"] = derive(function, decoder(records), stored)
+        return {f"{name}/{part}": tensor for name, raw in columns.items() for part, tensor in _parts(raw)}
+
+    records = tf.data.TFRecordDataset(list(shards.paths))
+    if not decoder.grouped:
+        records = records.batch(CLASSIC_ROWS)
+    batches = records.map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+    statistics = SplitStatistics.create(found["columns"])
+    for batch in _iterate(batches, shards, request.function):
+        monitor.check()
+        statistics.update(_arrow({name: value.numpy() for name, value in batch.items()}, found["columns"]))
+        monitor.progress(statistics.rows, shards.total, "rows")
+    statistics.save(out / TRAIN)
+    return {
+        "columns": [column.model_dump(mode="json") for column in found["columns"]],
+        "reads": [column.model_dump(mode="json") for column in found["reads"]],
+        "rows": statistics.rows,
+    }
+
+
+def _iterate(batches: tf.data.Dataset, shards: Any, function: str) -> Any:
+    try:
+        yield from safe(batches, shards)
+    except DataError as error:
+        cause = error.__context__
+        if isinstance(cause, tf.errors.InvalidArgumentError) and "the shards are whole" in str(error):
+            raise ConfigError(
+                f"the function failed on the data: {str(cause.message).splitlines()[0]}", where=function
+            ) from None
+        raise
+
+
+def _parts(raw: RawColumn) -> list[tuple[str, tf.Tensor]]:
+    parts = [("values", raw.values), ("lengths", raw.lengths), ("present", raw.present)]
+    return [(part, tensor) for part, tensor in parts if tensor is not None]
+
+
+def _arrow(tensors: Mapping[str, Any], columns: tuple[Column, ...]) -> pa.RecordBatch:
+    arrays = []
+    for column in columns:
+        values, lengths = tensors[f"{column.name}/values"], tensors.get(f"{column.name}/lengths")
+        present = tensors.get(f"{column.name}/present")
+        flat = pa.array(np.ravel(values), column.element.arrow, from_pandas=False)
+        if not column.shape:
+            arrays.append(flat if present is None else _masked(flat, present))
+            continue
+        lengths = np.full(len(values), column.length) if lengths is None else lengths
+        present = np.ones(len(lengths), np.bool_) if present is None else present
+        flat = flat.filter(pa.array(np.repeat(present, lengths)))
+        arrays.append(join(flat, np.where(present, lengths, 0), present, column))
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _masked(values: pa.Array, present: Any) -> pa.Array:
+    return pc.if_else(pa.array(present), values, pa.scalar(None, values.type))

@@ -1,0 +1,21 @@
+"""What the stage that analyses a preprocess function is asked; TensorFlow-free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from headway.config import Frozen
+from tfcore.train.request import Examples
+
+VERSION = 1
+"""Raised by whoever changes what the stage writes for the same request."""
+
+
+class AnalyseRequest(Frozen):
+    """The train split, and the function that its columns go through."""
+
+    examples: tuple[Examples, ...] = Field(min_length=1)
+    file: Path
+    function: str = Field(description="module:function")

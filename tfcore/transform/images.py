@@ -1,0 +1,81 @@
+"""Encoded images to pixels, in the graph.
+
+    decode_images(files, present, (96, 96, 3))       # uint8 [rows, 96, 96, 3]
+
+In training and evaluation, `Tolerant` stands in for `decode_images`: ingest has looked at every image with Pillow, but
+TensorFlow refuses a few that Pillow takes, and one image should not end a training of hours. It gives black pixels, counts,
+and stops beyond a bound; it says which rows those are, so that they can be given no weight.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+Pixels = tuple[int, int, int]
+
+
+def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
+    """One file (string, scalar) as uint8 [height, width, channels]; InvalidArgumentError when it cannot be decoded."""
+    height, width, channels = pixels
+    image = tf.io.decode_image(file, channels=channels, expand_animations=False)
+    image.set_shape([None, None, channels])
+    resized = tf.image.resize(image, [height, width], antialias=True)
+    return tf.cast(tf.clip_by_value(tf.round(resized), 0.0, 255.0), tf.uint8)
+
+
+def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) -> tf.Tensor:
+    """Files (string [rows]) as uint8 [rows, height, width, channels]; zeros where not `present`."""
+    present = tf.ones_like(files, tf.bool) if present is None else present
+
+    def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        return tf.cond(row[1], lambda: decode_one(row[0], pixels), lambda: tf.zeros(pixels, tf.uint8))
+
+    decoded = tf.map_fn(one, (files, present), fn_output_signature=tf.TensorSpec(pixels, tf.uint8))
+    return tf.ensure_shape(decoded, [None, *pixels])
+
+
+class Tolerant:
+    """`decode_images` that skips what TensorFlow refuses; for input pipelines, never for an export.
+
+    Args:
+        most: more images than this are an error of the pipeline.
+
+    Attributes:
+        refused: how many images were skipped so far, each time they were read.
+    """
+
+    def __init__(self, most: int):
+        self.most, self.refused = most, 0
+        self._lock = threading.Lock()
+
+    def __call__(self, files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) -> tuple[tf.Tensor, tf.Tensor]:
+        """(pixels as of `decode_images`, whether each row can be used: bool [rows])."""
+        present = tf.ones_like(files, tf.bool) if present is None else present
+
+        def decode(
+            files: NDArray[np.object_], present: NDArray[np.bool_]
+        ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+            images, usable = np.zeros([len(files), *pixels], np.uint8), np.ones(len(files), np.bool_)
+            for row in np.flatnonzero(present):
+                try:
+                    images[row] = decode_one(tf.constant(files[row]), pixels).numpy()
+                except tf.errors.InvalidArgumentError as error:
+                    usable[row] = False
+                    self._count(error)
+            return images, usable
+
+        # a Python call a record, in which nearly all of the time is TensorFlow's decoding
+        decoded, usable = tf.numpy_function(decode, [files, present], [tf.uint8, tf.bool], stateful=False)
+        return tf.ensure_shape(decoded, [None, *pixels]), tf.ensure_shape(usable, [None])
+
+    def _count(self, error: tf.errors.InvalidArgumentError) -> None:
+        with self._lock:
+            self.refused += 1
+            if self.refused > self.most:
+                raise ValueError(
+                    f"TensorFlow refused {self.refused} images, more than {self.most}: {str(error.message).splitlines()[0]}"
+                )
