@@ -103,7 +103,7 @@ def _domain(split: str, column: ColumnStatistics, schema: Schema, config: Valida
         kind="unseen values",
         column=column.name,
         where=split,
-        message=f"column {column.name!r} has values the schema does not know in {rows:,} of {column.values:,} {split} {'values' if column.shape else 'rows'} "
+        message=f"column {column.name!r} has values the schema does not know in {rows:,} of {column.values:,} {split} rows "
         f"({share:.2%}): {listed(examples, unseen)}",
         fix=f"if they are right, add them to the string_domain of {column.name!r} in the schema file, or raise "
         f"validation.columns.{column.name}.max_unseen",
