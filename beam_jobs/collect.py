@@ -81,7 +81,7 @@ def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], asid
     if len(saved) == 1:
         saved[0].replace(statistics)
     else:
-        merge_all(saved, columns).save(statistics)
+        merge_all(saved, columns, spill=aside.folder / "spill").save(statistics)
     rows = sum(sum(shard["rows"]) for shard in shards)
     return {"rows": rows, "shards": shards, "statistics": statistics.relative_to(out).as_posix()}
 

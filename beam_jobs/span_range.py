@@ -9,6 +9,7 @@ thousand rows go through whole; nothing is done row by row. What is written depe
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,8 @@ class _Split:
     def __init__(self, folder: Path, columns: tuple[Column, ...], rows_per_record: int):
         folder.mkdir()
         self._folder, self._columns, self._classic = folder, columns, rows_per_record == 1
-        self._statistics = SplitStatistics.create(columns)
+        self._spill = folder / "spill"
+        self._statistics = SplitStatistics.create(columns, spill=self._spill)
         self._grouper = RowGrouper(rows_per_record)
         self._shard = ShardWriter(folder / SHARD)
 
@@ -209,6 +211,7 @@ class _Split:
         self._records(self._grouper.rest())
         self._shard.close()
         self._statistics.save(self._folder / STATISTICS)
+        shutil.rmtree(self._spill, ignore_errors=True)
         return self._shard.rows
 
     def close(self) -> None:

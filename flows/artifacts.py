@@ -75,12 +75,19 @@ def column_rows(result: Mapping[str, Any], split: str = "train") -> Rows:
             "type": column["type"],
             "rows": column["rows"],
             "missing": f"{column['missing_share']:.2%}",
-            "distinct": column["distinct"],
+            "distinct": _distinct(column),
             **{name: _cell(column.get(name)) for name in shown},
+            "quantiles": f"rank ±{column['rank_error']:.1%}" if column.get("rank_error") else "",
             "most frequent": ", ".join(f"{value} ({count:,})" for value, count in column.get("top", [])[:3]),
         }
         for column in result["columns"].get(split, [])
     ]
+
+
+def _distinct(column: Mapping[str, Any]) -> int | str:
+    """The number of different values; an estimate with its standard error."""
+    error = column.get("distinct_error")
+    return f"{column['distinct']:,} ±{error:.0%}" if error else column["distinct"]
 
 
 def metrics_markdown(title: str, result: Mapping[str, Any]) -> str:

@@ -20,6 +20,8 @@ from headway.lists import flatten, is_list
 
 RECORD_BYTES = 1 << 20
 """A record of several rows takes no more than about this in memory: an image each is a record, numbers are thousands."""
+COLUMN_BYTES = 2 << 10
+"""But a record of very many columns takes this for each: some ten rows of thousands of columns would be nothing but names."""
 _CODE = 2
 """What a code of a dictionary takes, about."""
 
@@ -27,12 +29,14 @@ _CODE = 2
 class RowGrouper:
     """Cuts a stream of batches into pieces of `rows` rows, or as many as take `bytes`; the last may be shorter."""
 
-    def __init__(self, rows: int, bytes: int = RECORD_BYTES):
-        self._rows, self._bytes = rows, bytes
+    def __init__(self, rows: int, bytes: int | None = None):
+        self._rows, self._fixed, self._bytes = rows, bytes is not None, bytes or RECORD_BYTES
         self._held: list[pa.RecordBatch] = []
         self._count = self._size = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if not self._fixed:
+            self._bytes = max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
         sizes = _row_bytes(batch)
         ends = None if isinstance(sizes, int) else np.cumsum(sizes)
         at = 0

@@ -105,12 +105,13 @@ def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None)
     """Rows of a batch: BATCH_ROWS, or fewer of wide ones. A whole file has one answer, so that reading is repeatable."""
     metadata = parquet.metadata
     held = 0
+    wanted = set(columns) if columns is not None else None
     for group in range(metadata.num_row_groups):
         chunks = metadata.row_group(group)
         for place in range(chunks.num_columns):
             chunk = chunks.column(place)
             top = chunk.path_in_schema.split(".")[0]
-            if columns is None or chunk.path_in_schema in columns or top in columns:
+            if wanted is None or chunk.path_in_schema in wanted or top in wanted:
                 held += chunk.total_uncompressed_size
     each = held / max(1, metadata.num_rows)
     return max(1, min(BATCH_ROWS, int(_BATCH_BYTES / max(each, 1.0))))

@@ -11,6 +11,7 @@ quantiles are of the finite values. Of a list or vector column they are of its e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,21 +22,59 @@ from numpy.typing import NDArray
 from headway.hashing import hash_bytes
 from headway.lists import flatten
 from headway.schema import Shape, StoredType
-from headway.statistics.counts import NumberCounts, TextCounts, top, top_text
-from headway.statistics.sketches import Sketches
+from headway.statistics.counts import Budget, NumberCounts, TextCounts, top
+from headway.statistics.sketches import SMALL, USUAL, Sketches
 
 LONG_BYTES = 4096
 """A column with a longer value than this holds no words, but images or documents: they are not kept, only told apart."""
 MAX_DISTINCT = 65_536
 """A numeric column with more distinct values keeps sketches in place of complete counts."""
+MAX_ALL = 1 << 21
+"""So many distinct values are counted of all numeric columns of a split together; each has an equal share."""
+_LEAST_DISTINCT, _WIDE = 256, 512
 _BINS = 1 << 16
 
 
-class ColumnStatistics:
-    """Call `update` and `merge`; read the rest."""
+@dataclass(frozen=True)
+class Limits:
+    """What is kept of one numeric column; a function of how many there are, so that no order of rows changes it."""
 
-    def __init__(self, name: str, type: StoredType, shape: Shape = ()):
+    distinct: int = MAX_DISTINCT
+    wide: bool = False
+    """Sketches are small, and less exact."""
+
+    @classmethod
+    def of(cls, columns: int) -> Limits:
+        """For each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond 512 columns."""
+        return cls(min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1))), columns > _WIDE)
+
+    @property
+    def pending(self) -> int:
+        return 2 * self.distinct
+
+    def sketches(self) -> Sketches:
+        return Sketches(SMALL if self.wide else USUAL)
+
+
+class ColumnStatistics:
+    """Call `update` and `merge`; read the rest.
+
+    Args:
+        limits: what a numeric column may keep.
+        budget: when text is spilled, and where to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        type: StoredType,
+        shape: Shape = (),
+        *,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+    ):
         self.name, self.type, self.shape = name, type, shape
+        self.limits = limits or Limits()
         self.elements = self.empty = 0
         self.shortest_list: int | None = None
         self.longest_list: int | None = None
@@ -46,8 +85,10 @@ class ColumnStatistics:
         self.bytes_total = 0
         self.shortest: int | None = None
         self.longest: int | None = None
-        self.text = TextCounts() if type == "bytes" else None
-        self.numbers: NumberCounts | None = None if type == "bytes" else NumberCounts(self._dtype)
+        self.text = TextCounts(budget) if type == "bytes" else None
+        self.numbers: NumberCounts | None = None
+        if type != "bytes":
+            self.numbers = NumberCounts(self._dtype, self.limits.pending)
         self.sketches: Sketches | None = None
 
     @property
@@ -163,15 +204,19 @@ class ColumnStatistics:
         """Keep no more than how many different values there are."""
         if self.text is None:
             return
-        self.sketches = Sketches()
-        values, _ = self.text.sorted()
-        if len(values):
-            self.sketches.add_distinct(_text_hashes(values))
+        self.sketches = self.limits.sketches()
+        self._tell_apart(self.text)
         self.text = None
 
+    def _tell_apart(self, text: TextCounts) -> None:
+        assert self.sketches is not None
+        for values, _ in text.blocks():
+            self.sketches.add_distinct(_text_hashes(values))
+
     def _overflow_if_wide(self) -> None:
-        if self.numbers is not None and self.numbers.at_most > MAX_DISTINCT and len(self.numbers) > MAX_DISTINCT:
-            self.sketches = Sketches()
+        most = self.limits.distinct
+        if self.numbers is not None and self.numbers.at_most > most and len(self.numbers) > most:
+            self.sketches = self.limits.sketches()
             self.sketches.absorb(*self.numbers.sorted())
             self.numbers = None
 
@@ -210,7 +255,7 @@ class ColumnStatistics:
         if self.type == "bytes":
             if other.longest is not None and other.shortest is not None:
                 if self.text is not None and other.text is not None:
-                    self.text.add(*other.text.folded())
+                    self.text.merge(other.text)
                 else:
                     self._forget_texts()
                     self._merge_forgotten(other)
@@ -227,7 +272,7 @@ class ColumnStatistics:
             return
         if self.sketches is None:
             assert self.numbers is not None
-            self.sketches = Sketches()
+            self.sketches = self.limits.sketches()
             self.sketches.absorb(*self.numbers.sorted())
             self.numbers = None
         if other.sketches is not None:
@@ -241,7 +286,7 @@ class ColumnStatistics:
         if other.sketches is not None:
             self.sketches.merge(other.sketches)
         elif other.text is not None:
-            self.sketches.add_distinct(_text_hashes(other.text.sorted()[0]))
+            self._tell_apart(other.text)
 
     # --- reading
 
@@ -277,16 +322,26 @@ class ColumnStatistics:
 
     @property
     def distinct(self) -> int:
-        """Distinct values: exact while `complete`, else within about 3 %. NaN and infinities aside."""
+        """Distinct values: exact while `complete`, else see `distinct_error`. NaN and infinities aside."""
         if self.sketches is not None:
             return self.sketches.distinct()
         return len(self.text if self.text is not None else self.numbers)  # type: ignore[arg-type]
+
+    @property
+    def distinct_error(self) -> float:
+        """Relative standard error of `distinct`; 0.0 where it is exact."""
+        return self.sketches.distinct_error if self.sketches is not None else 0.0
+
+    @property
+    def rank_error(self) -> float:
+        """By what share of the values the rank of a quantile may be off; 0.0 where quantiles are exact, or there are none."""
+        return self.sketches.rank_error if self.sketches is not None and self.type != "bytes" else 0.0
 
     def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
         """Quantiles of the finite values; float64 [len(at)], NaN when there are none.
 
         Exact while `complete`: the lowest value with at least that share of the rows at or below it. Else a t-digest's,
-        whose rank is off by less than half a percent, and by far less towards both ends.
+        whose rank is off by at most `rank_error`, and by far less towards both ends.
         """
         wanted = np.asarray(at, np.float64)
         if self.type == "bytes":
@@ -310,9 +365,12 @@ class ColumnStatistics:
             ValueError: the column had too many distinct values to count them all.
         """
         if self.text is not None:
-            return top_text(*self.text.sorted(), k, min_count)
+            found, occurrences = self.text.top(k, min_count)
+            return list(zip(found.to_pylist(), occurrences.tolist(), strict=True))
         if self.numbers is None:
-            raise ValueError(f"{self.name}: has more than {MAX_DISTINCT} distinct values, which were not counted")
+            raise ValueError(
+                f"{self.name}: has more than {self.limits.distinct:,} distinct values, which were not counted"
+            )
         values, counts = self.numbers.sorted()
         return top(values.tolist(), counts, k, min_count)
 
@@ -323,6 +381,8 @@ class ColumnStatistics:
         if self.shape:
             value |= {"shape": list(self.shape), "elements": self.elements, "empty": self.empty}
             value |= {"shortest_list": self.shortest_list, "longest_list": self.longest_list}
+        if self.complete:
+            value["distinct"] = self.distinct
         if self.type == "bytes":
             value |= {"bytes": self.bytes_total, "shortest": self.shortest, "longest": self.longest}
             return value if self.sketches is None else value | {"sketches": self.sketches.to_json()}
@@ -334,8 +394,10 @@ class ColumnStatistics:
         return value
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ColumnStatistics:
-        made = cls(value["name"], value["type"], tuple(value.get("shape", ())))
+    def from_json(
+        cls, value: dict[str, Any], *, limits: Limits | None = None, budget: Budget | None = None
+    ) -> ColumnStatistics:
+        made = cls(value["name"], value["type"], tuple(value.get("shape", ())), limits=limits, budget=budget)
         if made.shape:
             made.elements, made.empty = value["elements"], value["empty"]
             made.shortest_list, made.longest_list = value["shortest_list"], value["longest_list"]

@@ -5,23 +5,33 @@
     counts.sorted()                          # (values ascending, occurrences)
 
 Additions are only noted; they are folded together once enough of them are pending, so adding is cheap and the result
-does not depend on when the folding happened.
+does not depend on when the folding happened. Text beyond a budget is spilled to sorted runs on disk
+(`headway.statistics.runs`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headway.statistics.runs import BLOCK, Block, Run, fold, in_order, merged, reblocked, write_run
+
 _PENDING = 1 << 17
+_MOST_RUNS, _FAN_IN = 24, 16
+"""A merge holds a block of each run: when there are more than 24, the 16 shortest become one."""
 
 
 class NumberCounts:
     """Counts of int64 or float64 values; NaN must not come in, -0.0 counts as 0.0."""
 
-    def __init__(self, dtype: type[np.generic]):
+    def __init__(self, dtype: type[np.generic], pending: int = _PENDING):
+        self._most_pending = pending
         self._values: list[NDArray[np.generic]] = [np.zeros(0, dtype)]
         self._counts: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
         self._pending = 0
@@ -30,7 +40,7 @@ class NumberCounts:
         self._values.append(values)
         self._counts.append(counts)
         self._pending += len(values)
-        if self._pending > _PENDING:
+        if self._pending > self._most_pending:
             self.sorted()
 
     def sorted(self) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
@@ -53,49 +63,193 @@ class NumberCounts:
         return len(self._values[0]) + self._pending
 
 
-class TextCounts:
-    """Counts of byte strings, as Arrow arrays."""
+class Budget:
+    """How many bytes of text several `TextCounts` may hold in memory together, and where they spill what is more.
 
-    def __init__(self) -> None:
+    Folding and sorting take about as much again as is held: 24 MiB held are a peak of some 64 MiB for a column, 96 MiB
+    held by all columns one of some 160 MiB. Without a folder nothing is spilled.
+    """
+
+    def __init__(self, folder: Path | None = None, column: int = 24 << 20, total: int = 96 << 20):
+        self.folder, self.column, self.total = folder, column, total
+        self._held: WeakKeyDictionary[TextCounts, int] = WeakKeyDictionary()
+        self._sum = 0
+
+    def note(self, counts: TextCounts, held: int) -> None:
+        """Take down what `counts` holds; spill it, or whichever holds most."""
+        if self.folder is None:
+            return
+        self._set(counts, held)
+        if held > self.column:
+            self._set(counts, counts.spill(self.column // 2))
+        if self._sum > self.total:
+            self._sum = sum(self._held.values())  # less those that are gone
+        while self._sum > self.total:
+            widest = max(self._held, key=self._held.__getitem__)
+            if not self._held[widest]:
+                return
+            self._set(widest, widest.spill(0))
+
+    def _set(self, counts: TextCounts, held: int) -> None:
+        self._sum += held - self._held.get(counts, 0)
+        self._held[counts] = held
+
+
+class TextCounts:
+    """Counts of byte strings, as Arrow arrays; beyond its budget in sorted runs on disk, exact all the same."""
+
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._budget = budget or Budget()
         self._values: list[pa.Array] = []
         self._counts: list[NDArray[np.int64]] = []
-        self._pending = 0
+        self._pending = self._held = 0
         self._folded = 0
         self._ordered = True
+        self._runs: list[Run] = []
 
     def add(self, values: pa.Array, counts: NDArray[np.int64]) -> None:
-        self._values.append(values.cast(pa.large_binary()))  # large: more than 2 GB of text is no error
+        values = values.cast(pa.large_binary())  # large: more than 2 GB of text is no error
+        self._values.append(values)
         self._counts.append(counts)
         self._pending += len(values)
+        self._held += values.nbytes + counts.nbytes
         self._ordered = False
         # growing geometrically, so that a column of distinct strings is not folded over and over
         if self._pending > max(_PENDING, self._folded):
-            self.folded()
+            self._fold()
+        self._budget.note(self, self._held)
 
-    def folded(self) -> tuple[pa.Array, NDArray[np.int64]]:
-        """(values in no order, occurrences)."""
+    def adopt(self, run: Run) -> None:
+        """Add a run without reading it."""
+        if run.rows:
+            self._runs.append(run)
+            if len(self._runs) > _MOST_RUNS and self._budget.folder is not None:
+                self._runs.sort(key=lambda run: run.rows)
+                few = write_run(merged([run.blocks() for run in self._runs[:_FAN_IN]]), self._budget.folder)
+                self._runs = [*self._runs[_FAN_IN:], few]
+
+    def merge(self, other: TextCounts) -> None:
+        """Add the counts of `other`, which stays as it is; runs are shared."""
+        values, counts = other._fold()
+        if len(values):
+            self.add(values, counts)
+        for run in other._runs:
+            self.adopt(run)
+
+    def spill(self, keep: int) -> int:
+        """Write what is in memory as a run unless folding brings it down to `keep` bytes; return the bytes held then."""
+        values, counts = self._fold()
+        if self._held > keep and self._budget.folder is not None:
+            run = write_run([self._sorted()], self._budget.folder)
+            self._clear()
+            del values, counts
+            self.adopt(run)
+        return self._held
+
+    def _clear(self) -> None:
+        self._values, self._counts = [], []
+        self._pending = self._held = self._folded = 0
+        self._ordered = True
+
+    def _fold(self) -> Block:
+        """What is in memory: (values in no order, occurrences)."""
         if self._pending:
-            # ten times faster than group_by, which has no fast path for large strings
-            encoded = pa.concat_arrays(self._values).dictionary_encode()
-            sums = np.bincount(encoded.indices.to_numpy(), weights=np.concatenate(self._counts))
-            self._values, self._counts = [encoded.dictionary], [sums.astype(np.int64)]
+            values, sums = fold(self._values, self._counts)
+            self._values, self._counts = [values], [sums]
             self._pending, self._folded = 0, len(sums)
+            self._held = values.nbytes + sums.nbytes
         if not self._values:
             return pa.array([], pa.large_binary()), np.zeros(0, np.int64)
         return self._values[0], self._counts[0]
 
-    def sorted(self) -> tuple[pa.Array, NDArray[np.int64]]:
-        """(values in byte order, occurrences)."""
-        values, counts = self.folded()
+    def _sorted(self) -> Block:
+        values, counts = self._fold()
         if not self._ordered:
-            order = pc.sort_indices(values)
-            values, counts = values.take(order), counts[order.to_numpy()]
+            values, counts = in_order(values, counts)
             self._values, self._counts = [values], [counts]
             self._ordered = True
         return values, counts
 
+    def _settle(self) -> None:
+        """All in memory, or all in one run."""
+        if not self._runs or (len(self._runs) == 1 and not self._values):
+            return
+        if self._budget.folder is not None:
+            run = write_run(self._streams(), self._budget.folder)
+            self._clear()
+            self._runs = [run]
+        else:
+            found = list(self._streams())
+            values, counts = pa.concat_arrays([v for v, _ in found]), np.concatenate([c for _, c in found])
+            self._clear()
+            self._values, self._counts, self._runs = [values], [counts], []
+            self._folded, self._held = len(values), values.nbytes + counts.nbytes
+        self._budget.note(self, self._held)
+
+    def _streams(self) -> Iterator[Block]:
+        sources: list[Iterable[Block]] = [run.blocks() for run in self._runs]
+        values, counts = self._sorted()
+        if len(values):
+            sources.append(reblocked([(values, counts)]))
+        return merged(sources)
+
+    def blocks(self) -> Iterator[Block]:
+        """(values in byte order, occurrences), piece by piece; the pieces' lengths depend on the counts alone."""
+        self._settle()
+        if self._runs:
+            yield from reblocked(self._runs[0].blocks())
+        elif self._values:
+            yield from reblocked([self._sorted()])
+
+    def sorted(self) -> Block:
+        """(values in byte order, occurrences), all of them in memory."""
+        self._settle()
+        if not self._runs:
+            return self._sorted()
+        found = list(self._runs[0].blocks())
+        return pa.concat_arrays([values for values, _ in found]), np.concatenate([counts for _, counts in found])
+
+    def top(self, k: int | None, min_count: int = 1, unless: pa.Array | None = None) -> Block:
+        """The k most frequent values (None: all) that occur `min_count` times and are not in `unless`.
+
+        By falling count, equal counts by rising bytes. Memory is of 4k values and a block.
+        """
+        values: list[pa.Array] = []
+        counts: list[NDArray[np.int64]] = []
+        held, least = 0, min_count
+        for more, occurrences in self.blocks():
+            keep = occurrences >= least
+            if unless is not None:
+                keep &= ~pc.is_in(more, value_set=unless).to_numpy(zero_copy_only=False)
+            if not keep.all():
+                more, occurrences = more.filter(pa.array(keep)), occurrences[keep]
+            values.append(more)
+            counts.append(occurrences)
+            held += len(more)
+            if k is not None and held > 4 * k + BLOCK:
+                # stable, and blocks come in rising order: among equals the first ones stay; a later one needs more
+                one, numbers = pa.concat_arrays(values), np.concatenate(counts)
+                best = np.sort(np.argsort(-numbers, kind="stable")[:k])
+                values, counts, held = [one.take(pa.array(best))], [numbers[best]], k
+                least = max(min_count, int(counts[0].min()) + 1) if k else least
+        if not values:
+            return pa.array([], pa.large_binary()), np.zeros(0, np.int64)
+        one, numbers = pa.concat_arrays(values), np.concatenate(counts)
+        order = np.argsort(-numbers, kind="stable")[:k]
+        return one.take(pa.array(order)), numbers[order]
+
+    def others(self, known: pa.Array) -> tuple[int, int]:
+        """How many distinct values are not in `known`, and how often they occur together."""
+        distinct = rows = 0
+        for values, counts in self.blocks():
+            unseen = ~pc.is_in(values, value_set=known).to_numpy(zero_copy_only=False)
+            distinct += int(unseen.sum())
+            rows += int(counts[unseen].sum())
+        return distinct, rows
+
     def __len__(self) -> int:
-        return len(self.folded()[0])
+        self._settle()
+        return self._runs[0].rows if self._runs else len(self._fold()[0])
 
 
 def top(values: list, counts: NDArray[np.int64], k: int | None, min_count: int) -> list[tuple]:
@@ -104,9 +258,3 @@ def top(values: list, counts: NDArray[np.int64], k: int | None, min_count: int) 
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] >= min_count][:k]
     return [(values[i], int(counts[i])) for i in order]
-
-
-def top_text(values: pa.Array, counts: NDArray[np.int64], k: int | None, min_count: int) -> list[tuple[bytes, int]]:
-    order = np.argsort(-counts, kind="stable")
-    order = order[counts[order] >= min_count][:k]
-    return list(zip(pc.take(values, pa.array(order)).to_pylist(), counts[order].tolist(), strict=True))

@@ -7,13 +7,16 @@
 Quantiles are a t-digest (Dunning, "The t-digest: efficient estimates of distributions", 2021; Apache DataSketches'
 implementation). It is fed every 8th value of sorted batches of some thousand rows: the sketch then costs an eighth, and a
 rank moves by at most 8 rows a batch. Distinct values are estimated from the 1,024 smallest hashes (Bar-Yossef et al.,
-RANDOM 2002): the relative standard error is 1 / sqrt(1,022), about 3 %. Both repeat exactly for the same batches in the
+RANDOM 2002): the relative standard error is 1 / sqrt(1,022), about 3 %; of `SMALL` ones 6 %. Both repeat exactly for the
+same batches in the
 same order.
 """
 
 from __future__ import annotations
 
 import base64
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import datasketches
@@ -23,25 +26,39 @@ from numpy.typing import NDArray
 from headway.hashing import mix64
 
 STEP = 8
-_ENOUGH = 4096
-"""Fewer sorted values than this wait for more, so that taking every 8th of them leaves out no part of a small batch."""
 _PIECE = 1 << 16
-_K = 800
-"""DataSketches' digest of 800 is off by up to 0.4 % of the rows in the middle (of 200, its default: by 2.5 %), in 15 kB."""
-_HASHES = 1024
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is kept, and how far off it is."""
+
+    digest: int
+    hashes: int
+    rank_error: float
+    """Measured: the share of the rows by which a quantile in the middle is off at most."""
+    enough: int = 4096
+    """Fewer sorted values than this wait for more, so that taking every 8th leaves out no part of a small batch."""
+
+
+USUAL = Size(800, 1024, 0.004)
+"""15 kB kept, about 80 in memory."""
+SMALL = Size(200, 256, 0.025, 1024)
+"""A quarter of it, for columns by the thousand."""
 _SALT = 0x64697374  # "dist": apart from the hashes that split rows
 
 
 class Sketches:
-    def __init__(self) -> None:
-        self._quantiles = datasketches.tdigest_double(_K)
+    def __init__(self, size: Size = USUAL) -> None:
+        self.size = size
+        self._quantiles = datasketches.tdigest_double(size.digest)
         self._waiting: list[NDArray[np.float64]] = []
         self._hashes = np.zeros(0, np.uint64)
 
     def add(self, sorted_values: NDArray[Any], distinct: NDArray[Any]) -> None:
         """A batch's values in rising order, and its distinct ones."""
         self._keep(_hash(distinct))
-        if len(sorted_values) >= _ENOUGH:
+        if len(sorted_values) >= self.size.enough:
             _feed(self._quantiles, sorted_values)
             return
         self._wait(sorted_values)
@@ -55,7 +72,7 @@ class Sketches:
         self._keep(_hash(values))
         ends = np.cumsum(counts)
         rows = int(ends[-1]) if len(ends) else 0
-        if rows < _ENOUGH:
+        if rows < self.size.enough:
             self._wait(np.repeat(values, counts))
             return
         # in pieces: there may be billions of rows behind a few thousand values
@@ -71,18 +88,18 @@ class Sketches:
 
     def _wait(self, values: NDArray[Any]) -> None:
         self._waiting.append(np.array(values, np.float64))
-        if sum(map(len, self._waiting)) >= _ENOUGH:
+        if sum(map(len, self._waiting)) >= self.size.enough:
             _feed(self._quantiles, np.sort(np.concatenate(self._waiting)))
             self._waiting = []
 
     def _keep(self, hashes: NDArray[np.uint64]) -> None:
-        if len(self._hashes) == _HASHES:
+        if len(self._hashes) == self.size.hashes:
             hashes = hashes[hashes < self._hashes[-1]]
-        if len(hashes) > _HASHES:
+        if len(hashes) > self.size.hashes:
             # they are distinct, since the values were and the hash is a bijection: the smallest ones are all it takes
-            hashes = np.partition(hashes, _HASHES - 1)[:_HASHES]
+            hashes = np.partition(hashes, self.size.hashes - 1)[: self.size.hashes]
         if len(hashes):
-            self._hashes = np.unique(np.concatenate([self._hashes, hashes]))[:_HASHES]
+            self._hashes = np.unique(np.concatenate([self._hashes, hashes]))[: self.size.hashes]
 
     def _whole(self) -> Any:
         """The digest with the values that still wait, which keep waiting."""
@@ -93,9 +110,18 @@ class Sketches:
         return whole
 
     def distinct(self) -> int:
-        if len(self._hashes) < _HASHES:
+        if len(self._hashes) < self.size.hashes:
             return len(self._hashes)
-        return round((_HASHES - 1) / (float(self._hashes[-1]) / 2.0**64))
+        return round((self.size.hashes - 1) / (float(self._hashes[-1]) / 2.0**64))
+
+    @property
+    def distinct_error(self) -> float:
+        """Relative standard error of `distinct`."""
+        return 0.0 if len(self._hashes) < self.size.hashes else 1 / math.sqrt(self.size.hashes - 2)
+
+    @property
+    def rank_error(self) -> float:
+        return self.size.rank_error
 
     def quantiles(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
         digest = self._whole()
@@ -111,8 +137,9 @@ class Sketches:
 
     @classmethod
     def from_json(cls, value: dict[str, str]) -> Sketches:
-        made = cls()
-        made._quantiles = datasketches.tdigest_double.deserialize(base64.b64decode(value["tdigest"]))
+        quantiles = datasketches.tdigest_double.deserialize(base64.b64decode(value["tdigest"]))
+        made = cls(SMALL if quantiles.k == SMALL.digest else USUAL)
+        made._quantiles = quantiles
         made._hashes = np.frombuffer(base64.b64decode(value["hashes"]), "<u8").astype(np.uint64)
         return made
 

@@ -4,22 +4,28 @@ statistics = SplitStatistics.create(columns)
 statistics.update(batch)
 statistics.save(Path("statistics/train"))      # statistics.json + counts.arrow + sample.arrow
 statistics.merge(SplitStatistics.load(Path("other")))
+
+Text with more distinct values than fit a budget goes to `spill`, a folder of temporary files that the caller removes when
+the statistics are saved; what is saved does not depend on it. Saved text is loaded by reference when there is much of it:
+the folder must stay while the statistics are used.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.schema import Column
-from headway.statistics.column import ColumnStatistics
+from headway.statistics.column import ColumnStatistics, Limits
+from headway.statistics.counts import Budget
+from headway.statistics.runs import BLOCK, Run, exact
 from headway.statistics.sample import FILE as SAMPLE_NAME
 from headway.statistics.sample import RowSample
 
@@ -34,7 +40,10 @@ _COUNTS = pa.schema(
         ("count", pa.int64()),
     ]
 )
-"""One row a distinct value; `column` counts the columns of statistics.json, and only its type's field is set."""
+"""One row a distinct value; `column` counts the columns of statistics.json, and only its type's field is set. Batches hold
+values of one column, in rising order, `BLOCK` of them but for its last one."""
+_IN_MEMORY = 4 * BLOCK
+"""Saved text with more distinct values than this is loaded by reference."""
 
 
 class SplitStatistics:
@@ -45,15 +54,21 @@ class SplitStatistics:
         """Some rows whole, for what only columns seen together can tell."""
 
     @classmethod
-    def create(cls, columns: Sequence[Column]) -> SplitStatistics:
-        return cls({column.name: ColumnStatistics(column.name, column.type, column.shape) for column in columns})
+    def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
+        """Of no rows. Without a folder to spill to, text stays in memory however much it is."""
+        limits, budget = Limits.of(sum(column.type != "bytes" for column in columns)), Budget(spill)
+        made = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
+        return cls({column.name: column for column in made})
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add a batch of stored columns; columns it does not have are an error of the caller."""
         self.rows += batch.num_rows
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
         for name, column in self.columns.items():
-            column.update(batch.column(name))
-        self.sample.update(batch.select(list(self.columns)))
+            column.update(arrays[name])
+        self.sample.update(
+            pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
+        )
 
     def merge(self, other: SplitStatistics) -> None:
         """Add what `other` saw.
@@ -80,15 +95,18 @@ class SplitStatistics:
         folder.mkdir(parents=True, exist_ok=True)
         value = {"format": FORMAT, "rows": self.rows, "columns": [c.to_json() for c in self.columns.values()]}
         (folder / JSON_NAME).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-        tables = [t for i, column in enumerate(self.columns.values()) if (t := _counts(i, column)) is not None]
-        with pa.OSFile(str(folder / COUNTS_NAME), "wb") as file, pa.ipc.new_file(file, _COUNTS) as writer:
-            for table in tables:
-                writer.write_table(table, max_chunksize=1 << 20)
+        # aside first: it may be the file that text is still read from
+        part = folder / f"{COUNTS_NAME}.part"
+        with pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, _COUNTS) as writer:
+            for i, column in enumerate(self.columns.values()):
+                for batch in _counts(i, column):
+                    writer.write_batch(batch)
+        part.replace(folder / COUNTS_NAME)
         self.sample.save(folder / SAMPLE_NAME)
 
     @classmethod
-    def load(cls, folder: Path) -> SplitStatistics:
-        """What `save` wrote.
+    def load(cls, folder: Path, *, spill: Path | None = None) -> SplitStatistics:
+        """What `save` wrote. `spill`: as of `create`.
 
         Raises:
             DataError: the folder is missing or damaged.
@@ -101,13 +119,11 @@ class SplitStatistics:
                     where=str(folder),
                     fix="install that version, or use another store",
                 )
-            made = cls({c["name"]: ColumnStatistics.from_json(c) for c in value["columns"]})
+            limits, budget = Limits.of(sum(c["type"] != "bytes" for c in value["columns"])), Budget(spill)
+            columns = [ColumnStatistics.from_json(c, limits=limits, budget=budget) for c in value["columns"]]
+            made = cls({column.name: column for column in columns})
             made.rows = value["rows"]
-            columns = list(made.columns.values())
-            with pa.memory_map(str(folder / COUNTS_NAME)) as file:
-                reader = pa.ipc.open_file(file)
-                for i in range(reader.num_record_batches):
-                    _take(reader.get_batch(i), columns)
+            _load_counts(folder / COUNTS_NAME, columns, [c.get("distinct") for c in value["columns"]])
             made.sample = RowSample.load(folder / SAMPLE_NAME, len(columns))
         except (OSError, ValueError, TypeError, LookupError, RuntimeError, pa.ArrowException) as error:
             raise DataError(
@@ -116,40 +132,58 @@ class SplitStatistics:
         return made
 
 
-def _counts(index: int, column: ColumnStatistics) -> pa.Table | None:
+def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
     if not column.complete:
-        return None
+        return
+    blocks: Iterable[tuple[Any, NDArray[np.int64]]]
     if column.text is not None:
-        values, counts = column.text.sorted()
-        field = "bytes"
+        field, blocks = "bytes", ((exact(values), counts) for values, counts in column.text.blocks())
     else:
         assert column.numbers is not None
-        array, counts = column.numbers.sorted()
+        values, counts = column.numbers.sorted()
         field = "integer" if column.type == "int64" else "number"
-        values = pa.array(array)
-    n = len(counts)
-    if not n:
-        return None
-    arrays = {name: pa.nulls(n, _COUNTS.field(name).type) for name in ("integer", "number", "bytes")}
-    arrays |= {"column": pa.array(np.full(n, index, np.int32)), field: values, "count": pa.array(counts)}
-    return pa.table([arrays[name] for name in _COUNTS.names], schema=_COUNTS)
+        cuts = range(0, len(counts), BLOCK)
+        blocks = ((pa.array(values[i : i + BLOCK]), counts[i : i + BLOCK]) for i in cuts)
+    for values, counts in blocks:
+        n = len(counts)
+        arrays = {name: pa.nulls(n, _COUNTS.field(name).type) for name in ("integer", "number", "bytes")}
+        arrays |= {"column": pa.array(np.full(n, index, np.int32)), field: values, "count": pa.array(counts)}
+        yield pa.record_batch([arrays[name] for name in _COUNTS.names], schema=_COUNTS)
 
 
-def _take(batch: pa.RecordBatch, columns: list[ColumnStatistics]) -> None:
-    """A batch holds values of one column: each column's table was written on its own."""
-    column = columns[batch.column("column")[0].as_py()]
-    counts = batch.column("count").to_numpy().copy()  # the file is mapped, and goes
+def _load_counts(path: Path, columns: list[ColumnStatistics], distinct: list[int | None]) -> None:
+    with pa.OSFile(str(path)) as file:
+        reader = pa.ipc.open_file(file)
+        if all((n is not None) == column.complete for n, column in zip(distinct, columns, strict=True)):
+            batches = [-(-(n or 0) // BLOCK) for n in distinct]
+            if sum(batches) != reader.num_record_batches:
+                raise ValueError(f"{path.name} has {reader.num_record_batches} batches in place of {sum(batches)}")
+        else:  # written before the numbers of distinct values were kept
+            batches = [1] * reader.num_record_batches
+            distinct = [0] * reader.num_record_batches
+            columns = [columns[reader.get_batch(i).column("column")[0].as_py()] for i in range(len(batches))]
+        first = 0
+        for column, count, rows in zip(columns, batches, distinct, strict=True):
+            if column.text is not None and (rows or 0) > _IN_MEMORY:
+                column.text.adopt(Run(path, first, count, rows or 0, temporary=False))
+            else:
+                for i in range(first, first + count):
+                    _take(reader.get_batch(i), column)
+            first += count
+
+
+def _take(batch: pa.RecordBatch, column: ColumnStatistics) -> None:
+    counts = batch.column("count").to_numpy()
     if column.text is not None:
-        column.text.add(pc.take(batch.column("bytes"), pa.array(np.arange(len(counts)))), counts)
+        column.text.add(batch.column("bytes"), counts)
     else:
         assert column.numbers is not None
-        name = "integer" if column.type == "int64" else "number"
-        column.numbers.add(batch.column(name).to_numpy().copy(), counts)
+        column.numbers.add(batch.column("integer" if column.type == "int64" else "number").to_numpy(), counts)
 
 
-def merge_all(folders: Sequence[Path], columns: Sequence[Column]) -> SplitStatistics:
-    """The statistics of several saved splits together, folded in the order given."""
-    total = SplitStatistics.create(columns)
+def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
+    """The statistics of several saved splits together, folded in the order given. `spill`: as of `create`."""
+    total = SplitStatistics.create(columns, spill=spill)
     for folder in folders:
         total.merge(SplitStatistics.load(folder))
     return total
@@ -169,9 +203,14 @@ def _summary(column: ColumnStatistics, top: int) -> dict[str, Any]:
         "missing_share": column.missing / column.rows if column.rows else 0.0,
         "distinct": column.distinct,
     }
+    if column.distinct_error:
+        row["distinct_error"] = column.distinct_error
+    if column.rank_error:
+        row["rank_error"] = column.rank_error
     if column.shape:
         row |= {"elements": column.elements, "empty": column.empty}
         row |= {"shortest_list": column.shortest_list, "longest_list": column.longest_list}
+        row["mean_list"] = column.elements / column.present if column.present else None
     if column.type == "bytes":
         row |= {"shortest": column.shortest, "longest": column.longest, "mean_length": column.mean_length}
     else:

@@ -5,6 +5,7 @@ Transforms read train only; validation sees each split.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from headway.schema import Column
 from headway.statistics.proto import to_proto
 from headway.statistics.split import merge_all, summary
 
-VERSION = 2
+VERSION = 3
 
 
 class StatisticsRequest(Frozen):
@@ -29,14 +30,18 @@ def merge(request: StatisticsRequest, out: Path, monitor: Monitor) -> dict[str, 
     merged = {}
     total = sum(len(folders) for folders in request.splits.values())
     done = 0
-    for split, folders in request.splits.items():
-        monitor.check()
-        merged[split] = merge_all(folders, request.columns)
-        merged[split].save(out / split)
-        done += len(folders)
-        monitor.progress(done, total, "spans")
-    (out / "statistics.pb").write_bytes(to_proto(merged).SerializeToString(deterministic=True))
-    return {
-        "rows": {split: statistics.rows for split, statistics in merged.items()},
-        "columns": {split: summary(statistics) for split, statistics in merged.items()},
-    }
+    spill = out / ".spill"
+    try:
+        for split, folders in request.splits.items():
+            monitor.check()
+            merged[split] = merge_all(folders, request.columns, spill=spill)
+            merged[split].save(out / split)
+            done += len(folders)
+            monitor.progress(done, total, "spans")
+        (out / "statistics.pb").write_bytes(to_proto(merged).SerializeToString(deterministic=True))
+        return {
+            "rows": {split: statistics.rows for split, statistics in merged.items()},
+            "columns": {split: summary(statistics) for split, statistics in merged.items()},
+        }
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headway.anomaly import LISTED, Anomaly, listed, value_text
 from headway.schema import LABEL, Schema
 from headway.statistics.column import ColumnStatistics
-from headway.statistics.counts import top_text
 from headway.statistics.split import SplitStatistics
 from headway.validation.config import ValidateConfig
 
@@ -94,20 +92,19 @@ def _domain(split: str, column: ColumnStatistics, schema: Schema, config: Valida
     if column.text is None:  # long values, which are not kept
         return
     known = pa.array([value.encode() for value in schema.domains[column.name]], pa.large_binary())
-    values, counts = column.text.sorted()
-    unseen = pc.invert(pc.is_in(values, value_set=known))
-    values, counts = values.filter(unseen), counts[unseen.to_numpy(zero_copy_only=False)]
-    if not len(values):
+    unseen, rows = column.text.others(known)
+    if not unseen:
         return
-    rows = int(counts.sum())
-    share = rows / column.present
+    values, counts = column.text.top(LISTED, unless=known)
+    examples = list(zip(values.to_pylist(), counts.tolist(), strict=True))
+    share = rows / column.values
     yield Anomaly(
         severity="error" if share > config.unseen(column.name) else "warning",
         kind="unseen values",
         column=column.name,
         where=split,
-        message=f"column {column.name!r} has values the schema does not know in {rows:,} of {column.present:,} {split} rows "
-        f"({share:.2%}): {listed(top_text(values, counts, LISTED, 1), len(values))}",
+        message=f"column {column.name!r} has values the schema does not know in {rows:,} of {column.values:,} {split} rows "
+        f"({share:.2%}): {listed(examples, unseen)}",
         fix=f"if they are right, add them to the string_domain of {column.name!r} in the schema file, or raise "
         f"validation.columns.{column.name}.max_unseen",
     )

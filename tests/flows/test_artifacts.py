@@ -50,6 +50,14 @@ def test_a_row_for_each_column_of_train():
     json.dumps([number, text])
 
 
+def test_an_estimate_says_its_error():
+    column = STATISTICS["columns"]["train"][0] | {"distinct": 70_123, "distinct_error": 0.0313, "rank_error": 0.004}
+    [row] = column_rows({"columns": {"train": [column]}})
+    assert (row["distinct"], row["quantiles"]) == ("70,123 ±3%", "rank ±0.4%")
+    [exact] = column_rows({"columns": {"train": [STATISTICS["columns"]["train"][0]]}})
+    assert exact["distinct"] == STATISTICS["columns"]["train"][0]["distinct"] and exact["quantiles"] == ""
+
+
 def test_a_row_for_each_anomaly():
     anomaly = {"severity": "error", "kind": "range", "column": "dist", "where": "train", "message": "m", "fix": None}
     result = {"anomalies": [anomaly], "errors": 1, "warnings": 0}
