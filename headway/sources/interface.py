@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.errors import DataError
 
-BATCH_ROWS = 32_768
+BATCH_ROWS = 131_072
 CUT = 200
 """A malformed line is quoted up to this many characters."""
 
