@@ -8,6 +8,7 @@ float_list = 2, int64_list = 3, each `repeated value = 1`, packed for numbers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,7 @@ def nested(size: int, *tags: bytes) -> bytes:
     return head
 
 
+@lru_cache(4096)  # records of equal rows have columns of equal size
 def entry_head(name: bytes, size: int, tags: tuple[bytes, ...]) -> bytes:
     """What stands before `size` bytes in an entry of the feature map.
 
