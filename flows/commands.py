@@ -9,8 +9,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from flows.artifacts import artifacts_of
 from flows.cli import STAGE_COMMANDS, stop_on_signals
 from flows.pipeline import Located, json_schema, read_pipeline
@@ -18,6 +16,7 @@ from flows.reporting import metrics_line, reporter
 from flows.road import Trip
 from flows.steps import Output
 from flows.tables import text_table
+from headway.config import read_value
 from headway.errors import ConfigError, StoreError
 from headway.registry import Registry, names
 from headway.store import Store
@@ -29,7 +28,7 @@ def located_of(options: argparse.Namespace) -> Located:
         key, equals, value = item.partition("=")
         if not equals or not key:
             raise ConfigError(f"{item!r} is no KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
-        overrides[key] = yaml.safe_load(value)
+        overrides[key] = read_value(value)
     if serving := getattr(options, "serving", None):
         overrides["validation.serving"] = str(Path(serving).absolute())
     return read_pipeline(Path(options.pipeline), overrides)

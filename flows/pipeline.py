@@ -160,6 +160,11 @@ class Located(Frozen):
         return open_store(where if "://" in where else self.folder / where)
 
     @property
+    def control_file(self) -> Path:
+        """Where a running training of this pipeline looks for knobs set by hand; always on this machine."""
+        return self.open_store().checkpoints.parent / "control" / f"{self.pipeline.name}.json"
+
+    @property
     def module_file(self) -> Path | None:
         """The user's Python file that `model.name: module:function` points at, beside the pipeline."""
         module, _, function = self.pipeline.model.name.partition(":")

@@ -369,6 +369,7 @@ class _Walk:
                 "preprocess": self._preprocess(),
                 "checkpoints": str(self.trip.store.checkpoints / name),
                 "summaries": str(self.trip.store.summaries / self.pipeline.name / name),
+                "control": str(self.trip.located.control_file),
             }
 
         return self._call(TRAIN, "train", key, request)

@@ -10,10 +10,12 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, DataError, StoreError
 from headway.monitor import Monitor
+from tfcore.knobs import KnobVariables, knob
 from tfcore.models import build
 from tfcore.models_config import ModelConfig
 from tfcore.train.checkpoint import Checkpoints
 from tfcore.train.config import OptimizerConfig
+from tfcore.train.knobs import Knobs
 from tfcore.train.learner import Learner, row_losses
 from tfcore.train.loop import Every, run
 from tfcore.train.recorder import Recorder
@@ -57,18 +59,24 @@ def stacks(step, change=lambda step, batch: None):
         step += K
 
 
-def learner(jit="off", dropout=0.2, model=None, **options):
+def learner(jit="off", dropout=0.2, model=None, knobs=(), **options):
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
+    variables = KnobVariables(["learning_rate", *knobs])
     if model is None:
-        model = build(ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout), LAYOUT, seed=7, step=step)
+        config = ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout)
+        model = build(config, LAYOUT, seed=7, step=step, knobs=variables)
     options = {"task": "binary", "optimizer": OptimizerConfig(), **options}
-    return Learner(model=model, step=step, specs=SPECS, jit=jit, **options)
+    return Learner(model=model, step=step, specs=SPECS, jit=jit, knobs=variables, **options)
 
 
-def train(it, total, start=0, batches=stacks, **options):
+def train(it, total, start=0, batches=stacks, knobs=None, **options):
     schedule = CosineRate(name="cosine", initial=0.01)
-    rates = lambda first, count: schedule.rates(first, count, 30)  # noqa: E731
-    return run(it, batches, start=start, total=total, rates=rates, **options)
+    knobs = Knobs(dict.fromkeys(it.knobs.variables_by_name, schedule), 30) if knobs is None else knobs
+    return run(it, batches, start=start, total=total, knobs=knobs.values, **options)
+
+
+def constant(**values):
+    return {name: np.full(K, value, np.float32) for name, value in values.items()}
 
 
 def state(it):
@@ -107,7 +115,7 @@ def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
     optimizer = keras.optimizers.Adam(0.01)
     gradients = tape.gradient(loss, [v.value for v in reference.trainable_variables])
     optimizer.apply([tf.convert_to_tensor(g) for g in gradients], reference.trainable_variables)
-    outcome = it.run(next(stacks(0)), first=0, steps=1, rates=np.full(K, 0.01, np.float32))
+    outcome = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.01))
     assert np.allclose(outcome.losses, [loss], rtol=1e-5)
     assert np.allclose(outcome.weights, [one["weight"].numpy().sum()], rtol=1e-5)
     for a, b in zip(it.model.get_weights(), reference.get_weights(), strict=True):
@@ -187,10 +195,88 @@ def test_steps_that_stay_not_finite_end_the_training():
 def test_gradients_are_clipped_to_their_global_norm():
     before = learner(dropout=0.0)
     start = before.model.get_weights()
-    it = learner(dropout=0.0, clip_norm=0.01, optimizer=OptimizerConfig(name="sgd"))
-    it.run(next(stacks(0)), first=0, steps=1, rates=np.ones(K, np.float32))
+    it = learner(dropout=0.0, knobs=["clip_norm"], optimizer=OptimizerConfig(name="sgd"))
+    it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=1.0, clip_norm=0.01))
     moved = np.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(it.model.get_weights(), start, strict=True)))
     assert np.isclose(moved, 0.01, rtol=1e-3)
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_knobs_change_between_calls_and_steps_without_another_trace(jit):
+    names = ["dropout", "label_smoothing", "temperature", "positive_weight", "clip_norm"]
+    it = learner(jit, knobs=names)
+    off = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 1, "clip_norm": 1e6}
+    plain = learner(jit, dropout=0.0)
+    stack = next(stacks(0))
+    for values in (off, off | {"dropout": 0.5}, off | {"temperature": 4}, off):
+        it.run(stack, first=0, steps=2, knobs=constant(learning_rate=0.01, **values))
+    assert it.traces == 1
+    it, changing = learner(jit, knobs=names), learner(jit, knobs=names)
+    whole = it.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01, **off))
+    expected = plain.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01))
+    assert np.allclose(whole.losses, expected.losses, rtol=1e-5)
+    values = constant(learning_rate=0.01, **off)
+    values["temperature"][2] = 3.0  # one step of a call
+    outcome = changing.run(stack, first=0, steps=K, knobs=values)
+    assert np.array_equal(outcome.losses[:2], whole.losses[:2]) and outcome.losses[2] != whole.losses[2]
+
+
+def test_what_knobs_mean():
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    reference = build(ModelConfig(hidden=(8, 4), embedding=3), LAYOUT, seed=7)
+    logits = reference({k: one[k] for k in ("numeric", "categorical")})[:, 0]
+    label, weight = one["label"], one["weight"]
+
+    def loss(label, logits, weight):
+        rows = tf.nn.sigmoid_cross_entropy_with_logits(label, logits)
+        return float(tf.reduce_sum(rows * weight) / tf.reduce_sum(weight))
+
+    for name, value, wanted in (
+        ("label_smoothing", 0.2, loss(label * 0.8 + 0.1, logits, weight)),
+        ("temperature", 2.0, loss(label, logits / 2, weight)),
+        ("positive_weight", 3.0, loss(label, logits, weight * tf.where(label > 0, 3.0, 1.0))),
+    ):
+        it = learner(dropout=0.0, knobs=[name])
+        found = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.01, **{name: value}))
+        assert np.isclose(found.losses[0], wanted, rtol=1e-5), name
+
+
+def test_smoothed_losses_of_classes_are_those_of_soft_labels():
+    output, label = np.array([[0.3, -1.0, 2.0]], np.float32), tf.constant([1])
+    soft = np.full((1, 3), 0.3 / 3)
+    soft[0, 1] += 0.7
+    expected = tf.nn.softmax_cross_entropy_with_logits(soft.astype(np.float32), output)
+    assert np.allclose(row_losses("multiclass", label, output, smoothing=tf.constant(0.3)), expected, rtol=1e-6)
+
+
+def test_a_user_s_model_reads_its_own_knob_and_one_that_predicts_its_default():
+    def model(margin):
+        inputs = {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in LAYOUT.inputs().items()}
+        return keras.Model(inputs, keras.layers.Dense(1)(Shifted(margin)(inputs["numeric"])))
+
+    variables = KnobVariables(["learning_rate", "margin"])
+    with variables.offered():
+        inside = knob("margin", 1.0)
+    assert inside is variables.get("margin")
+    assert float(knob("margin", 1.0)) == 1.0
+    with pytest.raises(ConfigError, match="no knob 'margin'"):
+        knob("margin")
+    it = learner(model=model(inside), knobs=["margin"])
+    it.knobs.variables_by_name["margin"] = inside
+    losses = [
+        it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.0, margin=m)).losses[0]
+        for m in (0.0, 2.0, 0.0)
+    ]
+    assert losses[0] == losses[2] != losses[1] and it.traces == 1
+
+
+class Shifted(keras.layers.Layer):
+    def __init__(self, margin):
+        super().__init__()
+        self._margin = [margin]
+
+    def call(self, x):
+        return x + self._margin[0]
 
 
 def test_evaluation_ignores_padding_and_dropout():
