@@ -25,12 +25,22 @@ from headway.tasks import Task
 from tfcore.described import Described, write_description
 from tfcore.models import build, load_weights, to_predictions
 from tfcore.models_config import ModelConfig
-from tfcore.signatures import LENGTH, PRESENT, Signature, Tensor, describe, output_names, raw_inputs, tensor_names
+from tfcore.signatures import (
+    LENGTH,
+    PRESENT,
+    Signature,
+    Tensor,
+    classify_argument,
+    describe,
+    output_names,
+    raw_inputs,
+    tensor_names,
+)
 from tfcore.transform.derived import transform_of
 from tfcore.transform.graph import RawColumn
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 2
+VERSION = 3
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
 
@@ -58,10 +68,18 @@ class Served(tf.Module):
         predict: model inputs -> named predictions, in inference mode.
         columns: the raw columns.
         variables: those that `predict` reads; a Keras model's are not found through its attributes.
+        task: what `predict` predicts; a label with classes has a `classify` as well.
     """
 
     def __init__(
-        self, *, transform: tf.Module, predict: Predict, columns: Sequence[Column], variables: Sequence[tf.Variable]
+        self,
+        *,
+        transform: tf.Module,
+        predict: Predict,
+        columns: Sequence[Column],
+        variables: Sequence[tf.Variable],
+        task: Task = "regression",
+        classes: Sequence[str | int] | None = None,
     ):
         super().__init__(name="served")
         self.transform = transform
@@ -72,6 +90,12 @@ class Served(tf.Module):
         inputs = raw_inputs(columns)
         self.serving_default = _named_function(lambda tensors: self.predict(self.raw(tensors)), inputs)
         self.named_transform = _named_function(lambda tensors: self.transformed(self.raw(tensors)), inputs)
+        if (argument := classify_argument(task)) is not None:
+            name = argument.name
+            self.classify = _named_function(
+                lambda tensors: classified(task, self.predict(self.raw(tensors)), tensors[name], classes or ()),
+                (*inputs, argument),
+            )
         examples = Tensor(name="examples", dtype="string")
         self.serve_examples = _named_function(lambda t: self.predict(self.parse(t["examples"])), (examples,))
 
@@ -180,7 +204,7 @@ def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=inspect.Parameter.empty
                 if tensor.default is None
-                else tf.constant([tensor.default], DTYPES[tensor.dtype]),
+                else tf.constant(tensor.default if tensor.shape == () else [tensor.default], DTYPES[tensor.dtype]),
             )
             for tensor in inputs
         ]
@@ -204,12 +228,16 @@ def save(
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
     """
-    served = Served(transform=transform, predict=predict, columns=columns, variables=variables)
+    served = Served(
+        transform=transform, predict=predict, columns=columns, variables=variables, task=task, classes=classes
+    )
     functions = {
         "serving_default": served.serving_default,
         "serve_examples": served.serve_examples,
         "transform": served.named_transform,
     }
+    if classify_argument(task) is not None:
+        functions["classify"] = served.classify
     concrete = {name: function.get_concrete_function() for name, function in functions.items()}
     for name, function in concrete.items():
         refuse_python_nodes(function, where=name)
@@ -219,7 +247,7 @@ def save(
         _described(name, tensor) for name, tensor in sorted(concrete["transform"].structured_outputs.items())
     ]
     signatures = describe(columns, task, classes, transformed)
-    for name in ("serving_default", "serve_examples"):
+    for name in functions.keys() - {"transform"}:
         _check_outputs(concrete[name].structured_outputs, signatures[name].outputs)
     tf.saved_model.save(served, str(path), signatures=functions)
     extra = path / "assets.extra"  # servers leave this folder alone
@@ -270,6 +298,23 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     }
 
 
+def classified(task: Task, predictions: Tensors, argument: tf.Tensor, classes: Sequence[str | int]) -> Tensors:
+    """What `tfcore.signatures.classify_outputs` names, by a threshold or the number of classes wanted; a scalar."""
+    if task == "binary":
+        probability = predictions["probability"]
+        return {"decision": probability >= argument, "probability": probability}
+    wanted = tf.debugging.Assert(
+        (argument >= 1) & (argument <= len(classes)), [f"top_k must be from 1 to {len(classes)}, not", argument]
+    )
+    with tf.control_dependencies([wanted]):
+        likely, places = tf.math.top_k(predictions["probabilities"], tf.identity(argument))
+    return {"classes": tf.gather(_names(classes), places), "probabilities": likely}
+
+
+def _names(classes: Sequence[str | int]) -> tf.Tensor:
+    return tf.constant(list(classes), tf.string if isinstance(classes[0], str) else tf.int64)
+
+
 def predictor(model: Any, task: Task, classes: Sequence[str | int] | None = None) -> Predict:
     """Model inputs -> the named outputs of a Keras model's task, in inference mode and float32."""
 
@@ -280,8 +325,7 @@ def predictor(model: Any, task: Task, classes: Sequence[str | int] | None = None
             return {"probability": prediction, "logit": output[:, 0]}
         if task == "regression":
             return {"prediction": prediction}
-        names = tf.constant(list(classes or ()), tf.string if isinstance((classes or ("",))[0], str) else tf.int64)
-        return {"probabilities": prediction, "class": tf.gather(names, tf.argmax(prediction, axis=1))}
+        return {"probabilities": prediction, "class": tf.gather(_names(classes or ()), tf.argmax(prediction, axis=1))}
 
     return predict
 

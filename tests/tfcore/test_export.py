@@ -139,7 +139,13 @@ def test_golden_signatures_of_the_loaded_model(exported):
     scores = {"probability": ("float32", (None,)), "logit": ("float32", (None,))}
     inputs = {name: shown(s.structured_input_signature[1]) for name, s in signatures.items()}
     outputs = {name: shown(s.structured_outputs) for name, s in signatures.items()}
-    assert inputs == {"serving_default": raw, "serve_examples": {"examples": ("string", (None,))}, "transform": raw}
+    assert inputs == {
+        "serving_default": raw,
+        "serve_examples": {"examples": ("string", (None,))},
+        "transform": raw,
+        "classify": raw | {"threshold": ("float32", ())},
+    }
+    assert outputs["classify"] == {"decision": ("bool", (None,)), "probability": ("float32", (None,))}
     assert outputs["serving_default"] == outputs["serve_examples"] == scores
     assert outputs["transform"] == {"dep_delay": ("float32", (None,)), "carrier": ("int32", (None,))}
     for name, signature in exported["signatures"].items():  # what is said of them is what they are
@@ -194,6 +200,19 @@ def test_presence_that_is_left_out_defaults_to_present_in_a_server(exported):
     all_present = {f"{name}__present": tf.fill([N], True) for name in ("dep_delay", "tailnum", "seats")}
     expected = exported["loaded"].signatures["serving_default"](**named_tensors(presence=False), **all_present)
     assert found == pytest.approx(expected["logit"].numpy(), abs=1e-5)
+
+
+def test_the_threshold_is_the_request_s_own(exported):
+    classify = exported["loaded"].signatures["classify"]
+    for threshold in (0.0, 0.3, 0.5, 1.0):
+        found = classify(**named_tensors(), threshold=tf.constant(threshold))
+        probability = found["probability"].numpy()
+        assert probability == pytest.approx(exported["expected"], abs=1e-6)
+        np.testing.assert_array_equal(found["decision"], probability >= np.float32(threshold))
+    graph = tf.Graph()
+    with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(exported["path"]))
+        assert list(meta.signature_def["classify"].defaults["threshold"].float_val) == [0.5]
 
 
 def test_the_transform_signature_gives_the_model_s_inputs(exported):
@@ -429,11 +448,22 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
     assert result["saved_model"] == "saved_model" and result["bytes"] > 10_000
     assert json.loads(json.dumps(result)) == result
     loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
+    assert ("classify" in loaded.signatures) == (task != "regression")
     names = shown(loaded.signatures["transform"].structured_outputs)
     assert names["dep_delay__missing"] == ("float32", (None,)) and names["carrier"] == ("int32", (None,))
     if task == "multiclass":
         found = loaded.signatures["serving_default"](**named_tensors())["class"].numpy()
-        assert found.tolist() == [(b"lo", b"mid", b"hi")[i] for i in expected.argmax(1)]
+        words = np.array([b"lo", b"mid", b"hi"])
+        assert found.tolist() == words[expected.argmax(1)].tolist()
+        classify = loaded.signatures["classify"]
+        for k in (1, 3):
+            top = classify(**named_tensors(), top_k=tf.constant(k))
+            order = np.argsort(-expected, axis=1, kind="stable")[:, :k]
+            assert top["classes"].numpy().tolist() == words[order].tolist()
+            assert np.allclose(top["probabilities"], np.take_along_axis(expected, order, 1), atol=1e-5)
+        for k in (0, 4):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="top_k must be from 1 to 3"):
+                classify(**named_tensors(), top_k=tf.constant(k))
 
     column = {"regression": "prediction", "binary": "probability", "multiclass": "probabilities"}[task]
     found = loaded.signatures["serving_default"](**named_tensors())[column].numpy()
