@@ -19,6 +19,7 @@ from beam_jobs.request import IngestRequest
 from beam_jobs.span_range import SHARD, STATISTICS
 from headway import quarantine
 from headway.errors import DataError
+from headway.records.lengths import total
 from headway.records.spec import feature_spec
 from headway.schema import Column
 from headway.sources.base import InputFile, Range
@@ -82,7 +83,7 @@ def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], asid
         saved[0].replace(statistics)
     else:
         merge_all(saved, columns, spill=aside.folder / "spill").save(statistics)
-    rows = sum(sum(shard["rows"]) for shard in shards)
+    rows = sum(total(shard["rows"]) for shard in shards)
     return {"rows": rows, "shards": shards, "statistics": statistics.relative_to(out).as_posix()}
 
 

@@ -40,7 +40,7 @@ def ingest(
 
     Returns:
         JSON values: span, rows_per_record, feature_spec (what parses a record with stock tf.io), columns, splits (rows,
-        shards with the rows of each record, statistics),
+        shards with the rows of their records (`headway.records.lengths`), statistics),
         counts (read = written + quarantined + filtered).
 
     Raises:

@@ -1,7 +1,7 @@
 """One range of a span, from raw rows to shards: the work that Beam spreads out, itself free of Beam.
 
     facts = ingest_range(request, piece, folder, tick=lambda rows: None)
-    facts                    # rows read, filtered, quarantined; rows of each record of each split
+    facts                    # rows read, filtered, quarantined; rows of each record of each split, packed
 
 The order of a row's way: filter, coerce, label, split, then statistics and records of its split. Batches of some ten
 thousand rows go through whole; nothing is done row by row. What is written depends on the range and the request alone.
@@ -26,6 +26,7 @@ from headway.expressions import parse
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
 from headway.records.grouping import Group, RowGrouper
+from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
@@ -207,13 +208,13 @@ class _Split:
         for batch, sizes in groups:
             self._shard.write_groups(encode_records(batch, sizes, self._columns), sizes)
 
-    def finish(self) -> list[int]:
-        """The rows of each record."""
+    def finish(self) -> list[list[int]]:
+        """The rows of each record, packed."""
         self._records(self._grouper.rest())
         self._shard.close()
         self._statistics.save(self._folder / STATISTICS)
         shutil.rmtree(self._spill, ignore_errors=True)
-        return self._shard.rows
+        return packed(self._shard.rows)
 
     def close(self) -> None:
         self._shard.close()

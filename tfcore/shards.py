@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.hashing import GOLDEN, U64, mix64
+from headway.records.lengths import unpacked
 from headway.schema import Column
 
 _CARVE_BITS = 20
@@ -51,7 +52,7 @@ class Shards:
                 raise DataError(f"{result['span']} holds other columns than {first['span']}", where=str(folder))
             for shard in result["splits"][split]["shards"]:
                 paths.append(str(folder / shard["file"]))
-                rows.append(tuple(shard["rows"]))
+                rows.append(tuple(unpacked(shard["rows"])))
         columns = tuple(Column.model_validate(column) for column in first["columns"])
         return cls(tuple(paths), tuple(rows), columns, first["rows_per_record"])
 

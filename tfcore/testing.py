@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headway.records.classic import encode_classic
 from headway.records.encode import encode
+from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics
@@ -74,7 +75,7 @@ def write_examples(
                 for batch in piece.combine_chunks().to_batches(max_chunksize=max(rows_per_record, 1024)):
                     statistics[split].update(batch)
                     _write(shard, batch, columns, rows_per_record)
-            written.append({"file": name, "rows": shard.rows})
+            written.append({"file": name, "rows": packed(shard.rows)})
         made[split] = {"rows": table.num_rows, "shards": written}
     result = {
         "span": span,

@@ -149,7 +149,7 @@ def test_time_splits_write_a_span_unsplit(request_for, write_csv, out):
 
 def test_classic_records_and_a_file_without_rows(request_for, write_csv, tmp_path, rows_of):
     result = ingest(request_for(write_csv(20), rows=1), tmp_path / "a", Monitor(), runner=ONE)
-    assert result["splits"]["train"]["shards"][0]["rows"] == [1] * result["splits"]["train"]["rows"]
+    assert result["splits"]["train"]["shards"][0]["rows"] == [[1, result["splits"]["train"]["rows"]]]
     assert len(rows_of(tmp_path / "a", result, "train")) == result["splits"]["train"]["rows"]
     empty = ingest(request_for(write_csv(0, "empty.csv")), tmp_path / "b", Monitor(), runner=ONE)
     assert empty["counts"] == {"read": 0, "written": 0, "quarantined": 0, "filtered": 0}
