@@ -23,8 +23,8 @@ from headway.monitor import Monitor
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics
 from tfcore.analyse_request import VERSION, AnalyseRequest
-from tfcore.dataset import CLASSIC_ROWS, safe
-from tfcore.decode import Decoder
+from tfcore.dataset import safe
+from tfcore.reader import Reader
 from tfcore.runtime import prepare
 from tfcore.train.data import shards_of
 from tfcore.transform.derived import derive, load_preprocess
@@ -58,17 +58,14 @@ def analyse(request: AnalyseRequest, out: Path, monitor: Monitor) -> dict[str, A
     if not shards.total:
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
     stored = readable(shards.columns)
-    decoder = Decoder(shards.columns, shards.rows_per_record, [column.name for column in stored])
+    reader = Reader(shards, [column.name for column in stored])
     found: dict[str, Any] = {}
 
-    def derived(records: tf.Tensor) -> dict[str, tf.Tensor]:
-        columns, found["columns"], found["reads"] = derive(function, decoder(records), stored)
+    def derived(*piece: tf.Tensor) -> dict[str, tf.Tensor]:
+        columns, found["columns"], found["reads"] = derive(function, reader(*piece).columns, stored)
         return {f"{name}/{part}": tensor for name, raw in columns.items() for part, tensor in _parts(raw)}
 
-    records = tf.data.TFRecordDataset(list(shards.paths))
-    if not decoder.grouped:
-        records = records.batch(CLASSIC_ROWS)
-    batches = records.map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+    batches = reader.in_order().map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
     statistics = SplitStatistics.create(found["columns"])
     for batch in _iterate(batches, shards, request.function):
         monitor.check()

@@ -20,8 +20,9 @@ import tensorflow as tf
 from headway.errors import DataError
 from headway.records.tfrecord import read_records
 from headway.schema import Column
-from tfcore.decode import Decoder, Labeler
+from tfcore.decode import Labeler
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
+from tfcore.reader import Reader
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
 from tfcore.transform.graph import Transform
 
@@ -29,9 +30,6 @@ __all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", 
 
 AUTOTUNE = tf.data.AUTOTUNE
 AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
-READ_BYTES = 1 << 20
-CLASSIC_ROWS = 4096
-"""Classic Examples are parsed this many at a time."""
 
 
 @tf.autograph.experimental.do_not_convert  # there is nothing to convert, and looking takes a second
@@ -59,34 +57,26 @@ def training_dataset(
         DataError: there are no rows.
     """
     kept = kept_rows(shards, carve)
-    decoder = Decoder(shards.columns, shards.rows_per_record, [c.name for c in shards.columns])
-    block = 1 if decoder.grouped else 256
-    plan = Plan(kept, seed, window=window_rows, cycle=cycle, block=block)
+    reader = Reader(shards, [c.name for c in shards.columns])
+    plan = Plan(kept, seed, window=window_rows, cycle=cycle, block=reader.block)
     if not plan.rows:
         raise DataError("there are no rows to train on", where=", ".join(shards.paths[:3]) or "the train split")
     start = plan.start(start_step * batch)
-    paths = tf.constant(shards.paths)
     seed64 = tf.constant(seed, tf.int64)
     carving = None if carve is None else Carving(carve, shards)
 
     def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.equal(epoch, start.epoch)
-        order = tf.numpy_function(plan.shard_order, [epoch], tf.int64, stateful=False)
-        order.set_shape([len(shards.paths)])
-        records = tf.data.Dataset.from_tensor_slices(order).interleave(
-            lambda shard: _records(paths, shard), cycle_length=cycle, block_length=block
-        )
-        records = records.skip(tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64)))
-        if not decoder.grouped:
-            records = records.batch(CLASSIC_ROWS)
+        skip = tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64))
+        pieces = reader.in_epoch(plan, epoch, skip)
 
-        def prepared(shard: tf.Tensor, number: tf.Tensor, record: tf.Tensor) -> Batch:
-            columns = decoder(record)
+        def prepared(*piece: tf.Tensor) -> Batch:
+            columns, shard, number = reader(*piece)
             rows = transform(columns)
             rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
             return rows if carving is None else carving(rows, shard, number)
 
-        chunks = records.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
+        chunks = pieces.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
         if start.drop_rows:
             # the graph is one for every epoch, so the drop is by number
             chunks = chunks.enumerate().map(
@@ -143,12 +133,6 @@ def training_rows(shards: Shards, carve: Carve | None = None) -> int:
     return int(sum(sum(rows) for rows in kept_rows(shards, carve)))
 
 
-def _records(paths: tf.Tensor, shard: tf.Tensor) -> tf.data.Dataset:
-    """(shard, number, record) of one file."""
-    records = tf.data.TFRecordDataset(tf.gather(paths, shard), buffer_size=READ_BYTES).enumerate()
-    return records.map(lambda number, record: (shard, number, record))
-
-
 def _drop(rows: Batch, count: tf.Tensor) -> Batch:
     return {name: value[count:] for name, value in rows.items()}
 
@@ -169,17 +153,12 @@ def evaluation_dataset(
     column of `raw` raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list column the values are
     padded to the longest list there is, and raw/<name>/length says how many count.
     """
-    decoder = Decoder(shards.columns, shards.rows_per_record, [c.name for c in shards.columns])
-    paths = tf.constant(shards.paths)
+    reader = Reader(shards, [c.name for c in shards.columns])
     carving = None if carve is None else Carving(carve, shards)
     longest = {c.name: _longest(shards, c) for c in shards.columns if c.is_list and c.name in raw}
-    numbers = tf.data.Dataset.range(len(shards.paths))
-    records = numbers.flat_map(lambda shard: _records(paths, shard))
-    if not decoder.grouped:
-        records = records.batch(CLASSIC_ROWS)
 
-    def prepared(shard: tf.Tensor, number: tf.Tensor, record: tf.Tensor) -> Batch:
-        columns = decoder(record)
+    def prepared(*piece: tf.Tensor) -> Batch:
+        columns, shard, number = reader(*piece)
         rows: Batch = dict(transform(columns)) if transform is not None else {}
         rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
         rows["valid"] = tf.ones_like(rows["weight"], tf.bool)
@@ -199,20 +178,18 @@ def evaluation_dataset(
         missing = batch - tf.shape(rows["label"])[0]
         return {name: _pad(value, missing, batch) for name, value in rows.items()}
 
-    chunks = records.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
+    chunks = reader.in_order().map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
     return chunks.rebatch(batch).map(padded, num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(2)
 
 
 def _longest(shards: Shards, column: Column) -> int:
     """The longest list of a column; at least 1."""
-    decoder = Decoder(shards.columns, shards.rows_per_record, [column.name])
-    records = tf.data.TFRecordDataset(list(shards.paths), buffer_size=READ_BYTES)
-    if not decoder.grouped:
-        records = records.batch(CLASSIC_ROWS)
-    longest = records.map(
-        lambda record: tf.reduce_max(tf.concat([decoder(record)[column.name].lengths, [1]], 0)),
-        num_parallel_calls=AUTOTUNE,
-    ).reduce(tf.constant(1, tf.int64), tf.maximum)
+    reader = Reader(shards, [column.name])
+
+    def of(*piece: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_max(tf.concat([reader(*piece).columns[column.name].lengths, [1]], 0))
+
+    longest = reader.in_order().map(of, num_parallel_calls=AUTOTUNE).reduce(tf.constant(1, tf.int64), tf.maximum)
     return int(longest)
 
 

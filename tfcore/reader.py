@@ -1,0 +1,108 @@
+"""The records of shards as raw columns: in the order of the manifests, or in that of an epoch.
+
+    reader = Reader(shards, ["carrier", "label"])
+    pieces = reader.in_epoch(plan, epoch, skip)          # or reader.in_order()
+    pieces.map(lambda *piece: reader(*piece).columns, num_parallel_calls=AUTOTUNE)
+
+A piece is cheap: what is to be read. Classic Examples are read by the op in C++ where it is built, and by TFRecordDataset
+and parse_example elsewhere: the same chunks of the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfcore.decode import Decoder, raw_columns
+from tfcore.ops.examples import read_runs
+from tfcore.ops.library import library
+from tfcore.order import Plan, chunks
+from tfcore.shards import Shards
+from tfcore.transform.graph import RawColumn
+
+READ_BYTES = 1 << 20
+CLASSIC_ROWS = 4096
+"""Classic Examples are parsed this many at a time."""
+BLOCK = 256
+"""Classic Examples read from one shard before the next has its turn."""
+
+
+class Rows(NamedTuple):
+    """Some rows, and where they stand: one record of a shard, or several of several when both are vectors."""
+
+    columns: dict[str, RawColumn]
+    shard: tf.Tensor
+    number: tf.Tensor
+
+
+class Reader:
+    """See the module.
+
+    Args:
+        wanted: the columns that are read.
+    """
+
+    def __init__(self, shards: Shards, wanted: Sequence[str]):
+        self._shards = shards
+        self._decoder = Decoder(shards.columns, shards.rows_per_record, wanted)
+        self._paths = tf.constant(shards.paths, tf.string)
+        self.grouped = self._decoder.grouped
+        self.block = 1 if self.grouped else BLOCK
+        """Records read from one shard before the next has its turn: what a `Plan` must know."""
+        self.native = not self.grouped and bool(self._decoder.columns) and library() is not None
+        """Whether the op in C++ reads."""
+
+    def in_order(self) -> tf.data.Dataset:
+        """Pieces of every row, shard after shard."""
+        if self.native:
+            lengths = [len(rows) for rows in self._shards.rows]
+            runs = np.asarray([(i, 0, length) for i, length in enumerate(lengths) if length], np.int64).reshape(-1, 3)
+            cut, splits = chunks(runs, 0, CLASSIC_ROWS)
+            return _pieces(tf.constant(cut), tf.constant(splits))
+        return self._batched(tf.data.Dataset.range(len(self._shards.paths)).flat_map(self._records))
+
+    def in_epoch(self, plan: Plan, epoch: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
+        """Pieces of an epoch's rows, from record `skip` (int64) of its sequence on."""
+        if self.native:
+            # stateful=False: it is a function of what it is given
+            cut, splits = tf.numpy_function(
+                lambda epoch, skip: plan.runs(int(epoch), int(skip), CLASSIC_ROWS),
+                [epoch, skip],
+                (tf.int64, tf.int64),
+                stateful=False,
+            )
+            return _pieces(tf.ensure_shape(cut, [None, 3]), tf.ensure_shape(splits, [None]))
+        order = tf.numpy_function(plan.shard_order, [epoch], tf.int64, stateful=False)
+        order.set_shape([len(self._shards.paths)])
+        records = tf.data.Dataset.from_tensor_slices(order)
+        return self._batched(
+            records.interleave(self._records, cycle_length=plan.cycle, block_length=plan.block).skip(skip)
+        )
+
+    def __call__(self, *piece: Any) -> Rows:
+        """What a piece says, read."""
+        if self.native:
+            (runs,) = piece
+            shard, first, count = runs[:, 0], runs[:, 1], runs[:, 2]
+            chunk = read_runs(tf.gather(self._paths, shard), first, count, self._decoder.columns)
+            number = tf.ragged.range(first, first + count).flat_values
+            return Rows(raw_columns(chunk, self._decoder.columns), tf.repeat(shard, count), number)
+        shard, number, record = piece
+        return Rows(self._decoder(record), shard, number)
+
+    def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
+        """(shard, number, record) of one file."""
+        records = tf.data.TFRecordDataset(tf.gather(self._paths, shard), buffer_size=READ_BYTES).enumerate()
+        return records.map(lambda number, record: (shard, number, record))
+
+    def _batched(self, records: tf.data.Dataset) -> tf.data.Dataset:
+        return records if self.grouped else records.batch(CLASSIC_ROWS)
+
+
+def _pieces(cut: tf.Tensor, splits: tf.Tensor) -> tf.data.Dataset:
+    """The runs of each chunk, int64 [runs, 3]."""
+    numbers = tf.data.Dataset.range(tf.shape(splits, tf.int64)[0] - 1)
+    return numbers.map(lambda i: cut[splits[i] : splits[i + 1]])
