@@ -88,6 +88,10 @@ class Aside:
         """The ranges that are whole."""
         return {int(path.name) for path in self.folder.iterdir() if path.name.isdigit()}
 
+    def attempts(self) -> set[str]:
+        """Every attempt at a range that has left a trace: one that runs, or one that is whole."""
+        return {path.name for path in self.folder.iterdir() if path.name[:5].isdigit()}
+
     def facts(self, index: int) -> dict[str, Any]:
         """What a range says of itself."""
         return json.loads((self.of_range(index) / FACTS).read_text())

@@ -75,7 +75,7 @@ class Pool:
         for worker in workers:
             _end(worker)
 
-    def StartWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 - Beam's name
+    def StartWorker(self, request: Any, context: Any) -> Any:
         """Start one worker, and answer when it has reached the cluster, or with why it could not."""
         name, control = request.worker_id, request.control_endpoint.url
         command = [sys.executable, "-m", "beam_jobs.worker_pool", "--worker", name, "--control", control]
@@ -94,7 +94,7 @@ class Pool:
         print(problem, file=sys.stderr, flush=True)
         return self._messages.StartWorkerResponse(error=problem)
 
-    def StopWorker(self, request: Any, context: Any) -> Any:  # noqa: N802 - Beam's name
+    def StopWorker(self, request: Any, context: Any) -> Any:
         with self._lock:
             worker = self._workers.pop(request.worker_id, None)
         if worker is not None:
