@@ -100,9 +100,10 @@ class Aside:
         """Keep a range's error, and tell the other ranges that their work is in vain."""
         facts = {"kind": type(error).__name__, "problem": error.problem, "where": error.where, "fix": error.fix}
         part = self.folder / f"{index:05d}.{uuid.uuid4().hex}.part"
-        part.write_text(json.dumps(facts))
-        part.replace(self.folder / f"{index:05d}{_ERROR}")
-        self.stop()
+        with contextlib.suppress(FileNotFoundError):  # the driver gave up and took the folder along: nobody listens
+            part.write_text(json.dumps(facts))
+            part.replace(self.folder / f"{index:05d}{_ERROR}")
+            self.stop()
 
     def error(self) -> HeadwayError | None:
         """The error of the first range that has one, of the kind that it was."""

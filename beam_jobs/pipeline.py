@@ -20,7 +20,7 @@ import pyarrow as pa
 from beam_jobs import job_server
 from beam_jobs.aside import FACTS, Aside, writable
 from beam_jobs.live import Live
-from beam_jobs.quiet import load_beam, silenced
+from beam_jobs.quiet import load_beam, no_traceback_of_the_reader, silenced
 from beam_jobs.runner import RunnerConfig, make_pipeline
 from beam_jobs.span_range import Tick, ingest_range
 from headway.errors import HeadwayError
@@ -109,11 +109,14 @@ def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfi
             pipeline.run().wait_until_finish()
             return
         try:
-            result = pipeline.run()
-            live.runs(result.cancel)
-            result.wait_until_finish()
-        except (RuntimeError, OSError) as error:  # a lost connection is either, by where it was lost
-            raise _failed(runner, error, log()) from error
+            with no_traceback_of_the_reader():
+                result = pipeline.run()
+                live.runs(result.cancel)
+                result.wait_until_finish()
+        except HeadwayError:
+            raise
+        except Exception as error:  # gRPC's own kinds among them
+            raise _failed(reached, error, log()) from error
 
 
 def _failed(runner: RunnerConfig, error: Exception, log: str) -> HeadwayError:
