@@ -88,6 +88,10 @@ class Aside:
         """The ranges that are whole."""
         return {int(path.name) for path in self.folder.iterdir() if path.name.isdigit()}
 
+    def attempts(self) -> set[str]:
+        """Every attempt at a range that has left a trace: one that runs, or one that is whole."""
+        return {path.name for path in self.folder.iterdir() if path.name[:5].isdigit()}
+
     def facts(self, index: int) -> dict[str, Any]:
         """What a range says of itself."""
         return json.loads((self.of_range(index) / FACTS).read_text())
@@ -96,9 +100,10 @@ class Aside:
         """Keep a range's error, and tell the other ranges that their work is in vain."""
         facts = {"kind": type(error).__name__, "problem": error.problem, "where": error.where, "fix": error.fix}
         part = self.folder / f"{index:05d}.{uuid.uuid4().hex}.part"
-        part.write_text(json.dumps(facts))
-        part.replace(self.folder / f"{index:05d}{_ERROR}")
-        self.stop()
+        with contextlib.suppress(FileNotFoundError):  # the driver gave up and took the folder along: nobody listens
+            part.write_text(json.dumps(facts))
+            part.replace(self.folder / f"{index:05d}{_ERROR}")
+            self.stop()
 
     def error(self) -> HeadwayError | None:
         """The error of the first range that has one, of the kind that it was."""

@@ -17,9 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from beam_jobs import job_server
 from beam_jobs.aside import FACTS, Aside, writable
 from beam_jobs.live import Live
-from beam_jobs.quiet import load_beam, silenced
+from beam_jobs.quiet import load_beam, no_traceback_of_the_reader, silenced
 from beam_jobs.runner import RunnerConfig, make_pipeline
 from beam_jobs.span_range import Tick, ingest_range
 from headway.errors import HeadwayError
@@ -96,15 +97,42 @@ def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfi
 
     Raises:
         ConfigError: the runner cannot be used as configured.
-        RuntimeError: Beam failed, or a range did with an error that is not the user's.
+        HeadwayError: a cluster gave the job up.
+        RuntimeError: Beam failed here, or a range did with an error that is not the user's.
     """
     todo = list(elements)
-    with silenced(), _sharing() if runner.in_process else contextlib.nullcontext():
-        pipeline = make_pipeline(runner, elements=len(todo))
+    sharing = _sharing() if runner.in_process else contextlib.nullcontext()
+    with silenced(), sharing, job_server.reach(runner) as (reached, log):
+        pipeline = make_pipeline(reached, elements=len(todo))
         # Create reshuffles its elements, which is what spreads them over the workers; they are small
         ranges = pipeline | "ranges" >> beam.Create(todo)
         ranges | "work" >> beam.ParDo(IngestRange(jobs, live.token))
-        pipeline.run().wait_until_finish()
+        if runner.name == "direct":
+            pipeline.run().wait_until_finish()
+            return
+        try:
+            with no_traceback_of_the_reader():
+                result = pipeline.run()
+                live.runs(result.cancel)
+                result.wait_until_finish()
+        except HeadwayError:
+            raise
+        except Exception as error:  # gRPC's own kinds among them
+            raise _failed(reached, error, log()) from error
+
+
+def _failed(runner: RunnerConfig, error: Exception, log: str) -> HeadwayError:
+    """A job that a cluster gave up, with what there is to know of it: the ends of its error and of the server's log."""
+    code = getattr(error, "code", None)
+    gone = callable(code) and getattr(code(), "name", "") == "UNAVAILABLE"
+    text = str(error).strip()
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+    said = "its job server is gone" if gone else "\n".join(lines[-12:])[-3000:]
+    problem = f"the job failed on the {runner.name} runner: {said}"
+    if log:
+        problem += f"\nthe job server's log ends with:\n{log}"
+    where = str(runner.options.get("job_endpoint") or runner.options.get("flink_master") or "runner")
+    return HeadwayError(problem, where=where, fix="look at the cluster's and the worker pool's logs")
 
 
 @contextlib.contextmanager
