@@ -47,9 +47,8 @@ def test_a_cluster_that_cannot_be_reached_is_a_config_error(name, options, messa
 
 def test_something_else_that_listens_there_is_no_job_server(monkeypatch):
     monkeypatch.setattr(job_server, "_REACH_SECONDS", 0.5)
-    with socket.create_server(("localhost", 0)) as server:
-        with pytest.raises(ConfigError, match="does not speak gRPC"):
-            _reach("flink", job_endpoint=f"localhost:{server.getsockname()[1]}")
+    with socket.create_server(("localhost", 0)) as server, pytest.raises(ConfigError, match="does not speak gRPC"):
+        _reach("flink", job_endpoint=f"localhost:{server.getsockname()[1]}")
 
 
 def test_runners_without_a_job_server_are_left_as_they_are():
