@@ -23,16 +23,19 @@ from headway import quarantine
 from headway.coerce import coerce
 from headway.errors import DataError
 from headway.expressions import parse
+from headway.leaks.notes import Notes
 from headway.records.encode import encode, encode_classic
 from headway.records.grouping import RowGrouper
 from headway.records.tfrecord import ShardWriter
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
-from headway.splits import assign
+from headway.splits import assigned
 from headway.statistics.split import SplitStatistics
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """Of each split, in `<folder>/<split>/`."""
+NOTES = "splits"
+"""What the proof of the splits needs, of all of them."""
 Tick = Callable[[int], None]
 """Told after each batch how many rows of the range have been read; may raise to stop."""
 Rows = NDArray[np.int64]
@@ -83,6 +86,7 @@ class _Work:
         self._where = parse(request.source.where) if request.source.where is not None else None
         self._columns = request.columns()
         self._splits: dict[str, _Split] = {}
+        self._notes = Notes(request.split, request.read)
         self._rejected: list[pa.Table] = []
 
     def add(self, chunk: Chunk) -> None:
@@ -95,7 +99,8 @@ class _Work:
         batch, at = self._coerce(batch, at)
         batch, label = self._label(batch, at)
         if batch.num_rows:
-            self._write(batch, label)
+            self._notes.add(batch, chunk.batch.schema, split := assigned(self._request.split, batch))
+            self._write(batch, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
         """The rows for which `where` holds. It sees a column in the type that the file gives it, but for text that is
@@ -143,8 +148,8 @@ class _Work:
             batch, label = batch.filter(keep), label.filter(keep)
         return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label
 
-    def _write(self, batch: pa.RecordBatch, label: pa.Array) -> None:
-        names, codes = self._request.split.names(), assign(self._request.split, batch)
+    def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
+        names = self._request.split.names()
         arrays = [batch.column(column.name) for column in self._columns[:-1]]
         stored = pa.RecordBatch.from_arrays([*arrays, label], names=[column.name for column in self._columns])
         for code, rows in enumerate(np.bincount(codes, minlength=len(names)).tolist()):
@@ -168,6 +173,7 @@ class _Work:
         rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
         quarantined = quarantine.write(self._folder / quarantine.FILE_NAME, [rejected])
         records = {name: split.finish() for name, split in self._splits.items()}
+        self._notes.save(self._folder / NOTES)
         return {"rows": self.rows, "filtered": self._filtered, "quarantined": quarantined, "records": records}
 
     def close(self) -> None:
