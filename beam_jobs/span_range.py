@@ -51,7 +51,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         DataError, ConfigError: the range cannot be read, or the request does not fit it.
         OSError, StoreError: `folder` cannot be written.
     """
-    work = _Work(request, folder)
+    work = RangeWork(request, folder)
     types = {column.name: raw_type(column) for column in request.read}
     try:
         for chunk in open_source(request.source).read(piece, list(types), types):
@@ -78,7 +78,7 @@ def raw_type(column: Column) -> pa.DataType:
     return pa.float64() if column.type == "float32" else column.arrow
 
 
-class _Work:
+class RangeWork:
     def __init__(self, request: IngestRequest, folder: Path):
         self.rows = 0
         self._filtered = 0
@@ -97,10 +97,15 @@ class _Work:
             self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         batch, at = self._filter(batch, at)
         batch, at = self._coerce(batch, at)
-        batch, label = self._label(batch, at)
+        batch, label, at = self._label(batch, at)
         if batch.num_rows:
-            self._notes.add(batch, chunk.batch.schema, split := assigned(self._request.split, batch))
-            self._write(batch, label, split.codes)
+            self._take(batch, label, at, chunk.batch.schema)
+
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, raw: pa.Schema) -> None:
+        """Rows that are kept; `raw` is the schema that the file gave them."""
+        split = assigned(self._request.split, batch)
+        self._notes.add(batch, raw, split)
+        self._write(batch, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
         """The rows for which `where` holds. It sees a column in the type that the file gives it, but for text that is
@@ -132,7 +137,7 @@ class _Work:
         self._reject(coerced.rejected, at)
         return coerced.batch, at if coerced.kept is None else at[coerced.kept]
 
-    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array]:
+    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array, Rows]:
         """The rows that have a label, and their labels."""
         config = self._request.label
         label = config.compute(batch)
@@ -145,8 +150,8 @@ class _Work:
                 name = config.column or LABEL
                 self._rejected.append(quarantine.rejected(gone, name, [None] * len(gone), "the label is missing"))
             keep = pa.array(~missing)
-            batch, label = batch.filter(keep), label.filter(keep)
-        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label
+            batch, label, at = batch.filter(keep), label.filter(keep), at[~missing]
+        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label, at
 
     def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
         names = self._request.split.names()

@@ -125,7 +125,7 @@ def _without_exponent(text: bytes) -> bytes:
     return str(int(value)).encode() if value == value.to_integral_value() else text
 
 
-def value_text(value: Any) -> str:
+def key_text(value: Any) -> str:
     """One part of a key as a sentence shows it."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")

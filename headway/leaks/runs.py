@@ -2,8 +2,8 @@
 
     values, repeated = distinct(hashes)          # any order, any repeats
     write(path, values)
-    for piece in common([a, b], [c]): ...        # hashes of a or b that c has too, rising
-    for piece in repeated([a, b, c]): ...        # those that two of them have
+    compare({"train": [a, b], "eval": [c]})      # hashes that both sides have
+    repeated([a, b, c], [])                      # those that two of the sets have
 
 Whatever is asked of any number of sets is answered slice by slice of the hashes' range, about a million values at a
 time: memory does not grow with the sets.
@@ -11,7 +11,9 @@ time: memory does not grow with the sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,8 @@ from headway.errors import DataError
 Hashes = NDArray[np.uint64]
 SLICE = 1 << 20
 """Values that are held at a time."""
+KEPT = 4096
+"""So many found values are kept for a second look; the rest is counted."""
 
 
 def distinct(hashes: Hashes) -> tuple[Hashes, Hashes]:
@@ -40,7 +44,7 @@ def distinct(hashes: Hashes) -> tuple[Hashes, Hashes]:
 
 def write(path: Path, hashes: Hashes) -> None:
     """Write a set that `distinct` made."""
-    path.write_bytes(memoryview(np.ascontiguousarray(hashes, "<u8")).cast("B") if len(hashes) else b"")
+    np.ascontiguousarray(hashes, "<u8").tofile(path)
 
 
 def read(path: Path) -> Hashes:
@@ -68,30 +72,56 @@ def slices(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[list[Hashes]]:
         yield [np.asarray(one[cut[i] : cut[i + 1]]) for one, cut in zip(sets, cuts, strict=True)]
 
 
-def repeated(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[Hashes]:
-    """The values that more than one of the sets has, rising, piece by piece; empty pieces are left out."""
-    for piece in slices(sets, most):
-        _, twice = distinct(_whole(piece))
-        if len(twice):
-            yield twice
+@dataclass
+class Found:
+    """Some values: how many, and the least of them."""
+
+    count: int = 0
+    least: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """At most `KEPT`, rising."""
+
+    def add(self, values: Hashes) -> None:
+        """Add values greater than all before."""
+        self.count += len(values)
+        self.least = np.concatenate([self.least, values[: KEPT - len(self.least)]])
 
 
-def union(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[Hashes]:
-    """The values of all sets, rising, piece by piece."""
-    for piece in slices(sets, most):
-        values, _ = distinct(_whole(piece))
-        if len(values):
-            yield values
+@dataclass
+class Compared:
+    """What groups of sets have in common."""
+
+    values: dict[str, int]
+    """Distinct values of each group."""
+    shared: dict[tuple[str, str], Found]
+    """Of each two groups that have a value in common, those values."""
 
 
-def common(left: Sequence[Hashes], right: Sequence[Hashes], most: int = SLICE) -> Iterator[Hashes]:
-    """The values that a set of `left` and one of `right` both have, rising, piece by piece."""
-    for piece in slices([*left, *right], most):
-        a, _ = distinct(_whole(piece[: len(left)]))
-        b, _ = distinct(_whole(piece[len(left) :]))
-        shared = np.intersect1d(a, b, assume_unique=True)
-        if len(shared):
-            yield shared
+def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> Compared:
+    """Which values are in more than one group; the order of a group's sets does not matter."""
+    result = Compared(dict.fromkeys(groups, 0), {})
+    whose = [name for name, sets in groups.items() for _ in sets]
+    for piece in slices([one for sets in groups.values() for one in sets], most):
+        mine = {
+            name: distinct(_whole([one for owner, one in zip(whose, piece, strict=True) if owner == name]))[0]
+            for name in groups
+        }
+        for name, values in mine.items():
+            result.values[name] += len(values)
+        for pair in itertools.combinations(groups, 2):
+            both = np.intersect1d(mine[pair[0]], mine[pair[1]], assume_unique=True)
+            if len(both):
+                result.shared.setdefault(pair, Found()).add(both)
+    return result
+
+
+def repeated(sets: Sequence[Hashes], within: Sequence[Hashes], most: int = SLICE) -> Found:
+    """The values that more than one of `sets` has, or one of `within`: sets of those that one set had repeatedly."""
+    result = Found()
+    for piece in slices([*sets, *within], most):
+        _, twice = distinct(_whole(piece[: len(sets)]))
+        values, _ = distinct(np.concatenate([twice, *piece[len(sets) :]]))
+        result.add(values)
+    return result
 
 
 def has(one: Hashes, value: int) -> bool:
