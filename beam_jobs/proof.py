@@ -21,10 +21,11 @@ from beam_jobs.collect import file_names
 from beam_jobs.request import IngestRequest
 from beam_jobs.span_range import RangeWork, Rows, raw_type
 from headway.config import Frozen
-from headway.leaks import proof
 from headway.leaks.keys import canonical, key_hashes, key_text
 from headway.leaks.looking import PLACES, Seen
+from headway.leaks.proof import prove as prove_splits
 from headway.leaks.runs import Hashes
+from headway.leaks.window import Noted
 from headway.monitor import Monitor
 from headway.sources.base import open_source
 from headway.splits import Part, SplitConfig, assign
@@ -57,7 +58,7 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
         DataError: notes are damaged, or a raw file that has to be looked at again cannot be read.
     """
     spans = {one.request.span: one.request for one in request.spans}
-    window = [proof.Noted.load(one.request.span, one.notes) for one in request.spans]
+    window = [Noted.load(one.request.span, one.notes) for one in request.spans]
 
     splits: dict[str, dict[str, str]] = {}
     for split, of in request.parts.items():
@@ -72,15 +73,13 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
             found += _look(spans[name], columns, hashes, splits[name])
         return found
 
-    made = proof.prove(request.split, window, request.parts, look)
+    made = prove_splits(request.split, window, request.parts, look)
     result = {
         "says": made.says,
         "anomalies": [anomaly.model_dump(mode="json") for anomaly in made.anomalies],
         "splits": made.splits,
     }
     (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    for sentence in made.says:
-        monitor.log(sentence)
     return result
 
 

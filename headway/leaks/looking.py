@@ -79,18 +79,19 @@ def examine(
 
 
 def shown(rows: Sequence[Seen], *, splits: bool) -> str:
-    """`7 (train: 2013-01 a.csv row 3; eval: 2013-02 b.csv row 9, as '7.0')`."""
+    """`id '7' (train: 2013-01 a.csv row 3; eval: 2013-02 b.csv row 9, as id '7.0')`: a row of each split, or the first few."""
     first = rows[0].written
     places = []
-    for row in _spread(rows):
+    for row in _first_of_each(rows) if splits else rows[:PLACES]:
         place = f"{row.span} {row.file} row {row.row:,}"
         place += f", as {row.written}" if row.written != first else ""
         places.append(f"{row.split}: {place}" if splits else place)
     return f"{first} ({'; '.join(places)})"
 
 
-def _spread(rows: Sequence[Seen]) -> list[Seen]:
-    """A few of the rows: the first of each split, then others."""
-    first = {row.split: row for row in reversed(rows)}
-    chosen = [row for row in rows if first[row.split] is row]
-    return chosen + [row for row in rows if row not in chosen][: max(0, PLACES - len(chosen))]
+def _first_of_each(rows: Sequence[Seen]) -> list[Seen]:
+    """The first row of each split."""
+    first: dict[str, Seen] = {}
+    for row in rows:
+        first.setdefault(row.split, row)
+    return list(first.values())

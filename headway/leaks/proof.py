@@ -12,34 +12,18 @@ second look at the rows themselves, where `look` finds them: two different keys 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from headway.anomaly import Anomaly
 from headway.fingerprint import first_difference
-from headway.leaks import runs
+from headway.leaks import order, runs
 from headway.leaks.looking import Look, Seen, examine, shown
-from headway.leaks.notes import KeyName, KeyNote, SpanNotes, SplitNote, read, sets
-from headway.leaks.times import TimeNote, time_text
+from headway.leaks.notes import KeyName, KeyNote, sets
+from headway.leaks.window import Noted, Proof, Window
 from headway.splits import Part, SplitConfig
 
 FEW_MISSING = 0.01
 """A larger share of rows without a key is warned of."""
-
-
-@dataclass(frozen=True)
-class Noted:
-    """A span of the window and its notes."""
-
-    span: str
-    folder: Path
-    notes: SpanNotes
-
-    @classmethod
-    def load(cls, span: str, folder: Path) -> Noted:
-        return cls(span, folder, read(folder))
 
 
 @dataclass(frozen=True)
@@ -51,14 +35,7 @@ class Held:
     hashes: runs.Hashes
 
 
-@dataclass
-class Proof:
-    says: list[str] = field(default_factory=list)
-    anomalies: list[Anomaly] = field(default_factory=list)
-    splits: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
-def prove(config: SplitConfig, window: Sequence[Noted], parts: Mapping[str, Sequence[Part]], look: Look) -> Proof:
+def prove(config: SplitConfig, spans: Sequence[Noted], parts: Mapping[str, Sequence[Part]], look: Look) -> Proof:
     """The proof of a window whose spans are given in its order.
 
     Args:
@@ -67,55 +44,30 @@ def prove(config: SplitConfig, window: Sequence[Noted], parts: Mapping[str, Sequ
     Raises:
         DataError: notes are damaged.
     """
-    return _Prover(config, window, parts, look).prove()
+    return _Prover(config, spans, parts, look).prove()
 
 
 class _Prover:
-    def __init__(self, config: SplitConfig, window: Sequence[Noted], parts: Mapping[str, Sequence[Part]], look: Look):
-        self.config, self.window, self.look = config, window, look
-        self.spans = {noted.span: noted for noted in window}
-        self.parts = {name: tuple(of) for name, of in parts.items() if of}
-        self.proof = Proof(splits={name: {"rows": sum(n.rows for n in self._notes(name))} for name in self.parts})
+    def __init__(self, config: SplitConfig, spans: Sequence[Noted], parts: Mapping[str, Sequence[Part]], look: Look):
+        self.config, self.window, self.look = config, Window(spans, parts), look
+        self.parts, self.spans = self.window.parts, self.window.spans
 
     def prove(self) -> Proof:
-        self._times()
+        order.times(self.window)
         if self.config.mode == "time":
-            self._order()
+            order.in_order(self.window)
         elif self.config.key:
             self._keys()
         elif self.config.mode == "hash":
             self._rows()
         else:
-            self._say(
+            self.window.say(
                 f"rows are split as column {self.config.column!r} says; that no key is in two splits was not looked at, "
                 "since split.key names none"
             )
         if self.config.unique_columns():
             self._unique()
-        return self.proof
-
-    def _say(self, sentence: str) -> None:
-        self.proof.says.append(sentence)
-
-    def _raise(self, severity: Any, kind: str, where: str, message: str, fix: str) -> None:
-        anomaly = Anomaly(severity=severity, kind=kind, where=where, message=message, fix=fix)
-        self.proof.anomalies.append(anomaly)
-
-    def _of(self, split: str) -> Iterator[tuple[Noted, str, SplitNote]]:
-        """The parts of a split of the window that have rows."""
-        for span, part in self.parts[split]:
-            noted = self.spans[span]
-            if part in noted.notes.splits:
-                yield noted, part, noted.notes.splits[part]
-
-    def _notes(self, split: str) -> list[SplitNote]:
-        return [note for _, _, note in self._of(split)]
-
-    def _names(self) -> str:
-        return _listing(list(self.parts))
-
-    def _over(self) -> str:
-        return f"{len(self.window):,} span{'s' * (len(self.window) != 1)}"
+        return self.window.proof
 
     # --- keys
 
@@ -127,7 +79,7 @@ class _Prover:
         groups = {split: [one.hashes for one in held if one.split == split] for split in self.parts}
         compared = runs.compare(groups)
         for split, values in compared.values.items():
-            self.proof.splits[split]["keys"] = values
+            self.window.proof.splits[split]["keys"] = values
         whole, columns = True, list(self._columns("key"))
         for (a, b), found in compared.shared.items():
             pair = {a, b}
@@ -142,23 +94,21 @@ class _Prover:
         self._missing("key")
         if whole:
             counts = _listing([f"{n:,} of {split}" for split, n in compared.values.items()])
-            self._say(f"no {_name(columns)} is in two splits: compared the keys of {self._over()}, {counts}")
+            self.window.say(f"no {_name(columns)} is in two splits: compared the keys of {self.window.size}, {counts}")
 
     def _overlap(self, a: str, b: str, count: int, examples: Sequence[Sequence[Seen]]) -> None:
         name = _name(list(self._columns("key")))
         found = "; ".join(shown(rows, splits=True) for rows in examples if rows)
         again = f": {found}" if found else ", but their rows are not found in the files again"
         variants = any(len({row.written for row in rows}) > 1 for rows in examples)
-        if variants:
-            fix = (
-                f"write {name} the same way in every file, or as a number: columns: {{NAME: {{type: int, role: key}}}}"
-            )
-        elif self.config.mode == "column":
-            keys = ", ".join(self.config.key)
+        keys = ", ".join(self.config.key)
+        if self.config.mode == "column":
             fix = f"let {self.config.column!r} say one split for all rows of a key, or use split: {{mode: hash, key: [{keys}]}}"
+        elif variants:
+            fix = f"write {name} the same way in every file, or as a number: columns: {{{keys}: {{type: int, role: key}}}}"
         else:
             fix = "the spans were split by different rules: delete their outputs in stages/ingest and run again"
-        self._raise(
+        self.window.find(
             "error", "key overlap", f"{a}, {b}", f"{count:,} {_plural(name, count)} in {a} and in {b}{again}", fix
         )
 
@@ -166,13 +116,15 @@ class _Prover:
         """No key occurs twice in the window."""
         wanted = self.config.unique_columns()
         key: KeyName = "key" if set(wanted) == set(self.config.key) else "unique"
-        if key == "unique" and not self._comparable("unique"):
+        if key == "unique" and not self._comparable(key):
             return
+        if any(noted.notes.keys.get(key) != self.spans[0].notes.keys[key] for noted in self.spans):
+            return  # said already, of the key
         held = self._held(key)
         within = [
             one
             for split in self.parts
-            for noted, part, note in self._of(split)
+            for noted, part, note in self.window.of(split)
             for one in sets(noted.folder, note, part, key, repeated=True)
         ]
         found = runs.repeated([one.hashes for one in held], within)
@@ -182,13 +134,14 @@ class _Prover:
         if key == "unique":
             self._missing("unique")
         if not examined.count:
-            rows = sum(self.proof.splits[split]["rows"] for split in self.parts)
-            self._say(f"{name} is unique: no value stands in two of {rows:,} rows, over {self._over()}")
+            self.window.say(
+                f"{name} is unique: no value stands in two of {self.window.rows:,} rows, over {self.window.size}"
+            )
             return
         shown_rows = "; ".join(shown(rows, splits=False) for rows in examined.examples if rows)
         again = f": {shown_rows}" if shown_rows else ", but their rows are not found in the files again"
         count = examined.count
-        self._raise(
+        self.window.find(
             "error",
             "duplicate key",
             ", ".join(self.parts),
@@ -198,16 +151,16 @@ class _Prover:
         )
 
     def _columns(self, key: KeyName) -> Mapping[str, str]:
-        return self.window[0].notes.keys[key].columns
+        return self.spans[0].notes.keys[key].columns
 
     def _comparable(self, key: KeyName) -> bool:
         """Whether all spans noted the same key; an error otherwise."""
-        first = self.window[0]
-        for noted in self.window[1:]:
+        first = self.spans[0]
+        for noted in self.spans[1:]:
             mine, theirs = first.notes.keys.get(key), noted.notes.keys.get(key)
-            if mine is None or theirs is None or mine.columns != theirs.columns:
+            if mine is None or theirs is None or mine != theirs:
                 before, after = (dict(k.columns) if k else "no key" for k in (mine, theirs))
-                self._raise(
+                self.window.find(
                     "error",
                     "split proof",
                     f"{first.span}, {noted.span}",
@@ -221,7 +174,7 @@ class _Prover:
         return [
             Held(noted.span, split, one)
             for split in self.parts
-            for noted, part, note in self._of(split)
+            for noted, part, note in self.window.of(split)
             for one in sets(noted.folder, note, part, key)
         ]
 
@@ -231,7 +184,7 @@ class _Prover:
         for one, value in itertools.product(held, hashes.tolist()):
             if runs.has(one.hashes, value):
                 splits.setdefault((one.span, value), set()).add(one.split)
-        spans = [noted.span for noted in self.window if any(span == noted.span for span, _ in splits)]
+        spans = [noted.span for noted in self.spans if any(span == noted.span for span, _ in splits)]
         found = []
         for seen in self.look(columns, hashes, spans):
             noted = splits.get((seen.span, seen.hash), set())
@@ -242,13 +195,13 @@ class _Prover:
 
     def _missing(self, key: KeyName) -> None:
         """Rows without a key name nobody: they are not compared."""
-        noted: list[KeyNote] = [note.keys[key] for split in self.parts for note in self._notes(split)]
-        missing, rows = sum(note.missing for note in noted), sum(s["rows"] for s in self.proof.splits.values())
+        noted: list[KeyNote] = [note.keys[key] for split in self.parts for note in self.window.notes(split)]
+        missing, rows = sum(note.missing for note in noted), self.window.rows
         if not missing:
             return
         name = _name(list(self._columns(key)))
         together = " and go into one split together" if self.config.mode == "hash" and key == "key" else ""
-        self._raise(
+        self.window.find(
             "warning" if missing > FEW_MISSING * rows else "info",
             "missing key",
             ", ".join(self.parts),
@@ -260,10 +213,10 @@ class _Prover:
 
     def _rows(self) -> None:
         """The split hashes of two splits do not overlap, and equal rows have equal hashes."""
-        first = self.window[0]
-        for noted in self.window[1:]:
+        first = self.spans[0]
+        for noted in self.spans[1:]:
             if noted.notes.rule != first.notes.rule:
-                self._raise(
+                self.window.find(
                     "error",
                     "split proof",
                     f"{first.span}, {noted.span}",
@@ -274,12 +227,12 @@ class _Prover:
                 return
         ends: dict[str, tuple[int, int]] = {}
         for split in self.parts:
-            found = [note.hashes for note in self._notes(split) if note.hashes is not None]
+            found = [note.hashes for note in self.window.notes(split) if note.hashes is not None]
             if found:
                 ends[split] = min(low for low, _ in found), max(high for _, high in found)
         for a, b in itertools.combinations(ends, 2):
             if ends[a][0] <= ends[b][1] and ends[b][0] <= ends[a][1]:
-                self._raise(
+                self.window.find(
                     "error",
                     "key overlap",
                     f"{a}, {b}",
@@ -287,105 +240,9 @@ class _Prover:
                     "delete the spans' outputs in stages/ingest and run again",
                 )
                 return
-        self._say(f"no row is in two splits: the hashes of {self._names()} rows do not overlap, over {self._over()}")
-
-    # --- times
-
-    def _time(self, split: str) -> TimeNote | None:
-        found = [note.time for note in self._notes(split) if note.time is not None]
-        total = found[0] if found else None
-        for note in found[1:]:
-            total = total.merged(note) if total else note
-        return total
-
-    def _times(self) -> None:
-        """The first and last time of each split, for the report."""
-        for split in self.parts:
-            time = self._time(split)
-            if time is not None and len(time.kinds) == 1:
-                self.proof.splits[split]["first_time"] = time_text(time.low, time.kinds[0])
-                self.proof.splits[split]["last_time"] = time_text(time.high, time.kinds[0])
-
-    def _order(self) -> None:
-        """Each split lies wholly before the next one."""
-        place = {noted.span: i for i, noted in enumerate(self.window)}
-        names = list(self.parts)
-        for a, b in itertools.pairwise(names):
-            last = max(self.parts[a], key=lambda part: place[part[0]])[0]
-            first = min(self.parts[b], key=lambda part: place[part[0]])[0]
-            if place[last] >= place[first]:
-                self._raise(
-                    "error",
-                    "time overlap",
-                    f"{a}, {b}",
-                    f"span {last} of {a} does not come before span {first} of {b}",
-                    "let eval have later spans than train",
-                )
-                return
-        column = self.window[0].notes.time
-        if column is None:
-            spans = ", then ".join(f"{_range([span for span, _ in of])} {name}" for name, of in self.parts.items())
-            self._say(
-                f"by time: {spans}, as the spans are called; rows were not compared, since no column has the role time"
-            )
-            return
-        times = {name: self._time(name) for name in names}
-        if not self._readable(column, times):
-            return
-        kept = [(name, time) for name, time in times.items() if time is not None and time.low is not None]
-        whole = True
-        for (a, before), (b, after) in itertools.pairwise(kept):
-            assert before.high is not None and after.low is not None
-            if before.high >= after.low:
-                whole = False
-                kind = before.kinds[0]
-                at_a, at_b = self._span_of(a, "high", before.high), self._span_of(b, "low", after.low)
-                self._raise(
-                    "error",
-                    "time overlap",
-                    f"{a}, {b}",
-                    f"{a} has rows up to {column} {time_text(before.high, kind)} (span {at_a}), and {b} begins at "
-                    f"{time_text(after.low, kind)} (span {at_b})",
-                    "see that a span holds only rows of its own time, or filter the others: source.where",
-                )
-        if whole and kept:
-            parts = ", then ".join(
-                f"{name} from {time_text(t.low, t.kinds[0])} to {time_text(t.high, t.kinds[0])}" for name, t in kept
-            )
-            self._say(f"by {column}: {parts}; each ends before the next begins")
-
-    def _span_of(self, split: str, end: str, value: float) -> str:
-        return next(n.span for n, _, note in self._of(split) if note.time and getattr(note.time, end) == value)
-
-    def _readable(self, column: str, times: Mapping[str, TimeNote | None]) -> bool:
-        found = [time for time in times.values() if time is not None]
-        kinds = sorted({kind for time in found for kind in time.kinds})
-        if len(kinds) > 1:
-            self._raise(
-                "error",
-                "split proof",
-                ", ".join(times),
-                f"times cannot be compared: column {column!r} is a {' in some files and a '.join(kinds)} in others",
-                "write the column the same way in every file",
-            )
-            return False
-        rows = sum(split["rows"] for split in self.proof.splits.values())
-        for count, what in (
-            (sum(time.missing for time in found), "have no time"),
-            (
-                sum(time.unreadable for time in found),
-                "have a time that is not written as ISO 8601 (2013-01-31T18:00:00)",
-            ),
-        ):
-            if count:
-                self._raise(
-                    "warning",
-                    "split proof",
-                    ", ".join(times),
-                    f"{count:,} of {rows:,} rows {what} in column {column!r}: they are not compared",
-                    "filter them (source.where), or write the column in another way",
-                )
-        return True
+        self.window.say(
+            f"no row is in two splits: the hashes of {_listing(list(self.parts))} rows do not overlap, over {self.window.size}"
+        )
 
 
 def _name(columns: Sequence[str]) -> str:
@@ -398,10 +255,6 @@ def _plural(name: str, count: int) -> str:
 
 def _listing(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _range(spans: Sequence[str]) -> str:
-    return spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
 
 
 def _differing(first: Noted, other: Noted) -> str:

@@ -114,5 +114,5 @@ def time_text(value: int | float | None, kind: str) -> str:
     if kind == DATE:
         return str(np.datetime64(int(value), "D"))
     if kind in (TIMESTAMP, TEXT):
-        return str(np.datetime64(int(value), "us")).replace("T", " ").removesuffix(".000000")
+        return str(np.datetime64(int(value), "us")).replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
     return f"{value:,}" if isinstance(value, int) else f"{value:.9g}"
