@@ -23,6 +23,7 @@ from headway import quarantine
 from headway.coerce import coerce
 from headway.errors import DataError
 from headway.expressions import parse
+from headway.leaks.notes import Notes
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
 from headway.records.grouping import Group, RowGrouper
@@ -30,11 +31,13 @@ from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
-from headway.splits import assign
+from headway.splits import assigned
 from headway.statistics.split import SplitStatistics
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """Of each split, in `<folder>/<split>/`."""
+NOTES = "splits"
+"""What the proof of the splits needs, of all of them."""
 Tick = Callable[[int], None]
 """Told after each batch how many rows of the range have been read; may raise to stop."""
 Rows = NDArray[np.int64]
@@ -50,7 +53,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         DataError, ConfigError: the range cannot be read, or the request does not fit it.
         OSError, StoreError: `folder` cannot be written.
     """
-    work = _Work(request, folder)
+    work = RangeWork(request, folder)
     types = {column.name: raw_type(column) for column in request.read}
     try:
         for chunk in open_source(request.source).read(piece, list(types), types):
@@ -77,7 +80,7 @@ def raw_type(column: Column) -> pa.DataType:
     return pa.float64() if column.type == "float32" else column.arrow
 
 
-class _Work:
+class RangeWork:
     def __init__(self, request: IngestRequest, folder: Path):
         self.rows = 0
         self._filtered = 0
@@ -85,6 +88,7 @@ class _Work:
         self._where = parse(request.source.where) if request.source.where is not None else None
         self._columns = request.columns()
         self._splits: dict[str, _Split] = {}
+        self._notes = Notes(request.split, request.read)
         self._rejected: list[pa.Table] = []
 
     def add(self, chunk: Chunk) -> None:
@@ -95,9 +99,15 @@ class _Work:
             self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         batch, at = self._filter(batch, at)
         batch, at = self._coerce(batch, at)
-        batch, label = self._label(batch, at)
+        batch, label, at = self._label(batch, at)
         if batch.num_rows:
-            self._write(batch, label)
+            self._take(batch, label, at, chunk.batch.schema)
+
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, raw: pa.Schema) -> None:
+        """Rows that are kept; `raw` is the schema that the file gave them."""
+        split = assigned(self._request.split, batch)
+        self._notes.add(batch, raw, split)
+        self._write(batch, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
         """The rows for which `where` holds. It sees a column in the type that the file gives it, but for text that is
@@ -129,7 +139,7 @@ class _Work:
         self._reject(coerced.rejected, at)
         return coerced.batch, at if coerced.kept is None else at[coerced.kept]
 
-    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array]:
+    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array, Rows]:
         """The rows that have a label, and their labels."""
         config = self._request.label
         label = config.compute(batch)
@@ -142,11 +152,11 @@ class _Work:
                 name = config.column or LABEL
                 self._rejected.append(quarantine.rejected(gone, name, [None] * len(gone), "the label is missing"))
             keep = pa.array(~missing)
-            batch, label = batch.filter(keep), label.filter(keep)
-        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label
+            batch, label, at = batch.filter(keep), label.filter(keep), at[~missing]
+        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label, at
 
-    def _write(self, batch: pa.RecordBatch, label: pa.Array) -> None:
-        names, codes = self._request.split.names(), assign(self._request.split, batch)
+    def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
+        names = self._request.split.names()
         arrays = [batch.column(column.name) for column in self._columns[:-1]]
         stored = pa.RecordBatch.from_arrays([*arrays, label], names=[column.name for column in self._columns])
         for code, rows in enumerate(np.bincount(codes, minlength=len(names)).tolist()):
@@ -170,6 +180,7 @@ class _Work:
         rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
         quarantined = quarantine.write(self._folder / quarantine.FILE_NAME, [rejected])
         records = {name: split.finish() for name, split in self._splits.items()}
+        self._notes.save(self._folder / NOTES)
         return {"rows": self.rows, "filtered": self._filtered, "quarantined": quarantined, "records": records}
 
     def close(self) -> None:

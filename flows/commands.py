@@ -260,6 +260,8 @@ def show(options: argparse.Namespace) -> int:
         lines.append(f"  {s['title']:<22} {took:>8}  {store.output(s['stage'], s['fingerprint'])}")
         if s["why"] and not s["cached"]:
             lines.append(f"  {'':<22} {'':>8}  ran because: {s['why']}")
+        if s["stage"] == "splits" and (found := store.find(s["stage"], s["fingerprint"])) is not None:
+            lines += [f"  {'':<22} {'':>8}  {sentence}" for sentence in found.result["says"]]
     if "verdict" in record:
         lines += [
             f"verdict: {record['verdict']['verdict']}",

@@ -81,7 +81,7 @@ def test_a_span_becomes_shards_statistics_and_a_result(request_for, write_csv, o
     assert seen == {i for i in range(300) if i % 7 and i / 8 > 1}
     files = {path.name for path in out.iterdir()}
     shards = {shard["file"] for split in result["splits"].values() for shard in split["shards"]}
-    assert files == shards | {"statistics"}
+    assert files == shards | {"statistics", "splits"}
     ranges = int(next(iter(shards)).split("-of-")[1].split(".")[0])
     assert ranges > 1
     assert f"train-00000-of-{ranges:05d}.tfrecord" in shards

@@ -82,7 +82,7 @@ def changed(name, count, value):
 
 def test_good_data_has_no_anomalies(check, tmp_path):
     result = check()
-    assert result == {"anomalies": [], "errors": 0, "warnings": 0}
+    assert result == {"anomalies": [], "errors": 0, "warnings": 0, "splits": [], "proof": []}
     assert json.loads((tmp_path / FILE).read_text()) == result
     assert errors(result) == [] and summary_table(result) == []
 
