@@ -25,6 +25,7 @@ from headway.errors import DataError
 from headway.schema import Column
 from headway.statistics.column import ColumnStatistics, Limits
 from headway.statistics.counts import Budget
+from headway.statistics.many import update as update_many
 from headway.statistics.runs import BLOCK, Run, exact
 from headway.statistics.sample import FILE as SAMPLE_NAME
 from headway.statistics.sample import RowSample
@@ -64,8 +65,15 @@ class SplitStatistics:
         """Add a batch of stored columns; columns it does not have are an error of the caller."""
         self.rows += batch.num_rows
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+        many: dict[str, list[ColumnStatistics]] = {"int64": [], "float32": []}
         for name, column in self.columns.items():
-            column.update(arrays[name])
+            if column.limits.wide and column.type in many and not column.shape:
+                many[column.type].append(column)
+            else:
+                column.update(arrays[name])
+        for columns in many.values():
+            if columns:
+                update_many(columns, [arrays[column.name] for column in columns])
         self.sample.update(
             pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
         )
@@ -93,8 +101,13 @@ class SplitStatistics:
     def save(self, folder: Path) -> None:
         """Write the folder; the same statistics give the same bytes."""
         folder.mkdir(parents=True, exist_ok=True)
-        value = {"format": FORMAT, "rows": self.rows, "columns": [c.to_json() for c in self.columns.values()]}
-        (folder / JSON_NAME).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+        with (folder / JSON_NAME).open("w", encoding="utf-8") as text:
+            text.write(f'{{\n "format": {FORMAT},\n "rows": {self.rows},\n "columns": [')
+            between = "\n  "
+            for column in self.columns.values():
+                text.write(between + _indented(column.to_json()))
+                between = ",\n  "
+            text.write("\n ]\n}\n" if self.columns else "]\n}\n")
         # aside first: it may be the file that text is still read from
         part = folder / f"{COUNTS_NAME}.part"
         with pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, _COUNTS) as writer:
@@ -130,6 +143,18 @@ class SplitStatistics:
                 f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"
             ) from None
         return made
+
+
+def _indented(value: dict[str, Any]) -> str:
+    """A column as `json.dumps(..., indent=1)` has it within the file; that would go through Python for every figure."""
+    lines = []
+    for key, item in value.items():
+        if isinstance(item, dict | list):
+            text = json.dumps(item, indent=1).replace("\n", "\n   ")
+        else:
+            text = json.dumps(item)
+        lines.append(f"   {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n  }"
 
 
 def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
