@@ -23,8 +23,9 @@ from headway import quarantine
 from headway.coerce import coerce
 from headway.errors import DataError
 from headway.expressions import parse
-from headway.records.encode import encode, encode_classic
-from headway.records.grouping import RowGrouper
+from headway.records.classic import encode_classic
+from headway.records.encode import encode_records
+from headway.records.grouping import Group, RowGrouper
 from headway.records.tfrecord import ShardWriter
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
@@ -202,9 +203,9 @@ class _Split:
         else:
             self._records(self._grouper.add(batch))
 
-    def _records(self, batches: Iterator[pa.RecordBatch]) -> None:
-        for batch in batches:
-            self._shard.write(encode(batch, self._columns), batch.num_rows)
+    def _records(self, groups: Iterator[Group]) -> None:
+        for batch, sizes in groups:
+            self._shard.write_groups(encode_records(batch, sizes, self._columns), sizes)
 
     def finish(self) -> list[int]:
         """The rows of each record."""

@@ -101,8 +101,7 @@ def cluster(workers: str = "pool") -> Iterator[RunnerConfig]:
             if workers == "loopback":
                 options |= {"environment_type": "LOOPBACK"}
             else:
-                module = "apache_beam.runners.worker.worker_pool_main"
-                command = [sys.executable, "-m", module, "--service_port", str(pool)]
+                command = [sys.executable, "-m", "beam_jobs.worker_pool", "--port", str(pool)]
                 started.append(subprocess.Popen(command, stdout=log, stderr=log))
                 _wait(started[-1], pool, Path(log.name))
                 options |= {"environment_type": "EXTERNAL", "environment_config": f"localhost:{pool}"}

@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.records.encode import encode, encode_classic
+from headway.records.classic import encode_classic
+from headway.records.encode import encode
 from headway.records.tfrecord import ShardWriter
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics

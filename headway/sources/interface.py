@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.errors import DataError
 
-BATCH_ROWS = 32_768
+BATCH_ROWS = 131_072
 BATCH_BYTES = 32 << 20
 """A batch of wide rows takes about this much."""
 RANGE_CELLS = 64 << 20

@@ -9,7 +9,7 @@ import pytest
 
 from beam_jobs.request import IngestRequest
 from headway.label import LabelConfig
-from headway.records.encode import decode
+from headway.records.decode import decode
 from headway.records.spec import RecordsConfig
 from headway.records.tfrecord import read_records
 from headway.schema import Column

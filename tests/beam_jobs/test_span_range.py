@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from beam_jobs.span_range import SHARD, STATISTICS, ingest_range
 from headway import quarantine
 from headway.errors import ConfigError, DataError
-from headway.records.encode import decode
+from headway.records.decode import decode
 from headway.records.tfrecord import read_records
 from headway.schema import Column
 from headway.sources.base import open_source

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.monitor import Monitor
-from headway.records.encode import encode_classic
+from headway.records.classic import encode_classic
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics
 from tfcore.analyse import analyse
