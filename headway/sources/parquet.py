@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -61,6 +64,7 @@ class ParquetSource:
                 for batch in _batches(parquet, groups, ways, columns, rows):
                     yield Chunk(batch, first)
                     first += batch.num_rows
+                    del batch  # or it would be there while the next one is read
             except (OSError, pa.ArrowException) as error:
                 raise _corrupt(piece.path, error, f"row groups {piece.start} to {piece.end - 1}, row {first}") from None
 
@@ -97,18 +101,43 @@ def _batches(
             yield from by_columns(parquet, group, ways, columns, rows)
         return
     for batch in parquet.iter_batches(rows, row_groups=groups, columns=list(columns), use_threads=False):
-        yield pick(batch, ways, columns)
+        batch = pick(batch, ways, columns)
+        yield batch
+        del batch
 
 
 @contextlib.contextmanager
 def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     with storage.open_file(path) as file:
         try:
-            parquet = pq.ParquetFile(file, read_dictionary=list(dictionaries))
+            footer = _footer(path, file)
+            parquet = pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=list(dictionaries))
         except (OSError, pa.ArrowException) as error:
             raise _corrupt(path, error, "its footer") from None
         leaves(parquet.schema_arrow, path)
         yield parquet
+
+
+class _Footer:
+    """A file's metadata. It takes 1 kB in memory for each column of each row group, 100 MB of a wide table."""
+
+    def __init__(self, metadata: pq.FileMetaData):
+        self.metadata = metadata
+
+
+_FOOTERS: WeakValueDictionary[tuple[str, int, int], _Footer] = WeakValueDictionary()
+_FOOTERS_LOCK = threading.Lock()
+
+
+def _footer(path: str, file: pa.NativeFile) -> _Footer:
+    """The file's footer, shared by all that read it at the same time."""
+    written = 0 if storage.is_remote(path) else Path(path).stat().st_mtime_ns
+    key = (path, file.size(), written)
+    with _FOOTERS_LOCK:
+        footer = _FOOTERS.get(key)
+        if footer is None:
+            footer = _FOOTERS[key] = _Footer(pq.ParquetFile(file).metadata)
+        return footer
 
 
 def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> int:
