@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.sketches import hashes_of
 
-_BLOCK = 1 << 18
+_BLOCK = 1 << 16
 """Values of a block: it and what is worked out of it stay near the processor."""
 _LEAST = 8
 Block = NDArray[Any]

@@ -43,8 +43,8 @@ _COUNTS = pa.schema(
 )
 """One row a distinct value; `column` counts the columns of statistics.json, and only its type's field is set. Batches hold
 values of one column, in rising order, `BLOCK` of them but for its last one."""
-_IN_MEMORY = 4 * BLOCK
-"""Saved text with more distinct values than this is loaded by reference."""
+_IN_MEMORY, _ALL_IN_MEMORY = 4 * BLOCK, 1 << 20
+"""Saved text with more distinct values than this is loaded by reference; with fewer where there are many such columns."""
 
 
 class SplitStatistics:
@@ -57,7 +57,7 @@ class SplitStatistics:
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
         """Of no rows. Without a folder to spill to, text stays in memory however much it is."""
-        limits, budget = Limits.of(sum(column.type != "bytes" for column in columns)), Budget(spill)
+        limits, budget = _shares([column.type for column in columns], spill)
         made = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
         return cls({column.name: column for column in made})
 
@@ -132,7 +132,7 @@ class SplitStatistics:
                     where=str(folder),
                     fix="install that version, or use another store",
                 )
-            limits, budget = Limits.of(sum(c["type"] != "bytes" for c in value["columns"])), Budget(spill)
+            limits, budget = _shares([c["type"] for c in value["columns"]], spill)
             columns = [ColumnStatistics.from_json(c, limits=limits, budget=budget) for c in value["columns"]]
             made = cls({column.name: column for column in columns})
             made.rows = value["rows"]
@@ -143,6 +143,12 @@ class SplitStatistics:
                 f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"
             ) from None
         return made
+
+
+def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
+    """What each numeric column may keep, and what all columns of text may hold."""
+    texts = sum(kind == "bytes" for kind in types)
+    return Limits.of(len(types) - texts), Budget(spill, columns=texts)
 
 
 def _indented(value: dict[str, Any]) -> str:
@@ -188,8 +194,9 @@ def _load_counts(path: Path, columns: list[ColumnStatistics], distinct: list[int
             distinct = [0] * reader.num_record_batches
             columns = [columns[reader.get_batch(i).column("column")[0].as_py()] for i in range(len(batches))]
         first = 0
+        few = min(_IN_MEMORY, _ALL_IN_MEMORY // max(1, sum(column.text is not None for column in columns)))
         for column, count, rows in zip(columns, batches, distinct, strict=True):
-            if column.text is not None and (rows or 0) > _IN_MEMORY:
+            if column.text is not None and (rows or 0) > few:
                 column.text.adopt(Run(path, first, count, rows or 0, temporary=False))
             else:
                 for i in range(first, first + count):
