@@ -158,7 +158,7 @@ class Sketches:
         digest = self._whole().whole()
         if digest.is_empty():
             return np.full(len(at), np.nan)
-        return np.array([digest.get_quantile(min(max(float(q), 0.0), 1.0)) for q in at])
+        return np.array([digest.get_quantile(q) for q in np.clip(at, 0.0, 1.0).tolist()])
 
     def to_json(self) -> dict[str, str]:
         self._catch_up()
