@@ -58,6 +58,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
     try:
         for chunk in open_source(request.source).read(piece, list(types), types):
             work.add(chunk)
+            del chunk  # or it would be there while the next one is read
             tick(work.rows)
         return work.finish()
     except OSError as error:

@@ -200,7 +200,8 @@ def _content(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
         return
     features = [name for name in train.columns if name != LABEL]
     if request.features is not None:
-        features = [name for name in features if name in request.features]
+        wanted = set(request.features)
+        features = [name for name in features if name in wanted]
     for name in train.columns:
         if name != LABEL and name in request.schema_:
             yield from constant(train.columns[name])

@@ -58,7 +58,10 @@ class RowGrouper:
         if whole:
             yield batch.slice(first, at - first), whole
         if at < batch.num_rows:
-            self._held.append(batch.slice(at))
+            rest = batch.slice(at)
+            if 2 * rest.num_rows < batch.num_rows:  # a slice would keep the whole batch in memory
+                rest = rest.take(pa.array(np.arange(rest.num_rows)))
+            self._held.append(rest)
             self._count += batch.num_rows - at
             self._size += _total(sizes, ends, at, batch.num_rows)
 

@@ -142,7 +142,7 @@ def nested(size: int, *tags: bytes) -> bytes:
     return head
 
 
-@lru_cache(4096)  # records of equal rows have columns of equal size
+@lru_cache(1 << 15)  # records of equal rows have columns of equal size
 def entry_head(name: bytes, size: int, tags: tuple[bytes, ...]) -> bytes:
     """What stands before `size` bytes in an entry of the feature map.
 
