@@ -66,7 +66,11 @@ class Aside:
             return None
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Take the folder away, in one go: a worker that a cluster has yet to stop writes nothing more into it."""
+        gone = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4().hex}")
+        with contextlib.suppress(OSError):  # it is not there
+            self.folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
     @contextlib.contextmanager
     def attempt(self, index: int) -> Iterator[Path]:
@@ -118,7 +122,9 @@ class Aside:
         (self.folder / _STOP).touch()
 
     def stopped(self) -> bool:
-        return os.path.exists(self.folder / _STOP)  # noqa: PTH110 - asked for every batch
+        """Whether this work is in vain: a stop was asked for, or the driver has left."""
+        # os.path: asked for every batch
+        return os.path.exists(self.folder / _STOP) or not os.path.exists(self.folder)  # noqa: PTH110
 
 
 @contextlib.contextmanager

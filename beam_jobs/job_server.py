@@ -29,8 +29,11 @@ from headway.errors import ConfigError, HeadwayError
 
 _REACH_SECONDS = 10.0
 _START_SECONDS = 90.0
-# what Flink and Spark reach into under Java 17
-_OPEN = ("lang", "lang.invoke", "util", "util.concurrent", "nio", "time", "net", "io")
+OPENS = [
+    f"--add-opens=java.base/java.{package}=ALL-UNNAMED"
+    for package in ("lang", "lang.invoke", "util", "util.concurrent", "nio", "time", "net", "io")
+]
+"""What Flink and Spark reach into under Java 17."""
 
 Log = Callable[[], str]
 
@@ -121,8 +124,7 @@ def start(runner: RunnerConfig) -> Iterator[tuple[str, Log]]:
     with tempfile.TemporaryDirectory(prefix="headway-job-server-", ignore_cleanup_errors=True) as scratch:
         path = Path(scratch) / "log"
         command = [java, f"-Djava.io.tmpdir={scratch}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        command += [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPEN]
-        command += [*options.get("job_server_jvm_properties", ()), "-cp", classpath, server.driver]
+        command += [*OPENS, *options.get("job_server_jvm_properties", ()), "-cp", classpath, server.driver]
         command += [server.flag, str(options.get(server.master, server.default))]
         command += ["--job-host", "localhost", "--job-port", str(port), "--artifact-port", str(artifacts)]
         command += ["--expansion-port", str(options.get("expansion_port", 0))]

@@ -2,10 +2,12 @@
 
     python infra/flink.py                          # ingest and predict of a month of flights, after prepare.py
     python infra/flink.py --workers loopback       # workers as threads of the driver instead of processes of their own
+    python infra/flink.py --session                # a job manager and a task manager instead of a mini cluster
     python infra/flink.py --jars                   # only fetch the job server's jars, and print their folder
 
-Flink is a mini cluster inside Beam's job server, put together by Maven from flink-job-server/pom.xml; Maven checks the
-files' checksums, and they are kept in the user's cache folder (150 MB). Needs Java 17 and Maven, and no Docker.
+Flink is a mini cluster inside Beam's job server, or with --session a cluster of its own (flink_session.py); both are put
+together by Maven from flink-job-server/pom.xml. Maven checks the files' checksums, and they are kept in the user's cache
+folder (150 MB). Needs Java 17 and Maven, and no Docker.
 Exit 0: byte-identical; 1: different; 3: Java, Maven or jars are missing.
 """
 
@@ -30,6 +32,10 @@ import yaml
 from beam_jobs.job_server import free_port, start, tail
 from beam_jobs.runner import RunnerConfig
 
+sys.path.insert(0, str(Path(__file__).parent))  # a test loads this by its path
+from flink_session import jobs, session
+
+__all__ = ["Unavailable", "cluster", "compare", "jars", "jobs", "pool", "project", "session", "start"]
 ROOT = Path(__file__).parents[1]
 POM = ROOT / "infra" / "flink-job-server" / "pom.xml"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -105,13 +111,14 @@ def pool() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 
 @contextlib.contextmanager
-def cluster(workers: str = "pool") -> Iterator[RunnerConfig]:
-    """A Flink with two slots while the block runs; yields the runner that leads there.
+def cluster(workers: str = "pool", *, master: str = "[local]") -> Iterator[RunnerConfig]:
+    """A job server with a Flink of two slots while the block runs; yields the runner that leads there.
 
     Args:
         workers: pool (processes of their own) or loopback (threads of the driver).
+        master: the REST address of a Flink that runs, instead of a mini cluster.
     """
-    options: dict[str, Any] = {"flink_master": "[local]", "parallelism": SLOTS}
+    options: dict[str, Any] = {"flink_master": master, "parallelism": SLOTS}
     own = RunnerConfig(name="flink", options=options | {"flink_job_server_jar": str(jars())})
     with contextlib.ExitStack() as stack:
         address, log = stack.enter_context(start(own))
@@ -183,6 +190,7 @@ def main() -> int:
     default = ROOT / "examples/flights/data/2013-01.parquet"
     parser.add_argument("path", type=Path, nargs="?", default=default)
     parser.add_argument("--workers", choices=("pool", "loopback"), default="pool")
+    parser.add_argument("--session", action="store_true", help="a Flink of its own instead of a mini cluster")
     parser.add_argument("--jars", action="store_true", help="fetch the job server's jars, and print their folder")
     args = parser.parse_args()
     try:
@@ -191,7 +199,10 @@ def main() -> int:
             return 0
         if not args.path.exists():
             parser.error(f"{args.path} does not exist; run examples/flights/prepare.py first")
-        with tempfile.TemporaryDirectory() as scratch, cluster(args.workers) as runner:
+        with contextlib.ExitStack() as stack:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory())
+            master = stack.enter_context(session(jars())) if args.session else "[local]"
+            runner = stack.enter_context(cluster(args.workers, master=master))
             project(Path(scratch) / "flights", args.path, runner)
             found = compare(Path(scratch) / "flights")
     except Unavailable as error:

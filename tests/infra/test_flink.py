@@ -70,15 +70,20 @@ def test_a_runner_by_the_name_of_flink_brings_its_own_job_server(jars, january, 
     assert _processes() <= before
 
 
-def test_a_ctrl_c_cancels_the_job(jars, long, tmp_path):
-    with flink.cluster() as runner:
+def test_a_ctrl_c_cancels_the_job_on_a_cluster_of_its_own(jars, long, tmp_path):
+    with flink.session(jars) as rest, flink.cluster(master=rest) as runner:
         with _ingesting(tmp_path, long, runner) as process:
+            assert [*flink.jobs(rest).values()] == ["RUNNING"]
             process.send_signal(signal.SIGINT)
             output, _ = process.communicate(timeout=60)
         assert process.returncode == 130, output
         _nothing_is_left(tmp_path)
+        assert [*flink.jobs(rest).values()] == ["CANCELED"]
         assert _states(runner) == ["CANCELLED"]
-        assert _processes("--worker") == set()
+        until = time.monotonic() + 30
+        while _processes("--worker") and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not _processes("--worker")
 
 
 def test_a_job_whose_workers_die_is_an_error_with_its_reason(jars, long, tmp_path):
@@ -140,6 +145,7 @@ def _ranges(folder):
 
 
 def _nothing_is_left(folder):
+    time.sleep(1)  # a worker that goes on would write now
     assert not [*_ranges(folder)]
     assert not [*(folder / "flights" / "store-flink" / "stages").rglob("*.tfrecord")]
 
