@@ -16,13 +16,16 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records.tfrecord import read_records
 from headway.schema import Column
+from headway.stager import Stager
 from tfcore.decode import Decoder, Labeler
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
+from tfcore.staged import all_here, here
 from tfcore.transform.graph import Transform
 
 __all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", "training_dataset", "training_rows"]
@@ -30,6 +33,7 @@ __all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", 
 AUTOTUNE = tf.data.AUTOTUNE
 AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
 READ_BYTES = 1 << 20
+_DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
 CLASSIC_ROWS = 4096
 """Classic Examples are parsed this many at a time."""
 
@@ -69,12 +73,17 @@ def training_dataset(
     seed64 = tf.constant(seed, tf.int64)
     carving = None if carve is None else Carving(carve, shards)
 
+    def shard_order(epoch: int) -> NDArray[np.int64]:
+        order = plan.shard_order(epoch)
+        shards.ahead(order, plan.shard_order(epoch + 1))
+        return order
+
     def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.equal(epoch, start.epoch)
-        order = tf.numpy_function(plan.shard_order, [epoch], tf.int64, stateful=False)
+        order = tf.numpy_function(shard_order, [epoch], tf.int64)
         order.set_shape([len(shards.paths)])
         records = tf.data.Dataset.from_tensor_slices(order).interleave(
-            lambda shard: _records(paths, shard), cycle_length=cycle, block_length=block
+            lambda shard: _records(paths, shard, shards.stager), cycle_length=cycle, block_length=block
         )
         records = records.skip(tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64)))
         if not decoder.grouped:
@@ -143,9 +152,9 @@ def training_rows(shards: Shards, carve: Carve | None = None) -> int:
     return int(sum(sum(rows) for rows in kept_rows(shards, carve)))
 
 
-def _records(paths: tf.Tensor, shard: tf.Tensor) -> tf.data.Dataset:
+def _records(paths: tf.Tensor, shard: tf.Tensor, stager: Stager | None) -> tf.data.Dataset:
     """(shard, number, record) of one file."""
-    records = tf.data.TFRecordDataset(tf.gather(paths, shard), buffer_size=READ_BYTES).enumerate()
+    records = tf.data.TFRecordDataset(here(tf.gather(paths, shard), stager), buffer_size=READ_BYTES).enumerate()
     return records.map(lambda number, record: (shard, number, record))
 
 
@@ -174,7 +183,7 @@ def evaluation_dataset(
     carving = None if carve is None else Carving(carve, shards)
     longest = {c.name: _longest(shards, c) for c in shards.columns if c.is_list and c.name in raw}
     numbers = tf.data.Dataset.range(len(shards.paths))
-    records = numbers.flat_map(lambda shard: _records(paths, shard))
+    records = numbers.flat_map(lambda shard: _records(paths, shard, shards.stager))
     if not decoder.grouped:
         records = records.batch(CLASSIC_ROWS)
 
@@ -206,7 +215,7 @@ def evaluation_dataset(
 def _longest(shards: Shards, column: Column) -> int:
     """The longest list of a column; at least 1."""
     decoder = Decoder(shards.columns, shards.rows_per_record, [column.name])
-    records = tf.data.TFRecordDataset(list(shards.paths), buffer_size=READ_BYTES)
+    records = tf.data.TFRecordDataset(all_here(shards.paths, shards.stager), buffer_size=READ_BYTES)
     if not decoder.grouped:
         records = records.batch(CLASSIC_ROWS)
     longest = records.map(
@@ -233,7 +242,11 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
             value = next(iterator)
         except StopIteration:
             return
-        except (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
+        except tf.errors.OpError as error:
+            if shards.stager is not None and shards.stager.error is not None:
+                raise shards.stager.error from None
+            if not isinstance(error, _DAMAGE):
+                raise
             raise _named(error, shards) from None
         yield value
 
@@ -242,7 +255,7 @@ def _named(error: tf.errors.OpError, shards: Shards) -> DataError:
     """TensorFlow does not say which file it was reading, so they are read again, and their checksums with them."""
     for path in shards.paths:
         try:
-            for _ in read_records(Path(path)):
+            for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)):
                 pass
         except DataError as damage:
             return damage

@@ -64,7 +64,7 @@ class Plan:
 
     def shard_order(self, epoch: int) -> NDArray[np.int64]:
         """The shards' order in an epoch; int64 [shards]."""
-        return permutation(len(self._rows), _SHARDS, self.seed, int(epoch))
+        return shard_order(len(self._rows), self.seed, int(epoch))
 
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
     def record_rows(self, epoch: int) -> NDArray[np.int64]:
@@ -85,6 +85,11 @@ class Plan:
         skip = int(np.searchsorted(ends, begin, side="right"))
         before = int(ends[skip - 1]) if skip else 0
         return Start(epoch, skip, begin - before, window, drop_in_window)
+
+
+def shard_order(shards: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order in which an epoch opens its shards; int64 [shards]."""
+    return permutation(shards, _SHARDS, seed, epoch)
 
 
 def interleave(lengths: Sequence[int], cycle: int, block: int) -> list[tuple[int, int, int]]:
