@@ -192,7 +192,7 @@ def predict(options: argparse.Namespace) -> int:
             located,
             model=options.model,
             input=options.input,
-            output=Path(options.output),
+            output=options.output,
             monitor=report.monitor("predict"),
             format=options.format,
             columns=None if options.columns is None else [c for c in options.columns.split(",") if c],
