@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -155,6 +157,44 @@ def test_a_machine_that_dies_before_the_manifest_leaves_orphans_that_are_swept_w
     store.orphan_seconds = -60
     assert len(store.sweep()) == 1 and len(objects(store, "stages")) == 3
     assert store.find("ingest", FP) == kept and [*store.verify()] == []
+
+
+PUBLISHER = """
+import sys
+from pathlib import Path
+from headway.bucket_store import BucketStore
+store = BucketStore(sys.argv[1], Path(sys.argv[2]))
+store.create()
+with store.open("ingest", sys.argv[3], {"stage": "ingest"}) as staging:
+    for number in range(400):
+        (staging.path / f"{number:03d}").write_bytes(bytes([number % 256]) * 20_000)
+    staging.commit(result={})
+"""
+
+
+def test_a_machine_that_is_killed_while_it_puts_leaves_nothing_visible_and_gc_sweeps_it(machine, bucket_url, tmp_path):
+    b = machine("b")
+    arguments = [f"{bucket_url}/deep/store", str(tmp_path / "killed"), FP]
+    process = subprocess.Popen([sys.executable, "-c", PUBLISHER, *arguments])
+    try:
+        deadline = time.monotonic() + 120
+        while not (halfway := objects(b, f"stages/ingest/{FP}")) and process.poll() is None:
+            assert time.monotonic() < deadline
+    finally:
+        process.kill()
+        process.wait()
+    assert 0 < len(objects(b, "stages")) < 401, "it was killed in the midst of its puts"
+    assert halfway and not any(name.endswith("manifest.json") for name in objects(b))
+    assert b.find("ingest", FP) is None and [*b.all_outputs()] == [] and [*b.verify()] == []
+    assert gc.collect(b, keep_runs=1) == [] and b.sweep() == [], "another machine may be putting it right now"
+    b.orphan_seconds = -60
+    assert [path.parent.name for path in b.sweep()] == [FP] and objects(b, "stages") == []
+    # the machine itself, when it is back
+    again = BucketStore(arguments[0], tmp_path / "killed")
+    assert [path.name.split("@")[0] for path in again.sweep()] == [f"ingest-{FP}"]
+    commit(again)
+    b._forget()
+    assert b.find("ingest", FP) is not None and [*b.verify()] == []
 
 
 def test_concurrent_commits_of_one_output_never_mix(machine):
