@@ -191,7 +191,7 @@ def predict(options: argparse.Namespace) -> int:
             located,
             model=options.model,
             input=options.input,
-            output=Path(options.output),
+            output=options.output,
             monitor=report.monitor("predict"),
             format=options.format,
             columns=None if options.columns is None else [c for c in options.columns.split(",") if c],
@@ -300,10 +300,13 @@ def gc(options: argparse.Namespace) -> int:
     with lock.held():
         garbage = collect(store, keep_runs=options.keep)
         freed = sum(item.bytes for item in garbage) if options.dry_run else remove(store, garbage)
+        swept = [] if options.dry_run else store.sweep()
     value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
     verb = "would free" if options.dry_run else "freed"
     lines = [f"{item.path}: {item.bytes:,} bytes, {item.why}" for item in garbage]
-    answer(options, {"removed": value, "bytes": freed}, "\n".join([*lines, f"{verb} {freed:,} bytes"]))
+    lines += [f"{path}: left behind by a process that died" for path in swept]
+    found = {"removed": value, "bytes": freed, "swept": [str(path) for path in swept]}
+    answer(options, found, "\n".join([*lines, f"{verb} {freed:,} bytes"]))
     return 0
 
 

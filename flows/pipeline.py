@@ -66,6 +66,9 @@ class BucketConfig(Frozen):
     cache: str | None = Field(
         default=None, description="folder of the working copy, relative to the pipeline's; else below ~/.cache/headway"
     )
+    max_cache_bytes: int | None = Field(
+        default=None, ge=1, description="what ingested shards may take in the working copy; else as much as there is"
+    )
 
 
 class Pipeline(Frozen):
@@ -156,7 +159,8 @@ class Located(Frozen):
         """The store that the pipeline names; nothing is made or asked yet."""
         where = self.pipeline.store
         if isinstance(where, BucketConfig):
-            return open_store(where.url, self.folder / where.cache if where.cache else None)
+            cache = self.folder / where.cache if where.cache else None
+            return open_store(where.url, cache, where.max_cache_bytes)
         return open_store(where if "://" in where else self.folder / where)
 
     @property

@@ -21,11 +21,13 @@ from headway.errors import ConfigError, DataError
 from headway.lists import join
 from headway.monitor import Monitor
 from headway.schema import Column
+from headway.stager import RemoteFiles, Stager
 from headway.statistics.split import SplitStatistics
 from tfcore.analyse_request import VERSION, AnalyseRequest
 from tfcore.dataset import safe
 from tfcore.reader import Reader
 from tfcore.runtime import prepare
+from tfcore.staged import staged
 from tfcore.train.data import shards_of
 from tfcore.transform.derived import derive, load_preprocess
 from tfcore.transform.graph import RawColumn
@@ -41,9 +43,13 @@ def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(column for column in columns if column.role not in _HIDDEN)
 
 
-@tf.autograph.experimental.do_not_convert  # the user's function is converted by itself
-def analyse(request: AnalyseRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+def analyse(
+    request: AnalyseRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
+) -> dict[str, Any]:
     """See the module.
+
+    Args:
+        remote: how shards that are in a bucket yet come here while others are read.
 
     Returns:
         columns (what the function gives), reads (which raw columns it looks at), rows.
@@ -52,9 +58,16 @@ def analyse(request: AnalyseRequest, out: Path, monitor: Monitor) -> dict[str, A
         ConfigError: the function fails, or gives what no column can be.
         DataError: there are no rows, or a shard is damaged.
     """
+    with staged(remote, monitor) as stager:
+        return _analyse(request, out, monitor, stager)
+
+
+@tf.autograph.experimental.do_not_convert  # the user's function is converted by itself
+def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stager | None) -> dict[str, Any]:
     prepare(None)
     function = load_preprocess(request.file, request.function)
-    shards = shards_of(request.examples)
+    shards = shards_of(request.examples, stager)
+    shards.ahead()
     if not shards.total:
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
     stored = readable(shards.columns)

@@ -30,6 +30,7 @@ __all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", 
 
 AUTOTUNE = tf.data.AUTOTUNE
 AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
+_DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
 
 
 @tf.autograph.experimental.do_not_convert  # there is nothing to convert, and looking takes a second
@@ -210,7 +211,11 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
             value = next(iterator)
         except StopIteration:
             return
-        except (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
+        except tf.errors.OpError as error:
+            if shards.stager is not None and shards.stager.error is not None:
+                raise shards.stager.error from None
+            if not isinstance(error, _DAMAGE):
+                raise
             raise _named(error, shards) from None
         yield value
 
@@ -219,7 +224,7 @@ def _named(error: tf.errors.OpError, shards: Shards) -> DataError:
     """TensorFlow does not say which file it was reading, so they are read again, and their checksums with them."""
     for path in shards.paths:
         try:
-            for _ in read_records(Path(path)):
+            for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)):
                 pass
         except DataError as damage:
             return damage

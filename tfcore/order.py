@@ -64,7 +64,7 @@ class Plan:
 
     def shard_order(self, epoch: int) -> NDArray[np.int64]:
         """The shards' order in an epoch; int64 [shards]."""
-        return permutation(len(self._rows), _SHARDS, self.seed, int(epoch))
+        return shard_order(len(self._rows), self.seed, int(epoch))
 
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
     def record_rows(self, epoch: int) -> NDArray[np.int64]:
@@ -113,6 +113,11 @@ def chunks(runs: NDArray[np.int64], skip: int, size: int) -> tuple[NDArray[np.in
     first = runs[of, 1] + begins - (ends[of] - runs[of, 2])
     cut = np.stack([runs[of, 0], first, np.diff(begins, append=total)], 1)
     return cut, np.append(np.searchsorted(begins, firsts), len(begins)).astype(np.int64)
+
+
+def shard_order(shards: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order in which an epoch opens its shards; int64 [shards]."""
+    return permutation(shards, _SHARDS, seed, epoch)
 
 
 def interleave(lengths: Sequence[int], cycle: int, block: int) -> list[tuple[int, int, int]]:

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from tfcore.decode import Decoder, raw_columns
 from tfcore.ops.examples import read_runs
 from tfcore.ops.library import library
 from tfcore.order import Plan, chunks
 from tfcore.shards import Shards
+from tfcore.staged import here
 from tfcore.transform.graph import RawColumn
 
 READ_BYTES = 1 << 20
@@ -67,15 +69,19 @@ class Reader:
     def in_epoch(self, plan: Plan, epoch: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
         """Pieces of an epoch's rows, from record `skip` (int64) of its sequence on."""
         if self.native:
-            # stateful=False: it is a function of what it is given
-            cut, splits = tf.numpy_function(
-                lambda epoch, skip: plan.runs(int(epoch), int(skip), CLASSIC_ROWS),
-                [epoch, skip],
-                (tf.int64, tf.int64),
-                stateful=False,
-            )
+
+            def runs(epoch: int, skip: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+                self._ahead(plan, epoch)
+                return plan.runs(int(epoch), int(skip), CLASSIC_ROWS)
+
+            cut, splits = tf.numpy_function(runs, [epoch, skip], (tf.int64, tf.int64), stateful=self._staged)
             return _pieces(tf.ensure_shape(cut, [None, 3]), tf.ensure_shape(splits, [None]))
-        order = tf.numpy_function(plan.shard_order, [epoch], tf.int64, stateful=False)
+
+        def shard_order(epoch: int) -> NDArray[np.int64]:
+            self._ahead(plan, epoch)
+            return plan.shard_order(epoch)
+
+        order = tf.numpy_function(shard_order, [epoch], tf.int64, stateful=self._staged)
         order.set_shape([len(self._shards.paths)])
         records = tf.data.Dataset.from_tensor_slices(order)
         return self._batched(
@@ -87,15 +93,28 @@ class Reader:
         if self.native:
             (runs,) = piece
             shard, first, count = runs[:, 0], runs[:, 1], runs[:, 2]
-            chunk = read_runs(tf.gather(self._paths, shard), first, count, self._decoder.columns)
+            chunk = read_runs(
+                here(tf.gather(self._paths, shard), self._shards.stager), first, count, self._decoder.columns
+            )
             number = tf.ragged.range(first, first + count).flat_values
             return Rows(raw_columns(chunk, self._decoder.columns), tf.repeat(shard, count), number)
         shard, number, record = piece
         return Rows(self._decoder(record), shard, number)
 
+    @property
+    def _staged(self) -> bool:
+        """Whether asking for an epoch's order has an effect besides its answer."""
+        return self._shards.stager is not None
+
+    def _ahead(self, plan: Plan, epoch: int) -> None:
+        """Have the epoch's shards fetched in its order, if they are not here, and then the next one's."""
+        if self._staged:
+            self._shards.ahead(plan.shard_order(epoch), plan.shard_order(epoch + 1))
+
     def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
         """(shard, number, record) of one file."""
-        records = tf.data.TFRecordDataset(tf.gather(self._paths, shard), buffer_size=READ_BYTES).enumerate()
+        path = here(tf.gather(self._paths, shard), self._shards.stager)
+        records = tf.data.TFRecordDataset(path, buffer_size=READ_BYTES).enumerate()
         return records.map(lambda number, record: (shard, number, record))
 
     def _batched(self, records: tf.data.Dataset) -> tf.data.Dataset:

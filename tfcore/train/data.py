@@ -15,8 +15,10 @@ from typing import Any
 import tensorflow as tf
 
 from headway.errors import DataError
+from headway.stager import Stager
 from tfcore.dataset import Batch, Carve, Shards, evaluation_dataset, safe, training_dataset, training_rows
 from tfcore.decode import Labeler
+from tfcore.order import shard_order
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
 from tfcore.transform.derived import transform_of
@@ -41,6 +43,7 @@ class TrainingData:
     Args:
         examples: the train split of each span, in window order.
         class_weights: [classes], multiplied into the rows' weights, of the carve too.
+        stager: brings the shards as they are read; None: they are here.
     """
 
     def __init__(
@@ -52,9 +55,11 @@ class TrainingData:
         training: TrainingConfig,
         class_weights: Sequence[float] | None = None,
         preprocess: Path | None = None,
+        stager: Stager | None = None,
     ):
         self._parameters, self._seed, self._training = parameters, seed, training
-        self._shards = shards_of(examples)
+        self._shards = shards_of(examples, stager)
+        self._shards.ahead(shard_order(len(self._shards.paths), seed, 0))  # they come while the model is built
         self.images = Tolerant(training.max_refused_images)
         self._transform = transform_of(parameters, preprocess, tolerant=self.images)
         self._labeler = labeler(self._shards, parameters, class_weights)
@@ -135,9 +140,9 @@ class TrainingData:
         return self._carved
 
 
-def shards_of(examples: Sequence[Examples]) -> Shards:
+def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Shards:
     """The shards of all examples, in their order."""
-    return Shards.of([(part.path, part.result, part.split) for part in examples])
+    return Shards.of([(part.path, part.result, part.split) for part in examples], stager)
 
 
 def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequence[float] | None = None) -> Labeler:

@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError
 from headway.monitor import Monitor
+from headway.stager import RemoteFiles, Stager
 from tfcore import models
 from tfcore.knobs import KnobVariables
 from tfcore.runtime import prepare
+from tfcore.staged import staged
 from tfcore.train.checkpoint import Checkpoints, Found, Variables
-from tfcore.train.data import TrainingData, class_counts, class_names
+from tfcore.train.data import MOST_OPEN_SHARDS, TrainingData, class_counts, class_names
 from tfcore.train.early_stopping import Patience
 from tfcore.train.knobs import MEANINGS, ControlFile, Knobs
 from tfcore.train.learner import Learner, Outcome
@@ -41,8 +43,11 @@ __all__ = ["VERSION", "train"]
 HISTORY_POINTS = 200
 
 
-def train(request: TrainRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+def train(request: TrainRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None) -> dict[str, Any]:
     """Train as `request` says; see the module.
+
+    Args:
+        remote: how shards that are in a bucket yet come here while others are trained on; changes no result.
 
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
@@ -53,13 +58,14 @@ def train(request: TrainRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
         Cancelled: on request, after a checkpoint was saved.
         ConfigError, DataError, StoreError: with the place and what to do.
     """
-    return _Training(request, monitor).run(out)
+    with staged(remote, monitor, open_files=MOST_OPEN_SHARDS + 1) as stager:
+        return _Training(request, monitor, stager).run(out)
 
 
 class _Training:
     """One training: its pieces, and what happens between calls of the compiled steps."""
 
-    def __init__(self, request: TrainRequest, monitor: Monitor):
+    def __init__(self, request: TrainRequest, monitor: Monitor, stager: Stager | None = None):
         self.request, self.monitor, config = request, monitor, request.training
         self.threads = prepare(config.threads, log=monitor.log)
         self.patience = Patience(config.early_stopping) if config.early_stopping else None
@@ -76,6 +82,7 @@ class _Training:
             training=config,
             class_weights=weights,
             preprocess=request.preprocess,
+            stager=stager,
         )
         self.total = config.total_steps(self.data.rows)
         self.stack = self.data.stack(min(config.steps_per_call, self.total))
