@@ -25,6 +25,7 @@ from headway.statistics.split import SplitStatistics
 from tfcore.analyse_request import VERSION, AnalyseRequest
 from tfcore.dataset import CLASSIC_ROWS, safe
 from tfcore.decode import Decoder
+from tfcore.python_failure import python_functions
 from tfcore.runtime import prepare
 from tfcore.train.data import shards_of
 from tfcore.transform.derived import derive, load_preprocess
@@ -63,12 +64,18 @@ def analyse(request: AnalyseRequest, out: Path, monitor: Monitor) -> dict[str, A
 
     def derived(records: tf.Tensor) -> dict[str, tf.Tensor]:
         columns, found["columns"], found["reads"] = derive(function, decoder(records), stored)
+        found["python"] = python_functions(tf.compat.v1.get_default_graph().as_graph_def())
         return {f"{name}/{part}": tensor for name, raw in columns.items() for part, tensor in _parts(raw)}
 
     records = tf.data.TFRecordDataset(list(shards.paths))
     if not decoder.grouped:
         records = records.batch(CLASSIC_ROWS)
     batches = records.map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+    if found["python"]:  # said before the training rather than after it
+        monitor.log(
+            f"warning: {request.function} calls Python functions, which no exported model can: "
+            f"{', '.join(found['python'])}. Export will refuse it."
+        )
     statistics = SplitStatistics.create(found["columns"])
     for batch in _iterate(batches, shards, request.function):
         monitor.check()

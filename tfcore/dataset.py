@@ -22,6 +22,8 @@ from headway.records.tfrecord import read_records
 from headway.schema import Column
 from tfcore.decode import Decoder, Labeler
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
+from tfcore.python_failure import PythonOpError, python_text, reraise
+from tfcore.python_op import numpy_op
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
 from tfcore.transform.graph import Transform
 
@@ -30,6 +32,7 @@ __all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", 
 AUTOTUNE = tf.data.AUTOTUNE
 AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
 READ_BYTES = 1 << 20
+_DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
 CLASSIC_ROWS = 4096
 """Classic Examples are parsed this many at a time."""
 
@@ -69,10 +72,11 @@ def training_dataset(
     seed64 = tf.constant(seed, tf.int64)
     carving = None if carve is None else Carving(carve, shards)
 
+    shard_order = numpy_op(plan.shard_order, tf.TensorSpec([len(shards.paths)], tf.int64), stateful=False)
+
     def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.equal(epoch, start.epoch)
-        order = tf.numpy_function(plan.shard_order, [epoch], tf.int64, stateful=False)
-        order.set_shape([len(shards.paths)])
+        order = shard_order(epoch)
         records = tf.data.Dataset.from_tensor_slices(order).interleave(
             lambda shard: _records(paths, shard), cycle_length=cycle, block_length=block
         )
@@ -226,6 +230,7 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
 
     Raises:
         DataError: a shard is cut off, changed or gone.
+        PythonOpError: a Python function in the pipeline failed, from its own exception.
     """
     iterator = iter(dataset)
     while True:
@@ -233,8 +238,17 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
             value = next(iterator)
         except StopIteration:
             return
-        except (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
-            raise _named(error, shards) from None
+        except tf.errors.OpError as error:
+            reraise(error)
+            said = python_text(error)
+            if said:
+                raise PythonOpError(
+                    f"a Python function of the input pipeline raised {said}",
+                    fix="make it a tfcore.python_op: its exception then comes with its whole traceback",
+                ) from error
+            if isinstance(error, _DAMAGE):
+                raise _named(error, shards) from None
+            raise
         yield value
 
 

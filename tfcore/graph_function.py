@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError
+from tfcore.python_failure import reraise
 
 Jit = Literal["auto", "on", "off"]
 Spec = Any
@@ -70,7 +71,11 @@ class GraphFunction:
 
     def __call__(self, **arguments: Any) -> Any:
         flat = self._check(arguments)
-        return self._call(*flat) if self._call else self._first_call(flat)
+        try:
+            return self._call(*flat) if self._call else self._first_call(flat)
+        except tf.errors.OpError as error:
+            reraise(error)  # a Python function in the graph failed: that is the error
+            raise
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
         """The traced body, un-jitted: for looking at its graph, or for a SavedModel. Traces it if need be."""
