@@ -25,6 +25,7 @@ from headway.stager import RemoteFiles, Stager
 from headway.statistics.split import SplitStatistics
 from tfcore.analyse_request import VERSION, AnalyseRequest
 from tfcore.dataset import safe
+from tfcore.python_failure import python_functions
 from tfcore.reader import Reader
 from tfcore.runtime import prepare
 from tfcore.staged import staged
@@ -75,10 +76,18 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
     found: dict[str, Any] = {}
 
     def derived(*piece: tf.Tensor) -> dict[str, tf.Tensor]:
-        columns, found["columns"], found["reads"] = derive(function, reader(*piece).columns, stored)
+        raw = reader(*piece).columns
+        ours = _python()
+        columns, found["columns"], found["reads"] = derive(function, raw, stored)
+        found["python"] = [name for name in _python() if name not in ours]
         return {f"{name}/{part}": tensor for name, raw in columns.items() for part, tensor in _parts(raw)}
 
     batches = reader.in_order().map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+    if found["python"]:  # said before the training rather than after it
+        monitor.log(
+            f"warning: {request.function} calls Python functions, which no exported model can: "
+            f"{', '.join(found['python'])}. Export will refuse it."
+        )
     statistics = SplitStatistics.create(found["columns"])
     for batch in _iterate(batches, shards, request.function):
         monitor.check()
@@ -90,6 +99,11 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
         "reads": [column.model_dump(mode="json") for column in found["reads"]],
         "rows": statistics.rows,
     }
+
+
+def _python() -> list[str]:
+    """Python functions that the graph at hand calls so far."""
+    return python_functions(tf.compat.v1.get_default_graph().as_graph_def())
 
 
 def _iterate(batches: tf.data.Dataset, shards: Any, function: str) -> Any:

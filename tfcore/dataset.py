@@ -22,6 +22,7 @@ from headway.records.tfrecord import read_records
 from headway.schema import Column
 from tfcore.decode import Labeler
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
+from tfcore.python_failure import PythonOpError, python_text, reraise
 from tfcore.reader import Reader
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
 from tfcore.transform.graph import Transform
@@ -204,6 +205,7 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
 
     Raises:
         DataError: a shard is cut off, changed or gone.
+        PythonOpError: a Python function in the pipeline failed, from its own exception.
     """
     iterator = iter(dataset)
     while True:
@@ -214,9 +216,16 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
         except tf.errors.OpError as error:
             if shards.stager is not None and shards.stager.error is not None:
                 raise shards.stager.error from None
-            if not isinstance(error, _DAMAGE):
-                raise
-            raise _named(error, shards) from None
+            reraise(error)
+            said = python_text(error)
+            if said:
+                raise PythonOpError(
+                    f"a Python function of the input pipeline raised {said}",
+                    fix="make it a tfcore.python_op: its exception then comes with its whole traceback",
+                ) from error
+            if isinstance(error, _DAMAGE):
+                raise _named(error, shards) from None
+            raise
         yield value
 
 

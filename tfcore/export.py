@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from headway.config import Frozen
 from headway.errors import HeadwayError
@@ -25,6 +27,7 @@ from headway.tasks import Task
 from tfcore.described import Described, write_description
 from tfcore.models import build, load_weights, to_predictions
 from tfcore.models_config import ModelConfig
+from tfcore.python_failure import python_functions
 from tfcore.signatures import (
     LENGTH,
     PRESENT,
@@ -53,7 +56,6 @@ DTYPES = {
     "int32": tf.int32,
     "uint8": tf.uint8,
 }
-PYTHON_NODES = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 Tensors = dict[str, tf.Tensor]
 Predict = Callable[[Tensors], Tensors]
@@ -250,6 +252,7 @@ def save(
     for name in functions.keys() - {"transform"}:
         _check_outputs(concrete[name].structured_outputs, signatures[name].outputs)
     tf.saved_model.save(served, str(path), signatures=functions)
+    _refuse_saved(path)
     extra = path / "assets.extra"  # servers leave this folder alone
     extra.mkdir(exist_ok=True)
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
@@ -343,26 +346,25 @@ def _check_outputs(found: Mapping[str, Any], expected: Sequence[Tensor]) -> None
 
 def refuse_python_nodes(function: Any, *, where: str) -> None:
     """HeadwayError naming the Python functions that a concrete function's graph calls, if any."""
-    graph = function.graph.as_graph_def()
-    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
-    called = sorted({_python_name(node) for node in nodes if node.op in PYTHON_NODES})
+    _refuse(python_functions(function.graph.as_graph_def()), where)
+
+
+def _refuse_saved(path: Path) -> None:
+    """As `refuse_python_nodes` of everything that was saved: functions that an attribute led to are in the file too."""
+    saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    try:
+        for graph in saved.meta_graphs:
+            _refuse(python_functions(graph.graph_def), "a function kept with the model")
+    except HeadwayError:
+        shutil.rmtree(path)
+        raise
+
+
+def _refuse(called: Sequence[str], where: str) -> None:
     if called:
         raise HeadwayError(
             f"the graph calls Python functions, which no other process has: {', '.join(called)}",
             where=where,
-            fix="write it in TensorFlow ops instead of tf.py_function or tf.numpy_function",
+            fix="write it in TensorFlow ops; or look its results up in a table (tf.lookup.StaticHashTable); or compute "
+            "it before ingest, as a column of the files; or use it in training only, outside preprocess and the model",
         )
-
-
-def _python_name(node: Any) -> str:
-    """The Python function a node calls, as well as TensorFlow's registry still tells."""
-    token = node.attr["token"].s.decode()
-    try:
-        from tensorflow.python.ops import script_ops
-
-        function = script_ops._py_funcs._funcs[token]
-        function = getattr(function, "_func", function)  # tf.py_function wraps it
-        code = inspect.unwrap(function).__code__
-        return f"{function.__qualname__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
-    except Exception:  # a private registry, only asked to make the message better
-        return f"{node.op} node {node.name!r} ({token})"

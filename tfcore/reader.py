@@ -21,6 +21,7 @@ from tfcore.decode import Decoder, raw_columns
 from tfcore.ops.examples import read_runs
 from tfcore.ops.library import library
 from tfcore.order import Plan, chunks
+from tfcore.python_op import numpy_op
 from tfcore.shards import Shards
 from tfcore.staged import here
 from tfcore.transform.graph import RawColumn
@@ -74,16 +75,15 @@ class Reader:
                 self._ahead(plan, epoch)
                 return plan.runs(int(epoch), int(skip), CLASSIC_ROWS)
 
-            cut, splits = tf.numpy_function(runs, [epoch, skip], (tf.int64, tf.int64), stateful=self._staged)
-            return _pieces(tf.ensure_shape(cut, [None, 3]), tf.ensure_shape(splits, [None]))
+            specs = tf.TensorSpec([None, 3], tf.int64), tf.TensorSpec([None], tf.int64)
+            return _pieces(*numpy_op(runs, specs, stateful=self._staged)(epoch, skip))
 
         def shard_order(epoch: int) -> NDArray[np.int64]:
             self._ahead(plan, epoch)
             return plan.shard_order(epoch)
 
-        order = tf.numpy_function(shard_order, [epoch], tf.int64, stateful=self._staged)
-        order.set_shape([len(self._shards.paths)])
-        records = tf.data.Dataset.from_tensor_slices(order)
+        spec = tf.TensorSpec([len(self._shards.paths)], tf.int64)
+        records = tf.data.Dataset.from_tensor_slices(numpy_op(shard_order, spec, stateful=self._staged)(epoch))
         return self._batched(
             records.interleave(self._records, cycle_length=plan.cycle, block_length=plan.block).skip(skip)
         )

@@ -23,6 +23,7 @@ from headway.schema import Column
 from tfcore.export import ExportRequest, export, refuse_python_nodes, save
 from tfcore.models import build, save_weights, to_predictions
 from tfcore.models_config import ModelConfig
+from tfcore.python_op import python_op
 from tfcore.transform.graph import RawColumn, Transform
 from tfcore.transform.parameters import Fitted, FittedOp, LabelParameters, TransformParameters
 
@@ -271,6 +272,30 @@ def test_python_functions_are_refused_by_name(tmp_path, call):
     outer = tf.function(lambda x: tf.cond(x > 0, lambda: inner(x), lambda: x), input_signature=[tf.TensorSpec([])])
     with pytest.raises(HeadwayError, match="secret"):
         refuse_python_nodes(outer.get_concrete_function(), where="nested")
+
+
+def _number(x):
+    return x * 2
+
+
+def test_a_python_op_is_refused_with_its_file_and_what_to_do_instead(tmp_path):
+    op = python_op(_number, tf.TensorSpec([None], tf.float32), gradient="traced")
+
+    class Transforming(SmallTransform):
+        def __call__(self, columns):
+            inputs = super().__call__(columns)
+            return {**inputs, "numeric": inputs["numeric"] + op(inputs["numeric"][:, 0])[:, None]}
+
+    arguments = {"predict": binary(small_model()), "columns": COLUMNS, "task": "binary", "variables": []}
+    with pytest.raises(HeadwayError, match=r":_number \(test_export.py:\d+\)(.|\n)*StaticHashTable") as info:
+        save(tmp_path / "m", transform=Transforming(), **arguments)
+    assert info.value.where == "serving_default"
+    kept = SmallTransform()
+    kept.unused = tf.function(lambda x: op(x), input_signature=[tf.TensorSpec([None], tf.float32)])
+    kept.unused.get_concrete_function()
+    with pytest.raises(HeadwayError, match=r"kept with the model: .*:_number"):
+        save(tmp_path / "m", transform=kept, **arguments)
+    assert not (tmp_path / "m").exists()
 
 
 def test_outputs_that_are_not_the_task_s_are_refused(tmp_path):

@@ -13,6 +13,7 @@ from headway.monitor import Monitor
 from tfcore.knobs import KnobVariables, knob
 from tfcore.models import build
 from tfcore.models_config import ModelConfig
+from tfcore.testing import assert_resumes_exactly, assert_same_bytes
 from tfcore.train.checkpoint import Checkpoints
 from tfcore.train.config import OptimizerConfig
 from tfcore.train.knobs import Knobs
@@ -79,10 +80,6 @@ def constant(**values):
     return {name: np.full(K, value, np.float32) for name, value in values.items()}
 
 
-def state(it):
-    return b"".join(v.numpy().tobytes() for group in it.variables().values() for v in group)
-
-
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_training_learns_in_one_trace_whatever_number_of_steps_a_call_has(jit):
     it = learner(jit, dropout=0.0)
@@ -124,18 +121,8 @@ def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
 
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_a_resumed_training_ends_at_the_same_bits(tmp_path, jit):
-    whole = learner(jit)
-    train(whole, 30)
-    first = learner(jit)
-    train(first, 13)
-    Checkpoints(tmp_path).save(13, first.variables(), {})
-    second = learner(jit)
-    train(second, 3)  # another state, to be overwritten
-    checkpoints = Checkpoints(tmp_path)
-    found = checkpoints.newest()
-    checkpoints.restore(found, second.variables())
-    train(second, 30, start=found.step)
-    assert state(second) == state(whole)
+    run = lambda it, first, end: train(it, end, first)  # noqa: E731
+    assert_resumes_exactly(lambda: learner(jit), run, Learner.variables, steps=30, stops=(13,), folder=tmp_path)
 
 
 def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
@@ -148,13 +135,8 @@ def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
         x = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization()(inputs["numeric"]))
         return learner(model=keras.Model(inputs, keras.layers.Dense(1)(x)))
 
-    whole, first, second = with_keras_dropout(), with_keras_dropout(), with_keras_dropout()
-    train(whole, 10)
-    train(first, 6)
-    Checkpoints(tmp_path).save(6, first.variables(), {})
-    Checkpoints(tmp_path).restore(Checkpoints(tmp_path).newest(), second.variables())
-    train(second, 10, start=6)
-    assert state(second) == state(whole)
+    run = lambda it, first, end: train(it, end, first)  # noqa: E731
+    assert_resumes_exactly(with_keras_dropout, run, Learner.variables, steps=10, stops=(6,), folder=tmp_path)
 
 
 @pytest.mark.parametrize("jit", ["off", "on"])
@@ -172,10 +154,10 @@ def test_a_step_that_is_not_finite_changes_nothing_but_the_count(jit):
     it = learner(jit, model=keras.Model(inputs, keras.layers.Dense(1)(normal)))
     outcomes = []
     train(it, 2)
-    before = [v.tobytes() for v in it.model.get_weights()]
+    before = it.model.get_weights()
     train(it, 3, start=2, batches=lambda s: stacks(s, spoil), report=lambda s, o: outcomes.append(o))
     assert outcomes[-1].applied.tolist() == [False]
-    assert [v.tobytes() for v in it.model.get_weights()] == before
+    assert_same_bytes(it.model.get_weights(), before)
     assert int(it.step) == 3
     assert int(it.optimizer.iterations) == 2
     train(it, 6, start=3)

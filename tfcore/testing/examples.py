@@ -1,8 +1,6 @@
-"""For tests and benches: a table in memory as an ingested span, without Beam.
+"""A table in memory as an ingested span, without Beam: real shards, statistics and a manifest's result.
 
 examples = write_examples(folder, {"train": table, "eval": other}, columns)
-examples.part("train")                    # what TrainRequest.examples holds
-examples.statistics["train"]              # fitted transforms come from these
 """
 
 from __future__ import annotations
