@@ -7,8 +7,7 @@
 2. Vectorised: parallel interleave, batch, parallel map(parse_example), prefetch.
 3. Headway's `read_examples` without its op, and with it.
 All give the same 11 columns in batches of the same size, which is checked first; Headway also says which values are null.
-Required of the op: 100x the first, 6x the second. Every case runs in a process of its own, in turn; the best round of
-each counts.
+Required of the op: 100x the first, 6x the second. Every case runs in a process of its own; the best round of each counts.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ Rows never pass one by one: a record is parsed, transformed and permuted as a wh
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -238,7 +239,7 @@ def _named(error: tf.errors.OpError, shards: Shards) -> DataError:
         except DataError as damage:
             return damage
     where = str(Path(shards.paths[0]).parent) if shards.paths else None
-    lines = str(error.message).strip().splitlines() or [""]
+    lines = re.sub(r"\{\{.*?\}\} ", "", str(error.message)).strip().splitlines() or [""]
     problem = f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}"
     return DataError(
         problem,
