@@ -8,6 +8,7 @@ This is the module that imports Beam when it is imported.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs import job_server
+from beam_jobs import flink_rest, job_server
 from beam_jobs.aside import FACTS, Aside, writable
 from beam_jobs.live import Live
 from beam_jobs.quiet import load_beam, no_traceback_of_the_reader, silenced
@@ -103,6 +104,7 @@ def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfi
     todo = list(elements)
     sharing = _sharing() if runner.in_process else contextlib.nullcontext()
     with silenced(), sharing, job_server.reach(runner) as (reached, log):
+        reached = _named(reached, live)
         pipeline = make_pipeline(reached, elements=len(todo))
         # Create reshuffles its elements, which is what spreads them over the workers; they are small
         ranges = pipeline | "ranges" >> beam.Create(todo)
@@ -113,12 +115,29 @@ def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfi
         try:
             with no_traceback_of_the_reader():
                 result = pipeline.run()
-                live.runs(result.cancel)
+                live.runs(functools.partial(_cancel, reached, result))
                 result.wait_until_finish()
         except HeadwayError:
             raise
         except Exception as error:  # gRPC's own kinds among them
             raise _failed(reached, error, log()) from error
+
+
+def _named(runner: RunnerConfig, live: Live) -> RunnerConfig:
+    """The runner with a name for the job by which a Flink cluster can be asked to cancel it."""
+    if runner.name != "flink" or not flink_rest.has_rest(runner.options.get("flink_master")):
+        return runner
+    name = f"{runner.options.get('job_name', 'headway')}-{live.token[:12]}"
+    return runner.model_copy(update={"options": runner.options | {"job_name": name}})
+
+
+def _cancel(runner: RunnerConfig, result: Any) -> None:
+    """Cancel the job where it runs, then at the job server."""
+    master = runner.options.get("flink_master")
+    if runner.name == "flink" and flink_rest.has_rest(master):
+        with contextlib.suppress(OSError, ValueError, KeyError):  # Flink is gone, or out of the driver's reach
+            flink_rest.cancel(str(master), runner.options["job_name"])
+    result.cancel()
 
 
 def _failed(runner: RunnerConfig, error: Exception, log: str) -> HeadwayError:

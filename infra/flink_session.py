@@ -1,7 +1,7 @@
 """A Flink as clusters run it: a job manager and a task manager with two slots, processes of their own, on this machine.
 
     with session(jars()) as rest:          # localhost:38081, for flink_master
-        jobs(rest)                         # {"BeamApp-...": "FINISHED"}
+        jobs(rest)                         # {"headway-0f3c...": "FINISHED"}
 
 There is no Flink distribution in it: the jars that Maven fetched for the job server hold all that it takes.
 """
@@ -9,16 +9,14 @@ There is no Flink distribution in it: the jars that Maven fetched for the job se
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from beam_jobs.flink_rest import ask
 from beam_jobs.job_server import OPENS, free_port, tail
 
 _ENTRY = {
@@ -88,17 +86,11 @@ def session(jars: Path, slots: int = 2) -> Iterator[str]:
 
 def jobs(rest: str) -> dict[str, str]:
     """The state of each job that Flink knows, by its name."""
-    return {job["name"]: job["state"] for job in _get(rest, "jobs/overview")["jobs"]}
+    return {job["name"]: job["state"] for job in ask(rest, "jobs/overview")["jobs"]}
 
 
 def _slots(rest: str) -> int:
     try:
-        return int(_get(rest, "overview")["slots-total"])
+        return int(ask(rest, "overview")["slots-total"])
     except (OSError, ValueError, KeyError):
         return 0
-
-
-def _get(rest: str, path: str) -> Any:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://{rest}/{path}", timeout=10) as answer:
-        return json.load(answer)
