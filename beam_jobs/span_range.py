@@ -29,6 +29,7 @@ from headway.records.grouping import Group, RowGrouper
 from headway.records.tfrecord import ShardWriter
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
+from headway.sources.wide import WIDE
 from headway.splits import assign
 from headway.statistics.split import SplitStatistics
 
@@ -63,6 +64,10 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         raise
     finally:
         work.close()
+        if (
+            len(types) >= WIDE
+        ):  # a range takes long, and leaves many small pieces behind; of narrow tables this costs more
+            pa.default_memory_pool().release_unused()
 
 
 def raw_type(column: Column) -> pa.DataType:
