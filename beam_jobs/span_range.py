@@ -31,6 +31,7 @@ from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
+from headway.sources.wide import WIDE
 from headway.splits import assigned
 from headway.statistics.split import SplitStatistics
 
@@ -67,6 +68,10 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         raise
     finally:
         work.close()
+        if (
+            len(types) >= WIDE
+        ):  # a range takes long, and leaves many small pieces behind; of narrow tables this costs more
+            pa.default_memory_pool().release_unused()
 
 
 def raw_type(column: Column) -> pa.DataType:

@@ -33,12 +33,13 @@ class ArrowSource:
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         found: list[Range] = []
         for number, file in enumerate(files):
+            with _open(file.path) as reader:
+                most = rows_of_range(self._config.range_rows, len(reader.schema))
             with _open(file.path, columns=[]) as reader:
                 if isinstance(reader, pa.RecordBatchStreamReader):
                     found.append(Range(len(found), file.path, number, 0, 0, {"stream": True}))
                     continue
                 start, held = 0, 0
-                most = rows_of_range(self._config.range_rows, len(reader.schema))
                 for i in range(reader.num_record_batches):
                     count = _batch(reader, i, file.path).num_rows
                     if held and held + count > most:
