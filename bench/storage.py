@@ -3,8 +3,9 @@
     python bench/storage.py [--shards 256] [--megabytes 384] [--latency 0.05] [--rate 40]
 
 An S3 endpoint (moto's server, a process of its own) answers each request `latency` seconds late and sends at most `rate`
-MB/s to each connection. Each way of training runs in a fresh process with an empty working copy and is stopped after its
-first steps; TensorFlow's import is not counted, building and compiling the model is.
+MB/s to each connection. Each way of training runs in a fresh process and is stopped after its first steps: "before" and
+"ahead" with an empty working copy, "again" with the one that "before" left. TensorFlow's import is not counted,
+building and compiling the model is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -38,7 +40,7 @@ def main() -> None:
     options.add_argument("--latency", type=float, default=0.05, help="seconds before each answer")
     options.add_argument("--rate", type=float, default=40.0, help="MB/s of one connection")
     options.add_argument("--serve", type=int, help=argparse.SUPPRESS)
-    options.add_argument("--train", choices=("before", "ahead"), help=argparse.SUPPRESS)
+    options.add_argument("--train", choices=("before", "ahead", "again"), help=argparse.SUPPRESS)
     options.add_argument("--cache", help=argparse.SUPPRESS)
     arguments = options.parse_args()
     if arguments.serve:
@@ -70,13 +72,16 @@ def compare(arguments: argparse.Namespace) -> None:
                 f"{arguments.rate:.0f} MB/s a connection"
             )
             found = {}
-            for way in ("before", "ahead"):
-                found[way] = json.loads(child(__file__, f"--train={way}", f"--cache={folder}/{way}").splitlines()[-1])
+            for way, cache in (("before", "a"), ("ahead", "b"), ("again", "a")):
+                found[way] = json.loads(child(__file__, f"--train={way}", f"--cache={folder}/{cache}").splitlines()[-1])
                 print(
                     f"{way}: first step after {found[way]['seconds']:.2f} s, {found[way]['here']} shards here by then"
                 )
-            before, ahead = found["before"]["seconds"], found["ahead"]["seconds"]
+            before, ahead, again = (found[way]["seconds"] for way in ("before", "ahead", "again"))
             print(f"read-ahead reaches the first step {before / ahead:.2f}x sooner")
+            print(
+                f"beyond the {again:.2f} s of a working copy that has all: {before - again:.2f} s and {ahead - again:.2f} s"
+            )
     finally:
         server.kill()
         server.wait()
@@ -163,6 +168,7 @@ def train(way: str, cache: Path) -> dict[str, Any]:
     remote = store.localize(request, later=way == "ahead")
     with contextlib.suppress(Cancelled):
         run(request, cache / "out", monitor, remote=remote)
+    shutil.rmtree(cache / "out", ignore_errors=True)
     return {"seconds": monitor.at - began, "here": monitor.here}
 
 

@@ -93,7 +93,8 @@ class Stager:
         self._failed: dict[str, Exception] = {}
         self._here: collections.OrderedDict[str, bool] = collections.OrderedDict()
         """Checked files, least recently used first; whether each was asked for since it was fetched or listed ahead."""
-        self._recent: collections.deque[str] = collections.deque(maxlen=max(1, open_files))
+        self._recent: collections.OrderedDict[str, None] = collections.OrderedDict()
+        self._open_files = max(1, open_files)
         self._threads: list[threading.Thread] = []
         self._paused = self._closed = False
         self.error: Exception | None = None
@@ -133,7 +134,10 @@ class Stager:
             return path
         began = time.monotonic()
         with self._changed:
-            self._recent.append(path)
+            self._recent[path] = None
+            self._recent.move_to_end(path)
+            if len(self._recent) > self._open_files:
+                self._recent.popitem(last=False)
             self._waiting[path] += 1
             try:
                 self._wait(path)

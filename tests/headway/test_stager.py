@@ -188,6 +188,20 @@ def test_files_of_earlier_runs_make_room_the_longest_unused_first(machine):
     assert sorted(path.name for path in old.iterdir()) == ["3"] and here(b) == {"00", "01", "02"}
 
 
+def test_what_the_reader_holds_open_is_not_dropped_however_often_it_asks(machine):
+    ingest(machine("a"), 6)
+    b = machine("b", 2 * SIZE)
+    found, paths = remote(b, 6)
+    with Stager(found, open_files=2) as stager:
+        stager.ahead(paths)
+        stager.ensure(paths[0])
+        for _ in range(5):
+            stager.ensure(paths[1])
+        assert {"00", "01"} <= here(b)
+        stager.ensure(paths[2])
+        assert "00" not in here(b) and "01" in here(b)
+
+
 def test_several_readers_of_one_file_get_it_once(machine):
     ingest(machine("a"), 1)
     b = machine("b")

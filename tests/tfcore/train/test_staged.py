@@ -36,8 +36,8 @@ class Lines(Monitor):
         self.lines.append(line)
 
 
-def ingest(store: Store):
-    """A span of nine train shards and two of eval, written and committed."""
+def ingest(store: Store, per_record=64):
+    """A span of nine shards of train and of eval, written and committed."""
     rng = np.random.default_rng(3)
 
     def table(rows):
@@ -48,7 +48,11 @@ def ingest(store: Store):
 
     with store.open("ingest", FP, {"stage": "ingest"}) as staging:
         made = write_examples(
-            staging.path / "span", {"train": table(1800), "eval": table(400)}, COLUMNS, rows_per_record=64, shards=9
+            staging.path / "span",
+            {"train": table(1800), "eval": table(400)},
+            COLUMNS,
+            rows_per_record=per_record,
+            shards=9,
         )
         for path in (staging.path / "span").iterdir():
             path.rename(staging.path / path.name)
@@ -78,16 +82,21 @@ def same(left, right):
         np.testing.assert_array_equal(value, right[name], err_msg=name)
 
 
-def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(bucket_url, tmp_path):
+@pytest.mark.parametrize(
+    ("bucket_url", "per_record"),
+    [("s3", 64), ("gs", 64), ("s3", 1)],
+    indirect=["bucket_url"],
+)
+def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(bucket_url, per_record, tmp_path):
     local = Store(tmp_path / "local")
     local.create()
-    made = ingest(local)
+    made = ingest(local, per_record)
     early = {"early_stopping": {"carve": 0.2, "every_steps": 20, "patience": 10}}
     train(ask(local, made, **early), tmp_path / "one", Monitor())
 
     a = BucketStore(f"{bucket_url}/store", tmp_path / "a")
     a.create()
-    ingest(a)
+    ingest(a, per_record)
     b = BucketStore(f"{bucket_url}/store", tmp_path / "b")
     b.create()
     request = ask(b, made, **early)
