@@ -19,8 +19,8 @@ bring an exception back as text: see `tfcore.python_failure` for that.
 
 One call at a time: a lock guards the function and its gradient, unless `thread_safe=True` says that it may run in
 parallel with itself (worth it only where NumPy or the function releases Python's lock). A call costs some 80 to 170
-microseconds whatever it is given (bench/graph_functions.py), so batch before, not after. Neither XLA nor another process can run one, and
-an export refuses it.
+microseconds whatever it is given (bench/graph_functions.py), so batch before, not after. Neither XLA nor another
+process can run one, and an export refuses it.
 """
 
 from __future__ import annotations
