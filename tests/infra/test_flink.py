@@ -81,7 +81,6 @@ def test_a_ctrl_c_cancels_the_job_on_a_cluster_of_its_own(jars, january, long, t
         _nothing_is_left(tmp_path)
         # ranges end by themselves, so that the job may have come to its end before it could be cancelled
         _soon(lambda: not {"RUNNING", "CANCELLING"} & {*flink.jobs(rest).values()})
-        _soon(lambda: not _processes("--worker"))
 
         # a job that gets no worker has nobody to look for the stop: Flink itself has to cancel it
         with socket.create_server(("localhost", 0)) as mute:
