@@ -51,6 +51,8 @@ bench: $(STAMP) ## every bench, side by side, with ratios (about half an hour)
 	$(PYTHON) bench/predict.py
 	$(PYTHON) bench/classic.py
 	$(PYTHON) bench/stats.py
+	$(PYTHON) bench/storage.py
+	$(PYTHON) bench/graph_functions.py
 
 golden: $(STAMP) ## renew the golden files after a change that is meant
 	HEADWAY_RENEW_GOLDEN=1 $(PYTHON) -m pytest -k golden
