@@ -49,6 +49,7 @@ bench: $(STAMP) ## every bench, side by side, with ratios (about half an hour)
 	$(PYTHON) bench/train.py
 	$(PYTHON) bench/pipeline.py
 	$(PYTHON) bench/predict.py
+	$(PYTHON) bench/incremental.py
 	$(PYTHON) bench/classic.py
 	$(PYTHON) bench/stats.py
 	$(PYTHON) bench/storage.py
