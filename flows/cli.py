@@ -139,13 +139,15 @@ def parser() -> argparse.ArgumentParser:
     )
     add("models", "the versions in the registry, and the champion")
     runs = add("runs", "the runs of this store, newest first")
-    runs.add_argument("--limit", type=int, default=20)
+    runs.add_argument("--limit", type=_count, default=20)
     show = add("show", "one run in full")
     show.add_argument("run", nargs="?", default="latest", help="its name (default: latest)")
     verify = add("verify", "read every byte of the store and compare checksums")
     verify.set_defaults(code=5)
     gc = add("gc", "remove what no kept run points at")
-    gc.add_argument("--keep", type=int, default=20, metavar="RUNS", help="runs to keep of each pipeline (default: 20)")
+    gc.add_argument(
+        "--keep", type=_count, default=20, metavar="RUNS", help="runs to keep of each pipeline (default: 20)"
+    )
     gc.add_argument("--dry-run", action="store_true", help="only say what would go")
     schema = add("schema", "the JSON Schema of pipeline.yaml, for editors; or a proposal for the schema file")
     schema.add_argument(
@@ -159,7 +161,7 @@ def parser() -> argparse.ArgumentParser:
     cat.add_argument("--columns", metavar="A,B", help="only these")
     rejected = add("quarantine", "the rows that the latest run's ingest rejected, and why")
     rejected.add_argument("--span", help="of this span only")
-    rejected.add_argument("--limit", type=int, default=20, metavar="ROWS", help="rows to show (default: 20)")
+    rejected.add_argument("--limit", type=_count, default=20, metavar="ROWS", help="rows to show (default: 20)")
     exported = add("export-examples", "the window as classic tf.Examples, one a row")
     window(exported)
     waits(exported)
@@ -177,8 +179,14 @@ def _window(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 0 or more")
+    return int(text)
+
+
 def _rows(text: str) -> int | None:
-    return None if text == "all" else int(text)
+    return None if text == "all" else _count(text)
 
 
 def _version() -> str:

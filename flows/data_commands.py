@@ -60,6 +60,9 @@ def _ingests(run: dict[str, Any]) -> dict[str, str]:
 
 
 def _reasons(table: pa.Table) -> list[dict[str, Any]]:
+    # the same fault at another byte is the same reason
+    reason = pc.replace_substring_regex(table.column("reason"), r",( in the line)? at byte \d+$", "")
+    table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)
     counted = table.group_by(["column", "reason"]).aggregate([([], "count_all")])
     return (
         counted.sort_by([("count_all", "descending"), ("reason", "ascending")])

@@ -21,7 +21,7 @@ from headway.errors import DataError
 _HEADER, _LENGTH, _CRC = struct.Struct("<QI"), struct.Struct("<Q"), struct.Struct("<I")
 _MOST = 1 << 31
 """A record longer than this is taken for a damaged length; protobuf has no longer ones."""
-_FIX = "delete the file: the next run notices and makes it again"
+_FIX = "not a TFRecord file? of a shard in the store: delete it, and the next run makes it again"
 
 
 def masked(data: bytes) -> int:

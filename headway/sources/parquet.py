@@ -111,7 +111,10 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFil
     with storage.open_file(path) as file:
         try:
             footer = _footer(path, file)
-            parquet = pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=list(dictionaries))
+            parquet = pq.ParquetFile(file, metadata=footer.metadata)
+            # pyarrow cannot read a struct with a dictionary in it over several row groups
+            if plain := [name for name in dictionaries if name in parquet.schema_arrow.names]:
+                parquet = pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=plain)
         except (OSError, pa.ArrowException) as error:
             raise _corrupt(path, error, "its footer") from None
         leaves(parquet.schema_arrow, path)

@@ -91,3 +91,13 @@ def test_the_json_schema_is_one_and_knows_every_part(capsys):
     assert main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
     assert {"name", "source", "label", "columns", "split", "training", "gate", "store"} <= set(schema["properties"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["gc", "--keep", "-1"], ["runs", "--limit", "-1"], ["quarantine", "--limit", "x"], ["cat", "s", "--rows", "-2"]],
+)
+def test_a_count_below_zero_is_a_usage_error(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2 and "is no number of 0 or more" in capsys.readouterr().err

@@ -2,7 +2,10 @@
 
 import json
 
+import pyarrow as pa
 import pytest
+
+from flows.data_commands import _reasons
 
 PIPELINE = """
 name: small
@@ -69,3 +72,16 @@ def test_the_manifest_s_feature_spec_is_all_that_stock_tf_io_needs(headway, smal
             parsed = tf.io.parse_single_example(record, features)
             found += parsed["x"].numpy().reshape(-1).tolist()
     assert sorted(found) == [1.0, 2.5, 5.0, 6.0]
+
+
+def test_the_same_fault_at_another_byte_is_one_reason():
+    reasons = [
+        "2 columns instead of 6, at byte 349",
+        "2 columns instead of 6, at byte 7",
+        "not a list, in the line at byte 3",
+    ]
+    table = pa.table({"column": pa.nulls(3, pa.string()), "reason": reasons})
+    assert [(found["reason"], found["rows"]) for found in _reasons(table)] == [
+        ("2 columns instead of 6", 2),
+        ("not a list", 1),
+    ]

@@ -98,3 +98,15 @@ def test_a_vector_that_parquet_cannot_hold_says_how_to_write_it(opened, read_all
     with pytest.raises(DataError, match="fixed-size lists holds a null") as error:
         read_all(opened("parquet", out.getvalue().to_pybytes()), {"v": None})
     assert "pa.list_" in error.value.fix
+
+
+@pytest.mark.parametrize("how", ["file", "parquet"])
+def test_text_in_a_struct_comes_from_several_row_groups(opened, read_all, how):
+    # pyarrow cannot read a struct that holds a dictionary over several row groups at once
+    table = pa.table({"a": [{"b": i, "c": f"t{i % 3}"} for i in range(10)], "d": [f"u{i % 2}" for i in range(10)]})
+    found = opened("parquet" if how == "parquet" else "arrow", in_bytes(how, table, rows=4), small=100)
+    text = pa.dictionary(pa.int32(), pa.binary())
+    rows, malformed = read_all(found, {"a.b": None, "a.c": text, "d": text})
+    texts = [tuple(v.decode() if isinstance(v, bytes) else v for v in row[2:]) for row in rows]
+    assert not malformed and texts == [(f"t{i % 3}", f"u{i % 2}") for i in range(10)]
+    assert [row[1] for row in rows] == list(range(10))
