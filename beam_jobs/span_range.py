@@ -99,7 +99,7 @@ class RangeWork:
 
     def add(self, chunk: Chunk) -> None:
         batch = chunk.batch
-        at = chunk.rows if chunk.rows is not None else np.arange(chunk.first_row, chunk.first_row + batch.num_rows)
+        at = chunk.positions()
         self.rows += batch.num_rows + len(chunk.malformed)
         for line in chunk.malformed:
             self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))

@@ -16,6 +16,7 @@ from pydantic import model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.expressions import Expression, parse
+from headway.lists import is_list
 from headway.schema import LABEL, Column
 
 
@@ -55,6 +56,13 @@ class LabelConfig(Frozen):
     def compute(self, batch: pa.RecordBatch) -> pa.Array:
         """The label of each row of a coerced batch: int64, float32 or binary; null where it is missing."""
         value = batch.column(self.column) if self.column is not None else self._parsed().evaluate(batch)
+        if is_list(value.type):
+            name = self.column or self.expression
+            raise ConfigError(
+                f"{name!r} has several values a row, and a label is one",
+                where="label",
+                fix=f"if each row has one, say so: columns: {{{name}: {{shape: scalar}}}}; or label by an expression",
+            )
         if pa.types.is_boolean(value.type) or pa.types.is_integer(value.type):
             return value.cast(pa.int64())
         if pa.types.is_floating(value.type):

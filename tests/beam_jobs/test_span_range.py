@@ -10,14 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.request import IngestRequest
 from beam_jobs.span_range import SHARD, STATISTICS, ingest_range
 from headway import quarantine
 from headway.errors import ConfigError, DataError
+from headway.label import LabelConfig
+from headway.records import wire
 from headway.records.decode import decode
 from headway.records.lengths import unpacked
-from headway.records.tfrecord import read_records
+from headway.records.tfrecord import frame, read_records
 from headway.schema import Column
-from headway.sources.base import open_source
+from headway.sources.base import SourceConfig, files, open_source
 from headway.splits import SplitConfig
 from headway.statistics.split import SplitStatistics
 
@@ -218,3 +221,32 @@ def test_text_stays_as_written_beside_a_bad_number(request_for, tmp_path):
         facts, splits, _ = run(request_for(path, split=SplitConfig(mode="time")), tmp_path / text)
         assert facts["quarantined"] == 1
         assert [row["s"] for row in splits["all"]] == [text.encode()] * 2
+
+
+def test_rows_of_an_odd_shape_among_others_are_set_aside_by_their_place(tmp_path):
+    def one(x, e):
+        def entry(name, body, tag):
+            return wire.entry(wire.key(name), wire.field(wire.field(body), tag))
+
+        return wire.example([entry("x", np.float32(x).tobytes(), wire.FLOATS), entry("e", e, wire.FLOATS)])
+
+    pair = np.ones(2, "<f4").tobytes()
+    records = [one(0, pair), b"\xff", one(1, pair[:4]), one(2, pair), one(3, b"")]
+    (tmp_path / "a.tfrecord").write_bytes(b"".join(map(frame, records)))
+    source = SourceConfig(format="examples", path=str(tmp_path / "a.tfrecord"))
+    columns = (
+        Column(name="x", type="float32", nullable=False),
+        Column(name="e", type="float32", nullable=False, shape=(2,)),
+    )
+    request = IngestRequest(
+        span="all",
+        files=files(source, "all"),
+        source=source,
+        read=columns,
+        stored=("x", "e"),
+        label=LabelConfig(expression="x > 1"),
+        split=SplitConfig(mode="time"),
+    )
+    facts, splits, rejected = run(request, tmp_path / "out")
+    assert (facts["rows"], facts["quarantined"], [row["x"] for row in splits["all"]]) == (5, 3, [0.0, 2.0])
+    assert [row["row"] for row in rejected] == [1, 2, 4]

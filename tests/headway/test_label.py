@@ -88,3 +88,10 @@ def test_a_label_of_columns_that_do_not_exist_or_do_not_fit():
         label("wind > 3").stored(COLUMNS)
     with pytest.raises(DataError, match="delay > 'x'"):
         label("delay > 'x'").stored(COLUMNS)
+
+
+def test_a_label_of_several_values_a_row_says_what_to_do():
+    columns = (Column(name="y", type="int64", nullable=True, shape=(None,)),)
+    with pytest.raises(ConfigError, match="several values a row") as caught:
+        label("y").stored(columns)
+    assert "columns: {y: {shape: scalar}}" in caught.value.fix

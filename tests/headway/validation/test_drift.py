@@ -39,6 +39,7 @@ def check(tmp_path):
         for folder, batch in (("now/train", ours), ("now/eval", ours), ("then/train", theirs)):
             statistics = SplitStatistics.create(COLUMNS)
             statistics.update(batch)
+            (tmp_path / folder).parent.mkdir(exist_ok=True)
             statistics.save(tmp_path / folder)
         request = ValidateRequest(
             schema=Schema(columns=COLUMNS[:2]),
