@@ -38,7 +38,7 @@ split: {{mode: hash, key: row_id}}
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=275_000, help="rows of a span")
-    parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts")
+    parser.add_argument("--rounds", type=int, default=6, help="the best of so many counts")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
