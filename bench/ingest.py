@@ -175,7 +175,7 @@ def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
         *(Column(name=name, type="bytes", nullable=True, encoding="dictionary") for name in STRINGS),
     )
     started = time.perf_counter()
-    source = SourceConfig(format="parquet", path=str(arguments.input))
+    source = SourceConfig(format=arguments.input.suffix[1:], path=str(arguments.input))
     request = IngestRequest(
         span="all",
         files=files(source, "all"),
