@@ -20,6 +20,7 @@ import tensorflow as tf
 from headway.errors import DataError
 from headway.records.tfrecord import read_records
 from headway.schema import Column
+from tfcore.augment.rows import Augment
 from tfcore.decode import Decoder, Labeler
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
@@ -47,6 +48,7 @@ def training_dataset(
     carve: Carve | None = None,
     window_rows: int = WINDOW_ROWS,
     cycle: int = CYCLE,
+    augment: Augment | None = None,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
     [K, B], weight float32 [K, B].
@@ -54,6 +56,7 @@ def training_dataset(
     Args:
         start_step: the step whose batch comes first.
         carve: which rows take part; None: all.
+        augment: varies the rows, each by its epoch and its place in it.
 
     Raises:
         DataError: there are no rows.
@@ -102,10 +105,14 @@ def training_dataset(
             key = tf.stack([seed64 * 1_000_003 + epoch, number])
             order = tf.random.experimental.stateless_shuffle(tf.range(n), seed=key)
             seen = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_in_window), tf.constant(0))
+            places = {} if augment is None else augment.placed(rows, order, seen, epoch, number * window_rows)
             order = order[seen:]
-            return {name: tf.gather(value, order) for name, value in rows.items()}
+            return {name: tf.gather(value, order) for name, value in rows.items()} | places
 
-        return windows.map(shuffled, num_parallel_calls=AUTOTUNE, deterministic=True)
+        windows = windows.map(shuffled, num_parallel_calls=AUTOTUNE, deterministic=True)
+        if augment is None:
+            return windows
+        return windows.rebatch(augment.chunk).map(augment, num_parallel_calls=AUTOTUNE, deterministic=True)
 
     def stacked(rows: Batch) -> Batch:
         return {

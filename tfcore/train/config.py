@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from headway.config import Frozen
+from tfcore.augment.config import AugmentConfig
 from tfcore.train.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate
 
 _SETTINGS: dict[str, frozenset[str]] = {
@@ -84,6 +85,7 @@ class TrainingConfig(Frozen):
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         default=None, description="loss weight of each class; balanced: inversely to how often it occurs"
     )
+    augment: AugmentConfig | None = Field(default=None, description="vary training rows, images and tables alike")
     early_stopping: EarlyStoppingConfig | None = None
     steps_per_call: int = Field(
         default=128,
@@ -140,6 +142,14 @@ class TrainingConfig(Frozen):
                 if not (math.isfinite(weight) and weight >= 0):
                     raise ValueError(f"class_weights.{name}: {weight} is not a number from 0 up")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)  # a training without them keeps the fingerprint it had
+        for name in ("augment",):
+            if value.get(name) is None:
+                value.pop(name, None)
+        return value
 
     def total_steps(self, rows: int) -> int:
         """Steps to train for, given the rows of one epoch. Part of a batch at the end counts as a whole step."""

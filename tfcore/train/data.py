@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from headway.errors import DataError
+from tfcore.augment.rows import Augment
 from tfcore.dataset import Batch, Carve, Shards, evaluation_dataset, safe, training_dataset, training_rows
 from tfcore.decode import Labeler
 from tfcore.train.config import TrainingConfig
@@ -62,6 +63,7 @@ class TrainingData:
         self._outside = Carve(early.carve, inside=False) if early else None
         self._inside = Carve(early.carve, inside=True) if early else None
         self._carved: list[Batch] | None = None
+        self._augment = Augment(training.augment, parameters, seed=seed) if training.augment else None
         self.rows = training_rows(self._shards, self._outside)
         self.carve_rows = training_rows(self._shards, self._inside) if early else 0
         if not self.rows:
@@ -76,7 +78,8 @@ class TrainingData:
     @property
     def _row_bytes(self) -> int:
         inputs = self._parameters.inputs().values()
-        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + 8
+        label = 4 * self._augment.classes if self._augment and self._augment.soft else 4
+        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + label + 4
 
     @property
     def window_rows(self) -> int:
@@ -96,8 +99,11 @@ class TrainingData:
         inputs = {
             name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()
         }
+        spec = tf.TensorSpec(shape, label)
+        if self._augment and self._augment.soft:
+            spec = tf.TensorSpec([*shape, self._augment.classes], tf.float32)
         return inputs | {
-            "label": tf.TensorSpec(shape, label),
+            "label": spec,
             "weight": tf.TensorSpec(shape, tf.float32),
         }
 
@@ -117,6 +123,7 @@ class TrainingData:
                 window_rows=self.window_rows,
                 # as many shards at a time as can be: a window then has rows of the whole epoch
                 cycle=max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths))),
+                augment=self._augment,
             )
             return safe(dataset, self._shards)
 

@@ -83,7 +83,7 @@ class Learner:
         # before the first trace: its variables must exist, and a checkpoint must find them
         self.optimizer.build(model.trainable_variables)
         self._clip, self._variance = clip_norm, float(label_std) ** 2
-        self.stack, self.batch = (int(size) for size in specs["label"].shape)
+        self.stack, self.batch = (int(size) for size in specs["weight"].shape)
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
         scalar = tf.TensorSpec([], tf.int32)
@@ -204,6 +204,8 @@ def row_losses(task: Task, label: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
     """The loss of each row from the model's output [rows, outputs]: natural log loss, or the squared error. [rows]"""
     if task == "binary":
         return tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(label, tf.float32), logits=output[:, 0])
+    if task == "multiclass" and label.shape.rank == 2:  # a probability for each class, as mixup gives
+        return tf.nn.softmax_cross_entropy_with_logits(labels=label, logits=output)
     if task == "multiclass":
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(label, tf.int32), logits=output)
     return tf.square(output[:, 0] - tf.cast(label, tf.float32))
