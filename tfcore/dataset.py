@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records.tfrecord import read_records
@@ -23,6 +24,7 @@ from headway.schema import Column
 from tfcore.augment.rows import Augment
 from tfcore.decode import Decoder, Labeler
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
+from tfcore.resample import Resample, Resampling
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
 from tfcore.transform.graph import Transform
 
@@ -49,6 +51,7 @@ def training_dataset(
     window_rows: int = WINDOW_ROWS,
     cycle: int = CYCLE,
     augment: Augment | None = None,
+    resample: Resample | None = None,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
     [K, B], weight float32 [K, B].
@@ -57,11 +60,12 @@ def training_dataset(
         start_step: the step whose batch comes first.
         carve: which rows take part; None: all.
         augment: varies the rows, each by its epoch and its place in it.
+        resample: leaves rows out, or repeats them.
 
     Raises:
         DataError: there are no rows.
     """
-    kept = kept_rows(shards, carve)
+    kept = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
     decoder = Decoder(shards.columns, shards.rows_per_record, [c.name for c in shards.columns])
     block = 1 if decoder.grouped else 256
     plan = Plan(kept, seed, window=window_rows, cycle=cycle, block=block)
@@ -71,6 +75,7 @@ def training_dataset(
     paths = tf.constant(shards.paths)
     seed64 = tf.constant(seed, tf.int64)
     carving = None if carve is None else Carving(carve, shards)
+    resampling = None if resample is None else Resampling(resample, shards, carve)
 
     def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.equal(epoch, start.epoch)
@@ -87,6 +92,8 @@ def training_dataset(
             columns = decoder(record)
             rows = transform(columns)
             rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+            if resampling is not None:
+                return resampling(rows, shard, number, epoch)
             return rows if carving is None else carving(rows, shard, number)
 
         chunks = records.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
@@ -148,6 +155,23 @@ def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
 def training_rows(shards: Shards, carve: Carve | None = None) -> int:
     """How many rows `training_dataset` passes through in an epoch."""
     return int(sum(sum(rows) for rows in kept_rows(shards, carve)))
+
+
+def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
+    """The class of each row, by shard; only labels are parsed."""
+    decoder = Decoder(shards.columns, shards.rows_per_record, labeler.needs)
+    paths = tf.constant(shards.paths)
+    records = tf.data.Dataset.range(len(shards.paths)).flat_map(lambda shard: _records(paths, shard))
+    if not decoder.grouped:
+        records = records.batch(CLASSIC_ROWS)
+    labels = records.map(
+        lambda _shard, _number, record: tf.cast(labeler(decoder(record))[0], tf.uint16),
+        num_parallel_calls=AUTOTUNE,
+        deterministic=True,
+    )
+    found = [label.numpy() for label in safe(labels, shards)]
+    ends = np.cumsum([sum(rows) for rows in shards.rows])[:-1]
+    return np.split(np.concatenate(found) if found else np.zeros(0, np.uint16), ends)
 
 
 def _records(paths: tf.Tensor, shard: tf.Tensor) -> tf.data.Dataset:

@@ -91,13 +91,16 @@ class Carving:
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
         """The rows that stay of record `number` of a shard; of several classic records when both are vectors."""
-        count = tf.shape(rows["label"], tf.int64)[0]
+        _, keep = self.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
+        return {name: tf.boolean_mask(value, keep) for name, value in rows.items()}
+
+    def keeps(self, count: tf.Tensor, shard: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """(place in its shard, whether it stays) of each of `count` rows: int64 and bool [count]."""
         first = tf.gather(self._first, tf.gather(self._begin, shard) + number)
         places = first if number.shape.rank else tf.range(first, first + count)
         hashes = hash_of(tf.cast(places, tf.uint64), tf.cast(shard + 1, tf.uint64))
         low = tf.cast(tf.bitwise.right_shift(hashes, tf.constant(64 - _CARVE_BITS, tf.uint64)), tf.int64)
-        keep = tf.equal(low < self._carve.limit, self._carve.inside)
-        return {name: tf.boolean_mask(value, keep) for name, value in rows.items()}
+        return places, tf.equal(low < self._carve.limit, self._carve.inside)
 
 
 def kept_rows(shards: Shards, carve: Carve | None) -> list[NDArray[np.int64]]:

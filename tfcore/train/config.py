@@ -13,6 +13,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from headway.config import Frozen
 from tfcore.augment.config import AugmentConfig
+from tfcore.train.sampling import SamplingConfig
 from tfcore.train.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate
 
 _SETTINGS: dict[str, frozenset[str]] = {
@@ -85,6 +86,9 @@ class TrainingConfig(Frozen):
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         default=None, description="loss weight of each class; balanced: inversely to how often it occurs"
     )
+    sampling: SamplingConfig | None = Field(
+        default=None, description="leave rows of some classes out of an epoch, or repeat them"
+    )
     augment: AugmentConfig | None = Field(default=None, description="vary training rows, images and tables alike")
     early_stopping: EarlyStoppingConfig | None = None
     steps_per_call: int = Field(
@@ -146,7 +150,7 @@ class TrainingConfig(Frozen):
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         value: dict[str, Any] = handler(self)  # a training without them keeps the fingerprint it had
-        for name in ("augment",):
+        for name in ("augment", "sampling"):
             if value.get(name) is None:
                 value.pop(name, None)
         return value

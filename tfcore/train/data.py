@@ -16,10 +16,21 @@ import tensorflow as tf
 
 from headway.errors import DataError
 from tfcore.augment.rows import Augment
-from tfcore.dataset import Batch, Carve, Shards, evaluation_dataset, safe, training_dataset, training_rows
+from tfcore.dataset import (
+    Batch,
+    Carve,
+    Shards,
+    classes_of,
+    evaluation_dataset,
+    safe,
+    training_dataset,
+    training_rows,
+)
 from tfcore.decode import Labeler
+from tfcore.resample import Resample
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
+from tfcore.train.sampling import class_rates
 from tfcore.transform.derived import transform_of
 from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
@@ -64,7 +75,12 @@ class TrainingData:
         self._inside = Carve(early.carve, inside=True) if early else None
         self._carved: list[Batch] | None = None
         self._augment = Augment(training.augment, parameters, seed=seed) if training.augment else None
-        self.rows = training_rows(self._shards, self._outside)
+        self.rates: list[float] | None = None
+        """How often a row of each class comes in an epoch, where that is not once."""
+        self._resample = self._sampled(training, seed)
+        self.rows = (
+            self._resample.expected(self._outside) if self._resample else training_rows(self._shards, self._outside)
+        )
         self.carve_rows = training_rows(self._shards, self._inside) if early else 0
         if not self.rows:
             raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
@@ -74,6 +90,14 @@ class TrainingData:
                 where="training.early_stopping.carve",
                 fix="raise it, or train without early stopping",
             )
+
+    def _sampled(self, training: TrainingConfig, seed: int) -> Resample | None:
+        config, label = training.sampling, self._parameters.label
+        if config is None:
+            return None
+        self.rates = class_rates(config, class_names(self._parameters), class_counts(self._parameters), label.task)
+        classes = classes_of(self._shards, self._labeler)
+        return Resample(self.rates, classes, seed=seed, inverse=config.correct == "weights")
 
     @property
     def _row_bytes(self) -> int:
@@ -124,6 +148,7 @@ class TrainingData:
                 # as many shards at a time as can be: a window then has rows of the whole epoch
                 cycle=max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths))),
                 augment=self._augment,
+                resample=self._resample,
             )
             return safe(dataset, self._shards)
 

@@ -11,7 +11,7 @@ changes nothing but the step count: neither weights, optimizer, nor a moving ave
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,7 @@ class Learner:
         clip_norm: largest global norm of the gradients.
         label_std: for regression; gradients are those of the error in standard deviations, so that learning rate and
             clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
+        offsets: added to the outputs while training and at no other time; see `tfcore.train.sampling`.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Learner:
         optimizer: OptimizerConfig,
         clip_norm: float | None = None,
         label_std: float = 1.0,
+        offsets: Sequence[float] | None = None,
         jit: Jit = "auto",
         log: Callable[[str], None] | None = None,
     ):
@@ -82,6 +84,7 @@ class Learner:
         self.optimizer = make_optimizer(optimizer)
         # before the first trace: its variables must exist, and a checkpoint must find them
         self.optimizer.build(model.trainable_variables)
+        self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
         self._clip, self._variance = clip_norm, float(label_std) ** 2
         self.stack, self.batch = (int(size) for size in specs["weight"].shape)
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
@@ -196,6 +199,8 @@ class Learner:
         """(loss, weight) of each row, both float32 [B]."""
         inputs = {name: value for name, value in batch.items() if name not in ("label", "weight")}
         output = tf.cast(self.model(inputs, training=training), tf.float32)
+        if training and self._offsets is not None:
+            output += self._offsets
         label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
         return row_losses(self.task, label, output), weights
 

@@ -27,6 +27,7 @@ from tfcore.train.learner import Learner
 from tfcore.train.loop import Every, run
 from tfcore.train.recorder import Recorder
 from tfcore.train.request import VERSION, TrainRequest
+from tfcore.train.sampling import logit_offsets
 from tfcore.train.summaries import Summaries
 from tfcore.train.weights import class_weights
 
@@ -102,10 +103,16 @@ class _Training:
             optimizer=config.optimizer,
             clip_norm=config.clip_norm,
             label_std=models.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
+            offsets=self._offsets(),
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
             jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,  # type: ignore[arg-type]
             log=self.monitor.log,
         )
+
+    def _offsets(self) -> list[float] | None:
+        sampling, rates = self.request.training.sampling, self.data.rates
+        corrected = sampling is not None and sampling.correct == "logits" and rates is not None
+        return logit_offsets(rates, self.request.transform.label.task) if corrected and rates else None
 
     def run(self, out: Path) -> dict[str, Any]:
         began = time.monotonic()
