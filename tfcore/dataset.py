@@ -23,6 +23,7 @@ from headway.records.tfrecord import read_records
 from headway.schema import Column
 from tfcore.augment.rows import Augment
 from tfcore.decode import Decoder, Labeler
+from tfcore.held import Held, HeldRecords
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.resample import Resample, Resampling
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
@@ -72,7 +73,7 @@ def training_dataset(
     if not plan.rows:
         raise DataError("there are no rows to train on", where=", ".join(shards.paths[:3]) or "the train split")
     start = plan.start(start_step * batch)
-    paths = tf.constant(shards.paths)
+    paths = _source(shards)
     seed64 = tf.constant(seed, tf.int64)
     carving = None if carve is None else Carving(carve, shards)
     resampling = None if resample is None else Resampling(resample, shards, carve)
@@ -160,7 +161,7 @@ def training_rows(shards: Shards, carve: Carve | None = None) -> int:
 def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
     """The class of each row, by shard; only labels are parsed."""
     decoder = Decoder(shards.columns, shards.rows_per_record, labeler.needs)
-    paths = tf.constant(shards.paths)
+    paths = _source(shards)
     records = tf.data.Dataset.range(len(shards.paths)).flat_map(lambda shard: _records(paths, shard))
     if not decoder.grouped:
         records = records.batch(CLASSIC_ROWS)
@@ -174,8 +175,15 @@ def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
     return np.split(np.concatenate(found) if found else np.zeros(0, np.uint16), ends)
 
 
-def _records(paths: tf.Tensor, shard: tf.Tensor) -> tf.data.Dataset:
+def _source(shards: Shards) -> tf.Tensor | HeldRecords:
+    """What `_records` reads from: the files' paths, or records in memory."""
+    return HeldRecords(shards) if isinstance(shards, Held) else tf.constant(shards.paths)
+
+
+def _records(paths: tf.Tensor | HeldRecords, shard: tf.Tensor) -> tf.data.Dataset:
     """(shard, number, record) of one file."""
+    if isinstance(paths, HeldRecords):
+        return paths(shard)
     records = tf.data.TFRecordDataset(tf.gather(paths, shard), buffer_size=READ_BYTES).enumerate()
     return records.map(lambda number, record: (shard, number, record))
 
@@ -201,7 +209,7 @@ def evaluation_dataset(
     padded to the longest list there is, and raw/<name>/length says how many count.
     """
     decoder = Decoder(shards.columns, shards.rows_per_record, [c.name for c in shards.columns])
-    paths = tf.constant(shards.paths)
+    paths = _source(shards)
     carving = None if carve is None else Carving(carve, shards)
     longest = {c.name: _longest(shards, c) for c in shards.columns if c.is_list and c.name in raw}
     numbers = tf.data.Dataset.range(len(shards.paths))
@@ -238,6 +246,8 @@ def _longest(shards: Shards, column: Column) -> int:
     """The longest list of a column; at least 1."""
     decoder = Decoder(shards.columns, shards.rows_per_record, [column.name])
     records = tf.data.TFRecordDataset(list(shards.paths), buffer_size=READ_BYTES)
+    if isinstance(shards, Held):
+        records = HeldRecords(shards).all()
     if not decoder.grouped:
         records = records.batch(CLASSIC_ROWS)
     longest = records.map(
@@ -271,7 +281,7 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
 
 def _named(error: tf.errors.OpError, shards: Shards) -> DataError:
     """TensorFlow does not say which file it was reading, so they are read again, and their checksums with them."""
-    for path in shards.paths:
+    for path in () if isinstance(shards, Held) else shards.paths:
         try:
             for _ in read_records(Path(path)):
                 pass

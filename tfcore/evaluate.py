@@ -29,6 +29,7 @@ from headway.schema import suggest
 from headway.tasks import Task
 from tfcore.dataset import Shards, evaluation_dataset, safe
 from tfcore.evaluate_request import VERSION, EvaluateRequest, TrainedModel
+from tfcore.feeds import Feed
 from tfcore.runtime import prepare
 from tfcore.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.train.data import labeler, shards_of
@@ -45,8 +46,8 @@ MOST_REFUSED = 100
 """Images that TensorFlow refuses, of all rows evaluated; they count for nothing."""
 
 
-def predict(request: EvaluateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Score the rows and measure; see the module.
+def predict(request: EvaluateRequest, out: Path, monitor: Monitor, *, feed: Feed | None = None) -> dict[str, Any]:
+    """Score the rows and measure; see the module. With a `feed`, its rows instead of the request's examples.
 
     Returns:
         predictions (the file's name), rows, metrics (overall), by_slice, calibration_bins, seconds, rows_per_second,
@@ -59,7 +60,9 @@ def predict(request: EvaluateRequest, out: Path, monitor: Monitor) -> dict[str, 
     """
     began = time.monotonic()
     prepare(None)
-    shards = shards_of(request.examples)
+    if feed is None and not request.examples:
+        raise ConfigError("there is nothing to evaluate on: neither examples nor a feed", where="evaluation")
+    shards = feed.collected() if feed is not None else shards_of(request.examples)
     _check(request, shards)
     out.mkdir(parents=True, exist_ok=True)
     task = request.transform.label.task

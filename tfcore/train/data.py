@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError
 from tfcore.augment.rows import Augment
 from tfcore.dataset import (
     Batch,
@@ -27,6 +27,8 @@ from tfcore.dataset import (
     training_rows,
 )
 from tfcore.decode import Labeler
+from tfcore.feeds import Feed
+from tfcore.live import live_stacks
 from tfcore.resample import Resample
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
@@ -52,6 +54,7 @@ class TrainingData:
 
     Args:
         examples: the train split of each span, in window order.
+        feed: rows from elsewhere, instead of `examples`.
         class_weights: [classes], multiplied into the rows' weights, of the carve too.
     """
 
@@ -64,9 +67,13 @@ class TrainingData:
         training: TrainingConfig,
         class_weights: Sequence[float] | None = None,
         preprocess: Path | None = None,
+        feed: Feed | None = None,
     ):
+        if feed is None and not examples:
+            raise ConfigError("there is nothing to train on: neither examples nor a feed", where="training")
         self._parameters, self._seed, self._training = parameters, seed, training
-        self._shards = shards_of(examples)
+        self._live = feed if feed is not None and feed.live else None
+        self._shards = feed.shards if feed is not None else shards_of(examples)
         self.images = Tolerant(training.max_refused_images)
         self._transform = transform_of(parameters, preprocess, tolerant=self.images)
         self._labeler = labeler(self._shards, parameters, class_weights)
@@ -77,6 +84,12 @@ class TrainingData:
         self._augment = Augment(training.augment, parameters, seed=seed) if training.augment else None
         self.rates: list[float] | None = None
         """How often a row of each class comes in an epoch, where that is not once."""
+        self._resample: Resample | None = None
+        self.rows = self.carve_rows = 0
+        """Of an epoch; live data has none."""
+        if self._live is not None:
+            _check_live(training)
+            return
         self._resample = self._sampled(training, seed)
         self.rows = (
             self._resample.expected(self._outside) if self._resample else training_rows(self._shards, self._outside)
@@ -135,12 +148,17 @@ class TrainingData:
         """From a step to the endless stacks whose first batch is that step's."""
 
         def begin(step: int) -> Iterator[Batch]:
+            batch = self._training.batch_size
+            if self._live is not None:
+                first = step * batch
+                made = self._transform, self._labeler
+                return live_stacks(self._live, *made, batch=batch, stack=stack, first_row=first, augment=self._augment)
             dataset = training_dataset(
                 self._shards,
                 self._transform,
                 self._labeler,
                 seed=self._seed,
-                batch=self._training.batch_size,
+                batch=batch,
                 stack=stack,
                 start_step=step,
                 carve=self._outside,
@@ -165,6 +183,15 @@ class TrainingData:
             return batches
         self._carved = list(batches)
         return self._carved
+
+
+def _check_live(training: TrainingConfig) -> None:
+    where, fix = "training", "set training.steps"
+    if training.steps is None:
+        raise ConfigError("live data has no epochs to count", where=f"{where}.epochs", fix=fix)
+    for name in ("early_stopping", "sampling"):
+        if getattr(training, name) is not None:
+            raise ConfigError("live data cannot be looked through before the training", where=f"{where}.{name}")
 
 
 def shards_of(examples: Sequence[Examples]) -> Shards:

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from headway.monitor import Monitor
 from tfcore import models
+from tfcore.feeds import Feed
 from tfcore.runtime import prepare
 from tfcore.train.checkpoint import Checkpoints, Found, Variables
 from tfcore.train.data import TrainingData, class_counts, class_names
@@ -36,8 +37,8 @@ __all__ = ["VERSION", "train"]
 HISTORY_POINTS = 200
 
 
-def train(request: TrainRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Train as `request` says; see the module.
+def train(request: TrainRequest, out: Path, monitor: Monitor, *, feed: Feed | None = None) -> dict[str, Any]:
+    """Train as `request` says; see the module. With a `feed`, on its rows instead of the request's examples.
 
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
@@ -48,13 +49,13 @@ def train(request: TrainRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
         Cancelled: on request, after a checkpoint was saved.
         ConfigError, DataError, StoreError: with the place and what to do.
     """
-    return _Training(request, monitor).run(out)
+    return _Training(request, monitor, feed).run(out)
 
 
 class _Training:
     """One training: its pieces, and what happens between calls of the compiled steps."""
 
-    def __init__(self, request: TrainRequest, monitor: Monitor):
+    def __init__(self, request: TrainRequest, monitor: Monitor, feed: Feed | None = None):
         self.request, self.monitor, config = request, monitor, request.training
         self.threads = prepare(config.threads, log=monitor.log)
         self.patience = Patience(config.early_stopping) if config.early_stopping else None
@@ -71,6 +72,7 @@ class _Training:
             training=config,
             class_weights=weights,
             preprocess=request.preprocess,
+            feed=feed,
         )
         self.total = config.total_steps(self.data.rows)
         self.stack = self.data.stack(min(config.steps_per_call, self.total))
@@ -223,7 +225,7 @@ class _Training:
         result = {
             "steps": step,
             "rows": self.data.rows,
-            "epochs": round(rows / self.data.rows, 4),
+            "epochs": round(rows / self.data.rows, 4) if self.data.rows else None,
             "seconds": round(self.seconds, 3),
             "steps_per_second": self.recorder.steps_per_second,
             "final_loss": losses[-1] if losses else None,
