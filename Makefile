@@ -10,7 +10,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench up down golden clean
+.PHONY: help setup demo test check format bench ops up down golden clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -40,12 +40,20 @@ format: $(STAMP) ## format the code
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-bench: $(STAMP) ## every bench, side by side, with ratios (about 15 minutes)
+ops: $(STAMP) ## compile the C++ op (needs g++; everything works without it)
+	$(PYTHON) -m tfcore.ops.build
+
+bench: $(STAMP) ## every bench, side by side, with ratios (about half an hour)
 	$(PYTHON) bench/ingest.py
 	$(PYTHON) bench/reader.py
 	$(PYTHON) bench/train.py
 	$(PYTHON) bench/pipeline.py
 	$(PYTHON) bench/predict.py
+	$(PYTHON) bench/incremental.py
+	$(PYTHON) bench/classic.py
+	$(PYTHON) bench/stats.py
+	$(PYTHON) bench/storage.py
+	$(PYTHON) bench/graph_functions.py
 
 golden: $(STAMP) ## renew the golden files after a change that is meant
 	HEADWAY_RENEW_GOLDEN=1 $(PYTHON) -m pytest -k golden

@@ -66,7 +66,11 @@ class Aside:
             return None
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Take the folder away, in one go: a worker that a cluster has yet to stop writes nothing more into it."""
+        gone = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4().hex}")
+        with contextlib.suppress(OSError):  # it is not there
+            self.folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
     @contextlib.contextmanager
     def attempt(self, index: int) -> Iterator[Path]:
@@ -88,6 +92,10 @@ class Aside:
         """The ranges that are whole."""
         return {int(path.name) for path in self.folder.iterdir() if path.name.isdigit()}
 
+    def attempts(self) -> set[str]:
+        """Every attempt at a range that has left a trace: one that runs, or one that is whole."""
+        return {path.name for path in self.folder.iterdir() if path.name[:5].isdigit()}
+
     def facts(self, index: int) -> dict[str, Any]:
         """What a range says of itself."""
         return json.loads((self.of_range(index) / FACTS).read_text())
@@ -96,9 +104,10 @@ class Aside:
         """Keep a range's error, and tell the other ranges that their work is in vain."""
         facts = {"kind": type(error).__name__, "problem": error.problem, "where": error.where, "fix": error.fix}
         part = self.folder / f"{index:05d}.{uuid.uuid4().hex}.part"
-        part.write_text(json.dumps(facts))
-        part.replace(self.folder / f"{index:05d}{_ERROR}")
-        self.stop()
+        with contextlib.suppress(FileNotFoundError):  # the driver gave up and took the folder along: nobody listens
+            part.write_text(json.dumps(facts))
+            part.replace(self.folder / f"{index:05d}{_ERROR}")
+            self.stop()
 
     def error(self) -> HeadwayError | None:
         """The error of the first range that has one, of the kind that it was."""
@@ -113,7 +122,9 @@ class Aside:
         (self.folder / _STOP).touch()
 
     def stopped(self) -> bool:
-        return os.path.exists(self.folder / _STOP)  # noqa: PTH110 - asked for every batch
+        """Whether this work is in vain: a stop was asked for, or the driver has left."""
+        # os.path: asked for every batch
+        return os.path.exists(self.folder / _STOP) or not os.path.exists(self.folder)  # noqa: PTH110
 
 
 @contextlib.contextmanager

@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 
 from beam_jobs.aside import Aside, writable
 from beam_jobs.request import IngestRequest
-from beam_jobs.span_range import SHARD, STATISTICS
+from beam_jobs.span_range import NOTES, SHARD, STATISTICS
 from headway import quarantine
 from headway.errors import DataError
+from headway.leaks import notes
+from headway.records.lengths import total
 from headway.records.spec import feature_spec
 from headway.schema import Column
 from headway.sources.base import InputFile, Range
@@ -43,6 +45,11 @@ def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out:
     facts = [aside.facts(piece.index) for piece in ranges]
     columns = request.columns()
     splits = {split: _split(split, columns, facts, aside, out) for split in request.split.names()}
+    shutil.rmtree(out / NOTES, ignore_errors=True)
+    if ranges:
+        notes.merge([aside.of_range(piece.index) / NOTES for piece in ranges], out / NOTES)
+    else:
+        notes.Notes(request.split, request.read).save(out / NOTES)
     counts = {
         "read": sum(fact["rows"] for fact in facts),
         "written": sum(split["rows"] for split in splits.values()),
@@ -82,7 +89,7 @@ def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], asid
         saved[0].replace(statistics)
     else:
         merge_all(saved, columns, spill=aside.folder / "spill").save(statistics)
-    rows = sum(sum(shard["rows"]) for shard in shards)
+    rows = sum(total(shard["rows"]) for shard in shards)
     return {"rows": rows, "shards": shards, "statistics": statistics.relative_to(out).as_posix()}
 
 

@@ -11,6 +11,7 @@ request, whatever the runner and the number of its workers. Beam is imported whe
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ _TRIES = 3
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 30.0
 """How long a stop waits for ranges that are under way; they look for it after every batch."""
+_BEGIN_SECONDS = 600.0
+"""How long a cluster may take to begin with the first range; one without workers would take for ever."""
+_SAY_SECONDS = 60.0
 
 
 def ingest(
@@ -40,7 +44,7 @@ def ingest(
 
     Returns:
         JSON values: span, rows_per_record, feature_spec (what parses a record with stock tf.io), columns, splits (rows,
-        shards with the rows of each record, statistics),
+        shards with the rows of their records (`headway.records.lengths`), statistics),
         counts (read = written + quarantined + filtered).
 
     Raises:
@@ -114,6 +118,7 @@ def _pipeline(
 ) -> None:
     """One pipeline, in a thread of its own: the caller's thread keeps the monitor and stays open to a Ctrl-C."""
     live, failures = Live.begin(), list[BaseException]()
+    waiting = None if runner.in_process else _Waiting(asides, runner, progress.monitor)
 
     def work() -> None:
         try:
@@ -132,6 +137,10 @@ def _pipeline(
             progress.report(live.rows() if runner.in_process else progress.whole())
             if progress.monitor.cancelled():
                 _stop(live, asides)
+                if waiting and waiting.long_enough_to_stop():
+                    break
+            elif waiting:
+                waiting.check()
     except BaseException:  # KeyboardInterrupt, or a monitor that raises
         _stop(live, asides)
         thread.join(_STOP_SECONDS)
@@ -149,6 +158,41 @@ def _stop(live: Live, asides: Sequence[Aside]) -> None:
     live.stop.set()
     for aside in asides:
         aside.stop()
+    live.cancel()
+
+
+class _Waiting:
+    """The driver's patience with a cluster: to begin, and to stop."""
+
+    def __init__(self, asides: Sequence[Aside], runner: RunnerConfig, monitor: Monitor):
+        self._asides, self._runner, self._monitor = asides, runner, monitor
+        self._before = [aside.attempts() for aside in asides]
+        self._since, self._said, self._begun = time.monotonic(), False, False
+        self._stopped: float | None = None
+
+    def check(self) -> None:
+        """Say so when no worker has begun for a while, and give up at last.
+
+        Raises:
+            HeadwayError: no range was begun in _BEGIN_SECONDS.
+        """
+        if self._begun:
+            return
+        found = zip(self._asides, self._before, strict=True)
+        self._begun = any(aside.attempts() - before for aside, before in found)
+        waited = time.monotonic() - self._since
+        if not self._begun and waited > _BEGIN_SECONDS:
+            problem = f"no worker of the {self._runner.name} runner began with a range in {_BEGIN_SECONDS:.0f} s"
+            fix = "see that workers start, reach the job's machines and see this folder: docs/runners.md"
+            raise HeadwayError(problem, where=str(self._asides[0].folder.parent), fix=fix)
+        if not self._begun and waited > _SAY_SECONDS and not self._said:
+            self._said = True
+            self._monitor.log(f"no worker of the {self._runner.name} runner has begun in {_SAY_SECONDS:.0f} s")
+
+    def long_enough_to_stop(self) -> bool:
+        """Whether a cluster that was told to stop has had its time."""
+        self._stopped = time.monotonic() if self._stopped is None else self._stopped
+        return time.monotonic() - self._stopped > _STOP_SECONDS
 
 
 class _Progress:

@@ -3,13 +3,17 @@
 live = Live.begin()
 Live.find(live.token).count((span, index), rows)      # in a worker; None in another process
 live.rows()
+live.runs(result.cancel)                              # once the job has been handed to a cluster
+live.cancel()
 live.end()
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
+from collections.abc import Callable
 
 from headway.errors import HeadwayError
 
@@ -24,6 +28,9 @@ class Live:
         self.stop = threading.Event()
         self._rows: dict[tuple[int, int], int] = {}
         self._errors: dict[tuple[int, int], HeadwayError] = {}
+        self._cancel: Callable[[], object] | None = None
+        self._cancelled = False
+        self._lock = threading.Lock()
 
     @classmethod
     def begin(cls) -> Live:
@@ -53,3 +60,28 @@ class Live:
 
     def rows(self) -> int:
         return sum(list(self._rows.values()))
+
+    def runs(self, cancel: Callable[[], object]) -> None:
+        """The cluster has the job; if a stop came first, it is cancelled at once."""
+        with self._lock:
+            self._cancel = cancel
+        if self._cancelled:
+            self._send()
+
+    def cancel(self) -> None:
+        """Ask the cluster, once, to cancel the job; returns at once, as a cluster that is gone may never answer."""
+        with self._lock:
+            first, self._cancelled = not self._cancelled, True
+        if first:
+            self._send()
+
+    def _send(self) -> None:
+        with self._lock:
+            cancel, self._cancel = self._cancel, None
+        if cancel is not None:
+            threading.Thread(target=_quietly, args=(cancel,), name="cancel", daemon=True).start()
+
+
+def _quietly(cancel: Callable[[], object]) -> None:
+    with contextlib.suppress(Exception):  # the job ended by itself, or its server did
+        cancel()

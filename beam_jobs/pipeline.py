@@ -8,6 +8,7 @@ This is the module that imports Beam when it is imported.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,9 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from beam_jobs import flink_rest, job_server
 from beam_jobs.aside import FACTS, Aside, writable
 from beam_jobs.live import Live
-from beam_jobs.quiet import load_beam, silenced
+from beam_jobs.quiet import load_beam, no_traceback_of_the_reader, silenced
 from beam_jobs.runner import RunnerConfig, make_pipeline
 from beam_jobs.span_range import Tick, ingest_range
 from headway.errors import HeadwayError
@@ -83,10 +85,12 @@ class IngestRange(beam.DoFn):
             else:
                 job.aside.fail(piece.index, error)
             return
-        finally:
-            # Arrow's allocator keeps a heap for each thread, and the runner's threads are new ones for every pipeline
-            pa.default_memory_pool().release_unused()
         yield span, piece.index
+
+    def finish_bundle(self) -> None:
+        # Arrow's allocator keeps a heap for each thread, and the runner's threads are new ones for every pipeline.
+        # After each range it would cost a third of ingest's time.
+        pa.default_memory_pool().release_unused()
 
 
 def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfig, live: Live) -> None:
@@ -94,15 +98,60 @@ def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfi
 
     Raises:
         ConfigError: the runner cannot be used as configured.
-        RuntimeError: Beam failed, or a range did with an error that is not the user's.
+        HeadwayError: a cluster gave the job up.
+        RuntimeError: Beam failed here, or a range did with an error that is not the user's.
     """
     todo = list(elements)
-    with silenced(), _sharing() if runner.in_process else contextlib.nullcontext():
-        pipeline = make_pipeline(runner, elements=len(todo))
+    sharing = _sharing() if runner.in_process else contextlib.nullcontext()
+    with silenced(), sharing, job_server.reach(runner) as (reached, log):
+        reached = _named(reached, live)
+        pipeline = make_pipeline(reached, elements=len(todo))
         # Create reshuffles its elements, which is what spreads them over the workers; they are small
         ranges = pipeline | "ranges" >> beam.Create(todo)
         ranges | "work" >> beam.ParDo(IngestRange(jobs, live.token))
-        pipeline.run().wait_until_finish()
+        if runner.name == "direct":
+            pipeline.run().wait_until_finish()
+            return
+        try:
+            with no_traceback_of_the_reader():
+                result = pipeline.run()
+                live.runs(functools.partial(_cancel, reached, result))
+                result.wait_until_finish()
+        except HeadwayError:
+            raise
+        except Exception as error:  # gRPC's own kinds among them
+            raise _failed(reached, error, log()) from error
+
+
+def _named(runner: RunnerConfig, live: Live) -> RunnerConfig:
+    """The runner with a name for the job by which a Flink cluster can be asked to cancel it."""
+    if runner.name != "flink" or not flink_rest.has_rest(runner.options.get("flink_master")):
+        return runner
+    name = f"{runner.options.get('job_name', 'headway')}-{live.token[:12]}"
+    return runner.model_copy(update={"options": runner.options | {"job_name": name}})
+
+
+def _cancel(runner: RunnerConfig, result: Any) -> None:
+    """Cancel the job where it runs, then at the job server."""
+    master = runner.options.get("flink_master")
+    if runner.name == "flink" and flink_rest.has_rest(master):
+        with contextlib.suppress(OSError, ValueError, KeyError):  # Flink is gone, or out of the driver's reach
+            flink_rest.cancel(str(master), runner.options["job_name"])
+    result.cancel()
+
+
+def _failed(runner: RunnerConfig, error: Exception, log: str) -> HeadwayError:
+    """A job that a cluster gave up, with what there is to know of it: the ends of its error and of the server's log."""
+    code = getattr(error, "code", None)
+    gone = callable(code) and getattr(code(), "name", "") == "UNAVAILABLE"
+    text = str(error).strip()
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+    said = "its job server is gone" if gone else "\n".join(lines[-12:])[-3000:]
+    problem = f"the job failed on the {runner.name} runner: {said}"
+    if log:
+        problem += f"\nthe job server's log ends with:\n{log}"
+    where = str(runner.options.get("job_endpoint") or runner.options.get("flink_master") or "runner")
+    return HeadwayError(problem, where=where, fix="look at the cluster's and the worker pool's logs")
 
 
 @contextlib.contextmanager

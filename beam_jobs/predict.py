@@ -13,7 +13,9 @@ config) and runs only the others; a call when everything is there does nothing.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import shutil
@@ -33,7 +35,7 @@ from beam_jobs.predict_request import ROW, PredictRequest
 from beam_jobs.runner import RunnerConfig
 from headway import quarantine
 from headway.disk import replace_text, sync_path
-from headway.errors import DataError, StoreError
+from headway.errors import DataError, Locked, StoreError
 from headway.fingerprint import fingerprint
 from headway.manifest import checksum
 from headway.monitor import Monitor
@@ -63,6 +65,7 @@ def predict(
         ConfigError: a column to pass through does not exist.
         DataError: a file is damaged or lacks a column, or more rows than `max_quarantined` (a share) were rejected.
         StoreError: `out` holds something else or cannot be written, or the model cannot be loaded.
+        Locked: another process is predicting into `out`.
         Cancelled: the monitor asked to stop; finished ranges are kept.
     """
     monitor.check()
@@ -78,14 +81,33 @@ def predict(
     aside = Aside.of(out)
     with writable(out):
         out.mkdir(parents=True, exist_ok=True)
-        kept = aside.resume(keys)
-    if kept:
-        monitor.log(f"{len(kept)} of {len(ranges)} ranges were finished before")
-    run_ranges([request], [aside], [ranges], monitor, runner or RunnerConfig(), work=predict_range)
-    with writable(out):
-        result = _publish(request, ranges, aside, out, whole, max_quarantined)
-        aside.remove()
+    with _alone(out):
+        with writable(out):
+            kept = aside.resume(keys)
+        if kept:
+            monitor.log(f"{len(kept)} of {len(ranges)} ranges were finished before")
+        run_ranges([request], [aside], [ranges], monitor, runner or RunnerConfig(), work=predict_range)
+        with writable(out):
+            result = _publish(request, ranges, aside, out, whole, max_quarantined)
+            aside.remove()
     return result | {"kept": len(kept), "cached": False}
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Keep other processes from predicting into `out`. The kernel drops the lock with the process, and it leaves no file."""
+    folder = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            problem = "another process is writing predictions here"
+            raise Locked(problem, where=str(out), fix="wait for it to end, or name another folder") from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(folder)
 
 
 def _refuse_foreign(out: Path) -> None:

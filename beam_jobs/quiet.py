@@ -11,10 +11,13 @@ import contextlib
 import importlib
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 _LOGGERS = ("apache_beam", "grpc")
+_READER = "wait_until_finish_read"
+"""Beam's thread that reads a cluster's messages."""
 
 
 def load_beam() -> Any:
@@ -40,8 +43,31 @@ def silenced() -> Iterator[None]:
     before = {name: logging.getLogger(name).level for name in _LOGGERS}
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    # a cluster's messages go to the root logger, which gets a handler for good unless it has one
+    root, silent = logging.getLogger(), logging.NullHandler()
+    root.addHandler(silent)
     try:
         yield
     finally:
+        root.removeHandler(silent)
         for name, level in before.items():
             logging.getLogger(name).setLevel(level)
+
+
+@contextlib.contextmanager
+def no_traceback_of_the_reader() -> Iterator[None]:
+    """A lost connection is raised where the job is waited for; Beam's reader of messages dies of it as well, loudly."""
+    before = threading.excepthook
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        if args.thread is None or args.thread.name != _READER:
+            before(args)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        for thread in threading.enumerate():
+            if thread.name == _READER:
+                thread.join(2)
+        threading.excepthook = before

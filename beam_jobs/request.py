@@ -20,7 +20,7 @@ from headway.schema import LABEL, Column, suggest
 from headway.sources.base import InputFile, SourceConfig
 from headway.splits import SplitConfig
 
-VERSION = 3
+VERSION = 5
 """Raised by whoever changes a byte of what ingest writes for the same request."""
 
 
@@ -50,7 +50,9 @@ class IngestRequest(Frozen):
     def check(self) -> None:
         """Raise ConfigError unless whatever is stored or looked at is read, and the label's name is free."""
         names = [column.name for column in self.read]
-        looks = {"columns": frozenset(self.stored), "split": self.split.columns(), "label": self.label.columns()}
+        looks = {"columns": frozenset(self.stored), "label": self.label.columns()}
+        for name in sorted(self.split.columns()):
+            looks[self.split.named_by(name)] = looks.get(self.split.named_by(name), frozenset()) | {name}
         if self.source.where is not None:
             looks["source.where"] = parse(self.source.where).columns
         for what, wanted in looks.items():
@@ -74,6 +76,6 @@ class IngestRequest(Frozen):
             "columns": {c.name: c.model_dump(mode="json", exclude={"name"}) for c in self.read},
             "stored": list(self.stored),
             "label": self.label.model_dump(mode="json"),
-            "split": self.split.at_ingest(),
+            "split": self.split.at_ingest() | self.split.noted(),
             "records": self.records.model_dump(mode="json"),
         }

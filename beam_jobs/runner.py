@@ -1,7 +1,7 @@
 """Where Beam pipelines run.
 
     runner: direct                                                  # this process, one thread a core
-    runner: {name: flink, options: {flink_master: "host:8081"}}     # any runner that Beam knows, with its own options
+    runner: {name: flink, options: {job_endpoint: "jobs:8099"}}     # any runner that Beam knows, with its own options
 
 `direct` is Beam's local runner named outright, as FnApiRunner in multi_threading mode: asked for a DirectRunner, Beam
 first tries to download another one.

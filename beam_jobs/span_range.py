@@ -1,7 +1,7 @@
 """One range of a span, from raw rows to shards: the work that Beam spreads out, itself free of Beam.
 
     facts = ingest_range(request, piece, folder, tick=lambda rows: None)
-    facts                    # rows read, filtered, quarantined; rows of each record of each split
+    facts                    # rows read, filtered, quarantined; rows of each record of each split, packed
 
 The order of a row's way: filter, coerce, label, split, then statistics and records of its split. Batches of some ten
 thousand rows go through whole; nothing is done row by row. What is written depends on the range and the request alone.
@@ -23,16 +23,22 @@ from headway import quarantine
 from headway.coerce import coerce
 from headway.errors import DataError
 from headway.expressions import parse
-from headway.records.encode import encode, encode_classic
-from headway.records.grouping import RowGrouper
+from headway.leaks.notes import Notes
+from headway.records.classic import encode_classic
+from headway.records.encode import encode_records
+from headway.records.grouping import Group, RowGrouper
+from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
-from headway.splits import assign
+from headway.sources.wide import WIDE
+from headway.splits import assigned
 from headway.statistics.split import SplitStatistics
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """Of each split, in `<folder>/<split>/`."""
+NOTES = "splits"
+"""What the proof of the splits needs, of all of them."""
 Tick = Callable[[int], None]
 """Told after each batch how many rows of the range have been read; may raise to stop."""
 Rows = NDArray[np.int64]
@@ -48,11 +54,12 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         DataError, ConfigError: the range cannot be read, or the request does not fit it.
         OSError, StoreError: `folder` cannot be written.
     """
-    work = _Work(request, folder)
+    work = RangeWork(request, folder)
     types = {column.name: raw_type(column) for column in request.read}
     try:
         for chunk in open_source(request.source).read(piece, list(types), types):
             work.add(chunk)
+            del chunk  # or it would be there while the next one is read
             tick(work.rows)
         return work.finish()
     except OSError as error:
@@ -61,6 +68,10 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         raise
     finally:
         work.close()
+        if (
+            len(types) >= WIDE
+        ):  # a range takes long, and leaves many small pieces behind; of narrow tables this costs more
+            pa.default_memory_pool().release_unused()
 
 
 def raw_type(column: Column) -> pa.DataType:
@@ -75,7 +86,7 @@ def raw_type(column: Column) -> pa.DataType:
     return pa.float64() if column.type == "float32" else column.arrow
 
 
-class _Work:
+class RangeWork:
     def __init__(self, request: IngestRequest, folder: Path):
         self.rows = 0
         self._filtered = 0
@@ -83,6 +94,7 @@ class _Work:
         self._where = parse(request.source.where) if request.source.where is not None else None
         self._columns = request.columns()
         self._splits: dict[str, _Split] = {}
+        self._notes = Notes(request.split, request.read)
         self._rejected: list[pa.Table] = []
 
     def add(self, chunk: Chunk) -> None:
@@ -93,9 +105,15 @@ class _Work:
             self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         batch, at = self._filter(batch, at)
         batch, at = self._coerce(batch, at)
-        batch, label = self._label(batch, at)
+        batch, label, at = self._label(batch, at)
         if batch.num_rows:
-            self._write(batch, label)
+            self._take(batch, label, at, chunk.batch.schema)
+
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, raw: pa.Schema) -> None:
+        """Rows that are kept; `raw` is the schema that the file gave them."""
+        split = assigned(self._request.split, batch)
+        self._notes.add(batch, raw, split)
+        self._write(batch, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
         """The rows for which `where` holds. It sees a column in the type that the file gives it, but for text that is
@@ -127,7 +145,7 @@ class _Work:
         self._reject(coerced.rejected, at)
         return coerced.batch, at if coerced.kept is None else at[coerced.kept]
 
-    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array]:
+    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array, Rows]:
         """The rows that have a label, and their labels."""
         config = self._request.label
         label = config.compute(batch)
@@ -140,11 +158,11 @@ class _Work:
                 name = config.column or LABEL
                 self._rejected.append(quarantine.rejected(gone, name, [None] * len(gone), "the label is missing"))
             keep = pa.array(~missing)
-            batch, label = batch.filter(keep), label.filter(keep)
-        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label
+            batch, label, at = batch.filter(keep), label.filter(keep), at[~missing]
+        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label, at
 
-    def _write(self, batch: pa.RecordBatch, label: pa.Array) -> None:
-        names, codes = self._request.split.names(), assign(self._request.split, batch)
+    def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
+        names = self._request.split.names()
         arrays = [batch.column(column.name) for column in self._columns[:-1]]
         stored = pa.RecordBatch.from_arrays([*arrays, label], names=[column.name for column in self._columns])
         for code, rows in enumerate(np.bincount(codes, minlength=len(names)).tolist()):
@@ -168,6 +186,7 @@ class _Work:
         rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
         quarantined = quarantine.write(self._folder / quarantine.FILE_NAME, [rejected])
         records = {name: split.finish() for name, split in self._splits.items()}
+        self._notes.save(self._folder / NOTES)
         return {"rows": self.rows, "filtered": self._filtered, "quarantined": quarantined, "records": records}
 
     def close(self) -> None:
@@ -202,17 +221,17 @@ class _Split:
         else:
             self._records(self._grouper.add(batch))
 
-    def _records(self, batches: Iterator[pa.RecordBatch]) -> None:
-        for batch in batches:
-            self._shard.write(encode(batch, self._columns), batch.num_rows)
+    def _records(self, groups: Iterator[Group]) -> None:
+        for batch, sizes in groups:
+            self._shard.write_groups(encode_records(batch, sizes, self._columns), sizes)
 
-    def finish(self) -> list[int]:
-        """The rows of each record."""
+    def finish(self) -> list[list[int]]:
+        """The rows of each record, packed."""
         self._records(self._grouper.rest())
         self._shard.close()
         self._statistics.save(self._folder / STATISTICS)
         shutil.rmtree(self._spill, ignore_errors=True)
-        return self._shard.rows
+        return packed(self._shard.rows)
 
     def close(self) -> None:
         self._shard.close()

@@ -270,10 +270,10 @@ def _learner(data: Data, specs: Any) -> Any:
 
 
 def _steps(learner: Any, stacks: Any) -> Callable[[], int]:
-    rates = np.full(learner.stack, RATE, np.float32)
+    knobs = {"learning_rate": np.full(learner.stack, RATE, np.float32)}
 
     def call() -> int:
-        learner.run(next(stacks), first=0, steps=learner.stack, rates=rates)
+        learner.run(next(stacks), first=0, steps=learner.stack, knobs=knobs)
         return learner.stack
 
     return call

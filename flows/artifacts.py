@@ -39,9 +39,13 @@ def artifacts_of(output: Output) -> list[Artifact]:
                 Artifact("statistics", "splits and their rows", markdown=splits_markdown(result)),
                 Artifact("statistics-train", "columns of the train split", table=column_rows(result)),
             ]
-        case "validate" if result.get("anomalies"):
+        case "validate":
             told = f"{result['errors']} errors, {result['warnings']} warnings"
-            return [Artifact("validation", told, table=summary_table(result))]
+            found = [Artifact("validation", told, table=summary_table(result))] if result["anomalies"] else []
+            if result.get("splits"):
+                said = "; ".join(["splits and their labels", *result.get("proof", [])])
+                found.append(Artifact("splits", said, table=result["splits"]))
+            return found
         case "evaluate":
             key = "evaluation" if output.title == "evaluate" else "evaluation-champion"
             if result.get("incompatible"):

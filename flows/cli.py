@@ -29,7 +29,13 @@ STAGE_COMMANDS = {
 }
 
 
-DATA_COMMANDS = ("cat", "quarantine", "export-examples")
+_MODULES = {
+    "cat": "data_commands",
+    "quarantine": "data_commands",
+    "export-examples": "data_commands",
+    "knobs": "knob_commands",
+}
+"""Commands that lie in modules of their own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,15 +67,10 @@ def _complain(options: argparse.Namespace, text: str, code: int) -> None:
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], int | None]:
-    from flows import commands
+    from importlib import import_module
 
-    if name in STAGE_COMMANDS:
-        return commands.stage
-    if name in DATA_COMMANDS:
-        from flows import data_commands
-
-        return getattr(data_commands, name.replace("-", "_"))
-    return getattr(commands, name)
+    module = import_module(f"flows.{_MODULES.get(name, 'commands')}")
+    return getattr(module, "stage" if name in STAGE_COMMANDS else name.replace("-", "_"))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -165,6 +166,8 @@ def parser() -> argparse.ArgumentParser:
     exported.add_argument("--output", required=True, metavar="FOLDER", help="a folder that does not exist yet")
     exported.add_argument("--split", choices=("train", "eval", "test"), help="only this one")
     exported.add_argument("--tfds", action="store_true", help="for tensorflow_datasets.builder_from_directory")
+    knobs = add("knobs", "what a running training reads anew at every step; NAME=VALUE changes it")
+    knobs.add_argument("values", nargs="*", metavar="NAME=VALUE", help="NAME=schedule lets it go again")
     add("doctor", "check versions, TensorFlow's devices, Prefect, the disk and the store")
     return root
 

@@ -83,9 +83,11 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
     for name in [*configs, *sorted(needed)]:
         ignored = name in configs and configs[name].role == "ignore" and name not in needed
         if name not in schema and not ignored:
+            split = pipeline.split
+            setting = f": {split.named_by(name)}" if name in split.columns() else ""
             raise ConfigError(
                 f"there is no column {name!r} in the schema",
-                where=f"{located.file}, against {path}",
+                where=f"{located.file}{setting}, against {path}",
                 fix=f"{suggest(name, schema.names())} (delete the schema file to infer it anew)",
             )
     read = []

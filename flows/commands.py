@@ -9,8 +9,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from flows.artifacts import artifacts_of
 from flows.cli import STAGE_COMMANDS, stop_on_signals
 from flows.pipeline import Located, json_schema, read_pipeline
@@ -18,6 +16,7 @@ from flows.reporting import metrics_line, reporter
 from flows.road import Trip
 from flows.steps import Output
 from flows.tables import text_table
+from headway.config import read_value
 from headway.errors import ConfigError, StoreError
 from headway.registry import Registry, names
 from headway.store import Store
@@ -29,7 +28,7 @@ def located_of(options: argparse.Namespace) -> Located:
         key, equals, value = item.partition("=")
         if not equals or not key:
             raise ConfigError(f"{item!r} is no KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
-        overrides[key] = yaml.safe_load(value)
+        overrides[key] = read_value(value)
     if serving := getattr(options, "serving", None):
         overrides["validation.serving"] = str(Path(serving).absolute())
     return read_pipeline(Path(options.pipeline), overrides)
@@ -192,7 +191,7 @@ def predict(options: argparse.Namespace) -> int:
             located,
             model=options.model,
             input=options.input,
-            output=Path(options.output),
+            output=options.output,
             monitor=report.monitor("predict"),
             format=options.format,
             columns=None if options.columns is None else [c for c in options.columns.split(",") if c],
@@ -261,6 +260,8 @@ def show(options: argparse.Namespace) -> int:
         lines.append(f"  {s['title']:<22} {took:>8}  {store.output(s['stage'], s['fingerprint'])}")
         if s["why"] and not s["cached"]:
             lines.append(f"  {'':<22} {'':>8}  ran because: {s['why']}")
+        if s["stage"] == "splits" and (found := store.find(s["stage"], s["fingerprint"])) is not None:
+            lines += [f"  {'':<22} {'':>8}  {sentence}" for sentence in found.result["says"]]
     if "verdict" in record:
         lines += [
             f"verdict: {record['verdict']['verdict']}",
@@ -299,10 +300,13 @@ def gc(options: argparse.Namespace) -> int:
     with lock.held():
         garbage = collect(store, keep_runs=options.keep)
         freed = sum(item.bytes for item in garbage) if options.dry_run else remove(store, garbage)
+        swept = [] if options.dry_run else store.sweep()
     value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
     verb = "would free" if options.dry_run else "freed"
     lines = [f"{item.path}: {item.bytes:,} bytes, {item.why}" for item in garbage]
-    answer(options, {"removed": value, "bytes": freed}, "\n".join([*lines, f"{verb} {freed:,} bytes"]))
+    lines += [f"{path}: left behind by a process that died" for path in swept]
+    found = {"removed": value, "bytes": freed, "swept": [str(path) for path in swept]}
+    answer(options, found, "\n".join([*lines, f"{verb} {freed:,} bytes"]))
     return 0
 
 

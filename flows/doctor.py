@@ -19,6 +19,7 @@ from pathlib import Path
 from flows.pipeline import Located, read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.registry import Registry
+from tfcore.ops.library import SWITCH, expected, wanted
 
 LEAST_FREE_GB = 5.0
 _DEVICES = (
@@ -38,7 +39,7 @@ class Finding:
 
 def examine(pipeline: Path, overrides: Sequence[str]) -> list[Finding]:
     """Everything that can be looked at; nothing is changed. `overrides` are KEY=VALUE texts, passed over here."""
-    return [_python(), *_requirements(), _devices(), _prefect(), *_project(pipeline)]
+    return [_python(), *_requirements(), _devices(), _op(), _prefect(), *_project(pipeline)]
 
 
 def _python() -> Finding:
@@ -73,6 +74,18 @@ def _devices() -> Finding:
         last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         return Finding(False, "tensorflow devices", last[:200], "reinstall tensorflow")
     return Finding(True, "tensorflow devices", line.removeprefix("devices: "))
+
+
+def _op() -> Finding:
+    """Nothing needs it, so it is never a fault that it is not built."""
+    what = "op for tf.Examples"
+    if not expected().exists():
+        return Finding(
+            True,
+            what,
+            "not built: TensorFlow's own ops read classic tf.Examples; to build it: python -m tfcore.ops.build",
+        )
+    return Finding(True, what, "built" if wanted() else f"built, and switched off by {SWITCH}")
 
 
 def _prefect() -> Finding:

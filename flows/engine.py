@@ -77,10 +77,10 @@ class Engine:
         monitor.check()
         why = explain(self.store, step)
         started = time.perf_counter()
-        request = self._request(step)
+        request, remote = self._request(step)
         with self.store.open(step.stage.name, step.fingerprint, step.key) as staging, self._checkpointing(step):
             if step.stage.tensorflow:
-                result = self.child.call(step.stage.function, request, staging.path, monitor, **step.runtime)
+                result = self.child.call(step.stage.function, request, staging.path, monitor, **step.runtime, **remote)
             else:
                 runtime = step.runtime | self._runtime.get(step.stage.name, {})
                 function = load_function(step.stage.function)
@@ -100,7 +100,7 @@ class Engine:
         with contextlib.ExitStack() as stack:
             stagings = [stack.enter_context(self.store.open(stage.name, s.fingerprint, s.key)) for s in steps]
             outs: list[Path] = [staging.path for staging in stagings]
-            requests = [self._request(step) for step in steps]
+            requests = [self._request(step)[0] for step in steps]
             results = load_function(stage.many)(requests, outs, monitor, **steps[0].runtime)
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
@@ -110,11 +110,11 @@ class Engine:
             ]
         return [self._done(s, m, w) for s, m, w in zip(steps, manifests, whys, strict=True)]
 
-    def _request(self, step: Step) -> Any:
-        """What the stage is asked; the files that it names are on this disk."""
+    def _request(self, step: Step) -> tuple[Any, dict[str, Any]]:
+        """What the stage is asked, and how it gets the shards that are not on this disk yet; other files are."""
         request = step.request()
-        self.store.localize(request)
-        return request
+        remote = self.store.localize(request, later=step.stage.streams)
+        return request, {"remote": remote} if remote else {}
 
     def _checkpointing(self, step: Step) -> contextlib.AbstractContextManager[None]:
         return self.store.checkpointing(step.fingerprint) if step.stage.name == "train" else contextlib.nullcontext()

@@ -66,6 +66,9 @@ class BucketConfig(Frozen):
     cache: str | None = Field(
         default=None, description="folder of the working copy, relative to the pipeline's; else below ~/.cache/headway"
     )
+    max_cache_bytes: int | None = Field(
+        default=None, ge=1, description="what ingested shards may take in the working copy; else as much as there is"
+    )
 
 
 class Pipeline(Frozen):
@@ -156,8 +159,14 @@ class Located(Frozen):
         """The store that the pipeline names; nothing is made or asked yet."""
         where = self.pipeline.store
         if isinstance(where, BucketConfig):
-            return open_store(where.url, self.folder / where.cache if where.cache else None)
+            cache = self.folder / where.cache if where.cache else None
+            return open_store(where.url, cache, where.max_cache_bytes)
         return open_store(where if "://" in where else self.folder / where)
+
+    @property
+    def control_file(self) -> Path:
+        """Where a running training of this pipeline looks for knobs set by hand; always on this machine."""
+        return self.open_store().checkpoints.parent / "control" / f"{self.pipeline.name}.json"
 
     @property
     def module_file(self) -> Path | None:

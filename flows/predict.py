@@ -15,7 +15,9 @@ from typing import Any, Literal
 from beam_jobs.predict import predict as run
 from beam_jobs.predict_request import Passed, PredictRequest
 from flows.pipeline import Located
+from flows.predict_bucket import into_bucket
 from headway.errors import ConfigError, StoreError
+from headway.files import is_remote
 from headway.fingerprint import fingerprint
 from headway.manifest import checksum
 from headway.monitor import Monitor
@@ -35,14 +37,15 @@ def predict(
     *,
     model: str,
     input: str,
-    output: Path,
+    output: Path | str,
     monitor: Monitor,
     format: str | None = None,
     columns: Sequence[str] | None = None,
     write: Literal["parquet", "jsonl"] = "parquet",
     max_quarantined: float | None = None,
 ) -> dict[str, Any]:
-    """Predict `input` with `model` (champion, a version's number, or a SavedModel's folder) into `output`.
+    """Predict `input` with `model` (champion, a version's number, or a SavedModel's folder) into `output`: a folder,
+    or one of a bucket, s3://bucket/path or gs://bucket/path.
 
     Args:
         format: of the input; the pipeline's own by default.
@@ -71,7 +74,11 @@ def predict(
         write=write,
     )
     bound = pipeline.validation.max_quarantined if max_quarantined is None else max_quarantined
-    result = run(request, output, monitor, runner=pipeline.runner, max_quarantined=bound)
+
+    def into(out: Path) -> dict[str, Any]:
+        return run(request, out, monitor, runner=pipeline.runner, max_quarantined=bound)
+
+    result = into_bucket(str(output), into) if is_remote(str(output)) else into(Path(output))
     about = {"saved_model": str(folder), "version": version, "task": described.task}
     return result | about | {"output": str(output)}
 

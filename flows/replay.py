@@ -34,6 +34,7 @@ from pydantic import Field
 from headway.config import Frozen
 from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
+from headway.records.lengths import total
 from headway.records.spec import feature_spec
 from headway.schema import Column
 from headway.tasks import Task
@@ -212,7 +213,7 @@ def _shards(examples: Examples) -> list[dict[str, Any]]:
 
 
 def _shard_rows(examples: Sequence[Examples]) -> list[int]:
-    return [sum(shard["rows"]) for e in examples for shard in _shards(e)]
+    return [total(shard["rows"]) for e in examples for shard in _shards(e)]
 
 
 def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:

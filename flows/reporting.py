@@ -166,6 +166,9 @@ def _detail(output: Output) -> str:
             return f"{counts['written']:,} rows{extra}"
         case "statistics":
             return ", ".join(f"{split} {rows:,} rows" for split, rows in result["rows"].items())
+        case "splits":
+            wrong = len(result["anomalies"])
+            return "; ".join(result["says"]) if not wrong else f"{wrong} finding{'s' * (wrong != 1)}"
         case "validate":
             return f"{result['errors']} errors, {result['warnings']} warnings"
         case "analyse":

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from beam_jobs.request import IngestRequest
 from flows.columns import Columns, resolve
 from flows.pipeline import Located
+from flows.proving import splits
 from flows.steps import Output, Stage, Step
 from headway.errors import DataError
 from headway.fingerprint import fingerprint
@@ -33,15 +34,16 @@ from tfcore.transform.preprocess_config import DerivedParameters
 
 INGEST = Stage("ingest", "beam_jobs.ingest:ingest", many="beam_jobs.ingest:ingest_many")
 STATISTICS = Stage("statistics", "headway.statistics.window:merge")
+SPLITS = Stage("splits", "beam_jobs.proof:prove")
 VALIDATE = Stage("validate", "headway.validate:validate")
-ANALYSE = Stage("analyse", "tfcore.analyse:analyse", tensorflow=True)
+ANALYSE = Stage("analyse", "tfcore.analyse:analyse", tensorflow=True, streams=True)
 TRANSFORM = Stage("transform", "tfcore.transform.parameters:fit")
-TRAIN = Stage("train", "tfcore.train.stage:train", tensorflow=True)
-EVALUATE = Stage("evaluate", "tfcore.evaluate:predict", tensorflow=True)
+TRAIN = Stage("train", "tfcore.train.stage:train", tensorflow=True, streams=True)
+EVALUATE = Stage("evaluate", "tfcore.evaluate:predict", tensorflow=True, streams=True)
 GATE = Stage("gate", "headway.gate:gate")
 EXPORT = Stage("export", "tfcore.export:export", tensorflow=True)
 REPLAY = Stage("replay", "flows.replay:replay")
-STAGES = (INGEST, STATISTICS, VALIDATE, ANALYSE, TRANSFORM, TRAIN, EVALUATE, GATE, EXPORT, REPLAY)
+STAGES = (INGEST, STATISTICS, SPLITS, VALIDATE, ANALYSE, TRANSFORM, TRAIN, EVALUATE, GATE, EXPORT, REPLAY)
 ALREADY = "already champion"
 
 
@@ -118,6 +120,7 @@ class _Walk:
         self.pipeline.validation.check(self.columns.schema.names(), where=str(trip.located.file))
         self.freeze = freeze
         self.end = End(spans=self.window, notes=list(self.columns.notes))
+        self.requests: dict[str, IngestRequest] = {}
         self.statistics = ""
         self.reference: dict[str, Any] | None = None
 
@@ -130,7 +133,7 @@ class _Walk:
         if self._stops("statistics"):
             return self.end
         self._freeze_schema(statistics)
-        validated = self._validate(ingested, statistics)
+        validated = self._validate(ingested, statistics, self._splits(ingested))
         if self._stops("validate") or not self._passed(validated):
             return self.end
         transform = self._transform(statistics, self._analyse(ingested))
@@ -159,7 +162,7 @@ class _Walk:
     def _ingest(self) -> dict[str, Output]:
         steps = []
         for span in self.window:
-            request = IngestRequest(
+            request = self.requests[span] = IngestRequest(
                 span=span,
                 files=self.trip.files(span),
                 source=self.pipeline.source,
@@ -202,7 +205,12 @@ class _Walk:
         self.columns = self.columns.frozen(self.trip.located, splits)
         self.end.notes = list(self.columns.notes)
 
-    def _validate(self, ingested: Mapping[str, Output], statistics: Output) -> Output:
+    def _splits(self, ingested: Mapping[str, Output]) -> Output:
+        """The proof that the window's splits keep keys, rows and times apart."""
+        key, request = splits(self.pipeline.split, self.parts, self.requests, ingested)
+        return self._call(SPLITS, "splits", key, request)
+
+    def _validate(self, ingested: Mapping[str, Output], statistics: Output, proven: Output) -> Output:
         schema = self.columns.schema
         splits = tuple(name for name, parts in self.parts.items() if parts)
         features = tuple(column for column in self.columns.read if column.role == "feature")
@@ -215,8 +223,10 @@ class _Walk:
             "task": self.pipeline.task,
             "features": [column.model_dump(mode="json") for column in features],
             "champion": self.reference,
+            "split": self.pipeline.split.at_ingest(),
             "inputs": {
                 "statistics": statistics.fingerprint,
+                "splits": proven.fingerprint,
                 "spans": [[span, out.fingerprint] for span, out in ingested.items()],
             },
         }
@@ -234,6 +244,8 @@ class _Walk:
                 columns=features,
                 serving=serving,
                 champion=self._champion_facts(),
+                split=self.pipeline.split,
+                proof=proven.path,
             )
 
         return self._call(VALIDATE, "validate", key, request)
@@ -369,6 +381,7 @@ class _Walk:
                 "preprocess": self._preprocess(),
                 "checkpoints": str(self.trip.store.checkpoints / name),
                 "summaries": str(self.trip.store.summaries / self.pipeline.name / name),
+                "control": str(self.trip.located.control_file),
             }
 
         return self._call(TRAIN, "train", key, request)

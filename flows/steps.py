@@ -31,6 +31,8 @@ class Stage:
     """"module:function", called as function(request, out, monitor) -> JSON result."""
     tensorflow: bool = False
     """Runs in the TensorFlow child."""
+    streams: bool = False
+    """Fetches the shards of a store in a bucket as it reads them: the function takes `remote`."""
     many: str | None = None
     """"module:function" that runs several steps of the stage as one: function(requests, outs, monitor) -> results."""
 

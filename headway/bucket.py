@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import google_crc32c
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from headway.errors import HeadwayError, StoreError
-from headway.files import resolve
+from headway.files import lists_no_folders, resolve
 
 TRIES = 3
 PARALLEL = 16
@@ -60,6 +62,7 @@ class Bucket:
     def __init__(self, url: str):
         self.url = url.rstrip("/")
         self._files, self._base = resolve(self.url)
+        self._flat = lists_no_folders(self.url)
 
     def name(self, key: str) -> str:
         """The whole name of an object, for people."""
@@ -81,6 +84,9 @@ class Bucket:
 
     def children(self, prefix: str) -> list[str]:
         """The names right below a folder, sorted."""
+        if self._flat:
+            cut = len(prefix.rstrip("/")) + 1 if prefix else 0
+            return sorted({key[cut:].split("/", 1)[0] for key in self.listing(prefix)})
         selector = pafs.FileSelector(self._path(prefix).rstrip("/"), allow_not_found=True)
         infos = self._try(self.name(prefix), lambda: self._files.get_file_info(selector))
         return sorted(info.base_name for info in infos)
@@ -89,8 +95,13 @@ class Bucket:
         """A small object's bytes; None when there is none."""
 
         def action() -> bytes:
-            with self._files.open_input_file(self._path(key)) as file:
-                return file.read()
+            with self._open(key) as file:
+                data: bytes = file.read()
+                tag = file.metadata()
+            # S3 is asked for the size first: what was replaced by then comes cut, or filled up with zeros
+            if not _is_json(data) and self._tag(key) != tag:
+                raise OSError("was replaced while it was being read")
+            return data
 
         try:
             return self._try(self.name(key), action)
@@ -101,10 +112,11 @@ class Bucket:
         """Put a small object: readers see the old one or the new."""
 
         def action() -> None:
-            with self._files.open_output_stream(self._path(key), compression=None) as out:
+            with self._create(key) as out:
                 out.write(data)
 
-        self._try(self.name(key), action)
+        with self._there(key):
+            self._try(self.name(key), action)
 
     def put(self, key: str, path: Path, crc32c: str) -> None:
         """Put a file.
@@ -115,17 +127,15 @@ class Bucket:
 
         def action() -> None:
             value = 0
-            with (
-                path.open("rb", buffering=0) as file,
-                self._files.open_output_stream(self._path(key), compression=None) as out,
-            ):
+            with path.open("rb", buffering=0) as file, self._create(key) as out:
                 while block := file.read(_BLOCK):
                     value = google_crc32c.extend(value, block)
                     out.write(block)
             if f"{value:08x}" != crc32c:
                 raise StoreError("changed on the disk before it was in the bucket", where=str(path), fix="run again")
 
-        self._try(self.name(key), action)
+        with self._there(key):
+            self._try(self.name(key), action)
 
     def get(self, key: str, path: Path, bytes: int, crc32c: str) -> None:
         """Write an object to a file, whose folder is made.
@@ -157,7 +167,7 @@ class Bucket:
 
     def _stream(self, key: str, write: Callable[[bytes], object]) -> tuple[int, str]:
         value, size = 0, 0
-        with self._files.open_input_file(self._path(key)) as file:
+        with self._open(key) as file:
             while block := file.read(_BLOCK):
                 value = google_crc32c.extend(value, block)
                 size += len(block)
@@ -183,8 +193,39 @@ class Bucket:
 
     def delete_folder(self, prefix: str) -> None:
         """Delete everything below a folder, in as few requests as the bucket allows."""
+        if self._flat:
+            self.delete(self.listing(prefix))
+            return
         with contextlib.suppress(FileNotFoundError):
             self._try(self.name(prefix), lambda: self._files.delete_dir(self._path(prefix).rstrip("/")))
+
+    @contextlib.contextmanager
+    def _open(self, key: str) -> Iterator[pa.NativeFile]:
+        """An object to read."""
+        with self._files.open_input_file(self._path(key)) as file, _unclosed("was replaced while it was being read"):
+            yield file
+
+    def _tag(self, key: str) -> Any:
+        """What tells one object from another of the same name."""
+        with self._open(key) as file:
+            return file.metadata()
+
+    @contextlib.contextmanager
+    def _create(self, key: str) -> Iterator[pa.NativeFile]:
+        """An object to write."""
+        path = self._path(key)
+        with self._files.open_output_stream(path, compression=None) as out, _unclosed("the connection broke"):
+            yield out
+
+    @contextlib.contextmanager
+    def _there(self, key: str) -> Iterator[None]:
+        """Around a put: Cloud Storage calls it a file not found when there is no bucket."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            if error.filename is not None:  # on the disk
+                raise
+            raise StoreError("there is no such bucket", where=self.name(key), fix=_FIX) from None
 
     def _path(self, key: str) -> str:
         return f"{self._base}/{key}"
@@ -204,6 +245,24 @@ class Bucket:
                     raise StoreError(reason, where=name, fix=fix) from None
                 time.sleep(_WAIT_SECONDS * 4**attempt)
         raise AssertionError("unreachable")
+
+
+def _is_json(data: bytes) -> bool:
+    """Whether it is a whole JSON object, as most small objects of a store are."""
+    try:
+        return isinstance(json.loads(data), dict)
+    except ValueError:
+        return False
+
+
+@contextlib.contextmanager
+def _unclosed(problem: str) -> Iterator[None]:
+    """To pyarrow, an object of Cloud Storage whose connection broke, or that was replaced after it was opened, is a
+    closed file."""
+    try:
+        yield
+    except ValueError:
+        raise OSError(problem) from None
 
 
 def each(action: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

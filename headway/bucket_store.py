@@ -18,11 +18,9 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel
 
 from headway import manifest as manifests
 from headway.bucket import Bucket, Found, each
@@ -30,8 +28,9 @@ from headway.disk import remove, writing
 from headway.errors import ConfigError, StoreError
 from headway.files import is_remote
 from headway.locks import Lock
-from headway.manifest import Manifest
+from headway.manifest import FileEntry, Manifest
 from headway.owner import mark
+from headway.stager import RemoteFiles, RemoteFolder, get, intact, names
 from headway.store import Store
 
 _LAST = ("saved_model.pb", "checkpoint.json")
@@ -39,18 +38,19 @@ _LAST = ("saved_model.pb", "checkpoint.json")
 _LISTING_SECONDS = 2.0
 
 
-def open_store(where: str | Path, cache: Path | None = None) -> Store:
+def open_store(where: str | Path, cache: Path | None = None, limit: int | None = None) -> Store:
     """The store at a folder or at s3://bucket/path, gs://bucket/path.
 
     Args:
         cache: the folder of the working copy; by default one below ~/.cache/headway.
+        limit: bytes that shards may take there; None: as many as there are.
     """
     text = str(where)
     if "://" not in text:
         return Store(Path(where))
     if not is_remote(text):
         raise ConfigError(f"{text!r} is no store", fix="name a folder, s3://bucket/path or gs://bucket/path")
-    return BucketStore(text, cache or default_cache(text))
+    return BucketStore(text, cache or default_cache(text), limit)
 
 
 def default_cache(url: str) -> Path:
@@ -67,9 +67,9 @@ class BucketStore(Store):
     checkpoint_seconds = 60.0
     """How often a training's new checkpoints are put."""
 
-    def __init__(self, url: str, cache: Path):
+    def __init__(self, url: str, cache: Path, limit: int | None = None):
         super().__init__(cache)
-        self.bucket = Bucket(url)
+        self.bucket, self.limit = Bucket(url), limit
         self._listings: dict[str, tuple[float, dict[str, Found]]] = {}
         self._known: dict[str, tuple[Found, tuple[Manifest, str] | None]] = {}
 
@@ -205,42 +205,60 @@ class BucketStore(Store):
     # --- from the bucket to the disk
 
     def local(self, folder: Path) -> Path:
-        self._fetch([folder])
+        self._fetch({folder: None})
         return folder
 
-    def localize(self, value: Any) -> None:
-        names = {str(text) for text in _texts(value)}
+    def localize(self, value: Any, *, later: bool = False) -> RemoteFiles | None:
+        wanted: dict[Path, set[str] | None] = {}
         root = str(self.root) + os.sep
-        below = [Path(name).relative_to(self.root).parts[:3] for name in names if name.startswith(root)]
-        chosen = {parts for parts in below if len(parts) == 3 and parts[0] in ("stages", "models")}
-        self._fetch([self.root.joinpath(*parts) for parts in sorted(chosen)])
-
-    def _fetch(self, folders: Sequence[Path]) -> None:
-        """Have these outputs and versions on the disk: all their files at once, each checked, each folder by a rename."""
-        asides: dict[Path, tuple[Path, Manifest]] = {}
-        files: list[tuple[str, Path, int, str]] = []
-        for folder in folders:
-            found = self._placed(folder)
-            if found is None:
-                where = self.bucket.name(self._key(folder))
-                raise StoreError("is gone", where=where, fix="headway run makes it again")
-            manifest, attempt = found
-            if manifests.read(folder) == manifest and manifests.sizes_problem(folder, manifest) is None:
+        for name in {str(text) for text in names(value)}:
+            parts = Path(name).relative_to(self.root).parts if name.startswith(root) else ()
+            if len(parts) < 3 or parts[0] not in ("stages", "models"):
                 continue
-            aside, base = self.staging / mark(f"get-{folder.name}"), f"{self._key(folder)}/{attempt}"
-            asides[folder] = aside, manifest
-            files += [(f"{base}/{e.path}", aside / e.path, e.bytes, e.crc32c) for e in manifest.files]
-        try:
-            with writing(self.root):
-                for aside, _ in asides.values():
-                    aside.mkdir(parents=True)
-                self.bucket.get_all(files)
-                for folder, (aside, manifest) in asides.items():
-                    manifests.write(aside, manifest)
-                    self._swap(aside, folder)
-        finally:
-            for aside, _ in asides.values():
-                remove(aside)
+            folder, inner = self.root.joinpath(*parts[:3]), "/".join(parts[3:])
+            known = wanted.setdefault(folder, set())
+            if not inner:
+                wanted[folder] = None
+            elif known is not None:
+                known.add(inner)
+        staged = [folder for folder in sorted(wanted) if later and folder.parent == self.stages / "ingest"]
+        self._fetch({folder: wanted[folder] for folder in sorted(wanted) if folder not in staged})
+        if not staged:
+            return None
+        folders = []
+        for folder in staged:
+            key, entries, _ = self._entries(folder, wanted[folder])
+            folders.append(RemoteFolder(path=folder, key=key, files=tuple(entries)))
+        return RemoteFiles(url=self.bucket.url, root=self.root, limit=self.limit, folders=tuple(folders))
+
+    def _entries(self, folder: Path, wanted: set[str] | None) -> tuple[str, list[FileEntry], Manifest]:
+        """Where the files of an output or a version lie in the bucket, and those that are wanted; None: all."""
+        found = self._placed(folder)
+        if found is None:
+            where = self.bucket.name(self._key(folder))
+            raise StoreError("is gone", where=where, fix="headway run makes it again")
+        manifest, attempt = found
+        entries = [e for e in manifest.files if wanted is None or any(_inside(e.path, name) for name in wanted)]
+        return f"{self._key(folder)}/{attempt}", entries, manifest
+
+    def _fetch(self, wanted: Mapping[Path, set[str] | None]) -> None:
+        """Have these files of outputs and versions on the disk: all at once, each checked, each by a rename."""
+        missing: list[tuple[str, Path, int, str]] = []
+        whole: dict[Path, Manifest] = {}
+        for folder, chosen in wanted.items():
+            key, entries, manifest = self._entries(folder, chosen)
+            trusted = manifests.read(folder) == manifest
+            if chosen is None and not trusted:
+                whole[folder] = manifest
+            for entry in entries:
+                path = folder / entry.path
+                if not (_sized(path, entry.bytes) if trusted else intact(path, entry.bytes, entry.crc32c)):
+                    missing.append((f"{key}/{entry.path}", path, entry.bytes, entry.crc32c))
+        each(lambda item: get(self.bucket, self.root, *item), missing)
+        with writing(self.root):
+            for folder, manifest in whole.items():
+                folder.mkdir(parents=True, exist_ok=True)
+                manifests.write(folder, manifest)
 
     def _swap(self, aside: Path, target: Path) -> None:
         """Make `aside` the working copy's folder in the place of what is there."""
@@ -398,12 +416,8 @@ def _inside(name: str, key: str) -> bool:
     return name == key or name.startswith(key + "/")
 
 
-def _texts(value: Any) -> Iterator[str | Path]:
-    """Every string and path in a request."""
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    if isinstance(value, str | Path):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
+def _sized(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False

@@ -32,6 +32,7 @@ _NUMBER = (
     r"|^[+-]?(?i:inf|infinity)$|^[+-]?(?i:nan)([(][0-9A-Za-z_]*[)])?$"
 )
 _INTEGER = r"^[+-]?[0-9]+([.]0*)?$|^0[xX][0-9a-fA-F]{1,16}$"
+_INT64 = pa.int64()
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -269,6 +270,8 @@ def _to_float(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_
 
 def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
     kind = raw.type
+    if kind == _INT64:
+        return raw, None, ""
     if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and not pa.types.is_uint64(kind)):
         return raw.cast(pa.int64()), None, ""
     if pa.types.is_timestamp(kind):

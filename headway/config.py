@@ -76,6 +76,20 @@ class _UniqueKeyLoader(yaml.SafeLoader):
             ) from None
 
 
+# YAML 1.1 takes 1e-4 for text, and 1.0e-4 for a number; YAML 1.2, and everybody, takes both for numbers
+_UniqueKeyLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def read_value(text: str) -> Any:
+    """One YAML value, as it would stand in a file; ConfigError when it is none."""
+    try:
+        return yaml.load(text, Loader=_UniqueKeyLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{text!r} is no YAML value: {getattr(error, 'problem', None) or error}") from None
+
+
 def load(model: type[Model], value: Any, *, where: str) -> Model:
     """`value` as `model`; a ConfigError that names the file, the key, the value and what would be right."""
     try:

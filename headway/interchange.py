@@ -25,7 +25,8 @@ from headway.errors import ConfigError, DataError
 from headway.lists import flatten, join
 from headway.owner import mark
 from headway.records import wire
-from headway.records.encode import decode, encode_classic
+from headway.records.classic import encode_classic
+from headway.records.decode import decode
 from headway.records.spec import feature_spec
 from headway.records.tfrecord import ShardWriter, read_records
 from headway.schema import Column, suggest

@@ -137,14 +137,21 @@ class Schema(Frozen):
         return [column.name for column in self.columns]
 
     def __contains__(self, name: str) -> bool:
-        return any(column.name == name for column in self.columns)
+        return name in self._by_name()
 
     def column(self, name: str) -> Column:
         """The column called `name`; ConfigError naming the known ones."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise ConfigError(f"there is no column {name!r}", fix=suggest(name, self.names()))
+        found = self._by_name().get(name)
+        if found is None:
+            raise ConfigError(f"there is no column {name!r}", fix=suggest(name, self.names()))
+        return found
+
+    def _by_name(self) -> dict[str, Column]:
+        # asked for each of thousands of columns, it may not look through all of them each time
+        held = self.__dict__.get("_found")
+        if held is None or held[0] is not self.columns:  # a copy with other columns takes everything along
+            held = self.__dict__["_found"] = (self.columns, {column.name: column for column in reversed(self.columns)})
+        return held[1]
 
     def digest(self) -> str:
         """SHA-256 of everything in the schema, hex."""

@@ -24,6 +24,7 @@ def to_text(schema: Schema) -> str:
 
     message = schema_pb2.Schema()
     kinds = {"int64": schema_pb2.INT, "float32": schema_pb2.FLOAT, "bytes": schema_pb2.BYTES}
+    required = set(schema.required)
     for column in schema.columns:
         feature = message.feature.add(name=column.name, type=kinds[column.type])
         if column.is_list:
@@ -32,7 +33,7 @@ def to_text(schema: Schema) -> str:
             feature.shape.SetInParent()
             if column.length is not None:
                 feature.shape.dim.add(size=column.length)
-        feature.presence.min_fraction = 1.0 if column.name in schema.required else 0.0
+        feature.presence.min_fraction = 1.0 if column.name in required else 0.0
         low, high = schema.ranges.get(column.name, (None, None))
         if low is not None or high is not None:
             domain = feature.int_domain if column.type == "int64" else feature.float_domain
@@ -70,6 +71,7 @@ def from_text(text: str, *, where: str) -> Schema:
         ) from None
     kinds: dict[int, StoredType] = {schema_pb2.INT: "int64", schema_pb2.FLOAT: "float32", schema_pb2.BYTES: "bytes"}
     columns: list[Column] = []
+    seen: set[str] = set()
     ranges: dict[str, tuple[float | None, float | None]] = {}
     domains: dict[str, tuple[str, ...]] = {}
     required: list[str] = []
@@ -85,8 +87,9 @@ def from_text(text: str, *, where: str) -> Schema:
             raise ConfigError(
                 f"feature {name!r} has no type that can be stored", where=where, fix="say type: INT, FLOAT or BYTES"
             )
-        if name in {column.name for column in columns}:
+        if name in seen:
             raise ConfigError(f"feature {name!r} stands twice", where=where, fix="remove one")
+        seen.add(name)
         kind = kinds[feature.type]
         columns.append(
             Column(

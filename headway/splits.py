@@ -4,12 +4,14 @@
     window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span judges
 
 Three ways: by hash of a key (the default), by a column that says so, by whole spans. With `mode: time` ingest writes a
-span unsplit, as "all", and the window decides, so that moving the window ingests nothing again.
+span unsplit, as "all", and the window decides, so that moving the window ingests nothing again. That no key and no time
+ends up on both sides is not taken on trust: `headway.leaks` proves it on what was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -33,7 +35,12 @@ class SplitConfig(Frozen):
 
     mode: Literal["hash", "time", "column"] = "hash"
     key: tuple[str, ...] = Field(
-        default=(), description="hash these columns; none: every column, so duplicates stay together"
+        default=(),
+        description="mode hash: hash these columns; none: every column, so duplicates stay together. "
+        "mode column: a key in two splits is an error",
+    )
+    unique: bool | tuple[str, ...] = Field(
+        default=False, description="columns that no two rows of the window may agree in; true: those of key"
     )
     eval: float = Field(default=0.2, gt=0.0, lt=1.0)
     test: float = Field(default=0.0, ge=0.0, lt=1.0)
@@ -50,6 +57,11 @@ class SplitConfig(Frozen):
     def _one_key(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("unique", mode="before")
+    @classmethod
+    def _one_column(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _whole(self) -> SplitConfig:
         if self.eval + self.test >= 1.0:
@@ -58,21 +70,40 @@ class SplitConfig(Frozen):
             raise ValueError("mode: column and a column's name go together")
         if self.values is not None and self.mode != "column":
             raise ValueError("values only mean something with mode: column")
-        if self.key and self.mode != "hash":
-            raise ValueError(f"a key is for mode: hash, and mode is {self.mode}")
+        if self.key and self.mode == "time":
+            raise ValueError("a key is for mode: hash or mode: column, and mode is time")
+        for what, names in (("key", self.key), ("unique", self.unique if isinstance(self.unique, tuple) else ())):
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"{what} names {', '.join(twice)} twice")
+        if self.unique is True and not self.key:
+            raise ValueError("unique: true is about the key, and there is none; name the columns: unique: [order_id]")
         return self
 
+    def unique_columns(self) -> tuple[str, ...]:
+        """The columns that no two rows may agree in; none: that is not demanded."""
+        return self.key if self.unique is True else self.unique or ()
+
     def at_ingest(self) -> dict[str, Any]:
-        """The part of the config that changes what ingest writes."""
+        """The part of the config that decides which row goes where."""
         if self.mode == "time":
             return {"mode": "time"}
         if self.mode == "column":
             return {"mode": "column", "column": self.column, "values": self.values}
         return {"mode": "hash", "key": list(self.key), "eval": self.eval, "test": self.test, "salt": self.salt}
 
+    def noted(self) -> dict[str, Any]:
+        """The part of the config that decides what ingest notes of each row for the proof."""
+        noted = {"key": list(self.key), "unique": list(self.unique_columns())}
+        return {name: columns for name, columns in noted.items() if columns}
+
     def columns(self) -> frozenset[str]:
-        """Raw columns that splitting needs beyond the stored ones."""
-        return frozenset({self.column} if self.column else self.key)
+        """Raw columns that splitting and its proof need beyond the stored ones."""
+        return frozenset({self.column} if self.column else ()) | set(self.key) | set(self.unique_columns())
+
+    def named_by(self, column: str) -> str:
+        """The setting that names a column."""
+        named = {"split.column": (self.column,), "split.key": self.key}
+        return next((setting for setting, columns in named.items() if column in columns), "split.unique")
 
     def names(self) -> tuple[str, ...]:
         """The splits that ingest writes."""
@@ -85,17 +116,34 @@ def assign(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     Raises:
         DataError: mode column, and a value that says neither train, eval nor test.
     """
+    return assigned(config, batch).codes
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """The splits of a batch's rows, and what they were chosen by."""
+
+    codes: NDArray[np.int8]
+    hashes: NDArray[np.uint64] | None = None
+    """mode hash: the less, the further from train; else None."""
+    columns: dict[str, NDArray[np.uint64]] = field(default_factory=dict)
+    """mode hash: `column_hash` of each column of the key."""
+
+
+def assigned(config: SplitConfig, batch: pa.RecordBatch) -> Assigned:
+    """As `assign`, with the hashes that were made on the way."""
     if config.mode == "time":
-        return np.zeros(batch.num_rows, np.int8)
+        return Assigned(np.zeros(batch.num_rows, np.int8))
     if config.mode == "column":
-        return _by_column(config, batch)
-    hashes = row_hash(batch, config.key or batch.schema.names, config.salt)
+        return Assigned(_by_column(config, batch))
+    columns = {name: column_hash(batch.column(name)) for name in config.key}
+    hashes = row_hash(batch, config.key or batch.schema.names, config.salt, columns)
     # 53 bits: exact in float64
     unit = (hashes >> U64(11)).astype(np.float64) * 2.0**-53
     codes = np.zeros(batch.num_rows, np.int8)
     codes[unit < config.eval + config.test] = 2
     codes[unit < config.eval] = 1
-    return codes
+    return Assigned(codes, hashes, columns)
 
 
 def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
@@ -125,11 +173,17 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     return np.array(lookup, np.int8)[encoded.indices.to_numpy()] if lookup else np.zeros(batch.num_rows, np.int8)
 
 
-def row_hash(batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0) -> NDArray[np.uint64]:
-    """One uint64 a row over the named columns, in the order of their names so that config order does not matter."""
+def row_hash(
+    batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0, known: Mapping[str, NDArray[np.uint64]] | None = None
+) -> NDArray[np.uint64]:
+    """One uint64 a row over the named columns, in the order of their names so that config order does not matter.
+
+    `known` holds `column_hash` of columns that were hashed already.
+    """
+    known = known or {}
     state = np.full(batch.num_rows, mix64(np.array([_SALT], U64), salt)[0], U64)
     for i, name in enumerate(sorted(columns)):
-        state = mix64(state ^ column_hash(batch.column(name)), i)
+        state = mix64(state ^ (known[name] if name in known else column_hash(batch.column(name))), i)
     return state
 
 

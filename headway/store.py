@@ -29,6 +29,7 @@ from headway.owner import abandoned, mark
 
 if TYPE_CHECKING:
     from headway.locks import Lock
+    from headway.stager import RemoteFiles
 
 
 class Store:
@@ -91,12 +92,19 @@ class Store:
         """
         return folder
 
-    def localize(self, value: Any) -> None:
-        """See to it that every output and version that a request names by its path is on this machine's disk.
+    def localize(self, value: Any, *, later: bool = False) -> RemoteFiles | None:
+        """See to it that what a request names by its path, of outputs and versions, is on this machine's disk.
+
+        Args:
+            later: leave the files of ingested spans to whoever reads them.
+
+        Returns:
+            How that reader gets them (`headway.stager`); None when all are here.
 
         Raises:
-            StoreError: one is gone or damaged.
+            StoreError: something is gone or damaged.
         """
+        return None
 
     def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
         """Outputs that will be looked for next."""

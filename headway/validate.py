@@ -21,6 +21,7 @@ from headway.config import Frozen
 from headway.errors import DataError
 from headway.monitor import Monitor
 from headway.schema import LABEL, Column, Schema
+from headway.splits import SplitConfig
 from headway.statistics.split import SplitStatistics
 from headway.tasks import Task
 from headway.validation.columns import columns
@@ -29,10 +30,13 @@ from headway.validation.drift import drift, skew, vanished
 from headway.validation.hints import constant, duplicates, leakage
 from headway.validation.labels import is_class, labels, task_of
 from headway.validation.serving import requests
+from headway.validation.stratification import Report, stratification
 
 __all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
-VERSION = 2
+VERSION = 3
 FILE = "validation.json"
+PROOF = "splits.json"
+"""What the stage that proves the splits wrote."""
 FEW_EVAL_ROWS = 1000
 """Below this many, metrics of the eval split are called uncertain."""
 
@@ -73,27 +77,61 @@ class ValidateRequest(Frozen):
     """Logged requests."""
     columns: tuple[Column, ...] = ()
     """The features as they are stored, to read logged requests by."""
+    split: SplitConfig | None = None
+    """How rows were split; None: the splits are not held against each other."""
+    proof: Path | None = None
+    """Output of the stage that proves the splits; None: nothing is said of keys and times."""
 
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """The stage: write out/validation.json; returns {"anomalies": [...], "errors": n, "warnings": n}.
+    """The stage: write out/validation.json; returns {"anomalies": [...], "errors": n, "warnings": n, "splits": rows of
+    text by split, "proof": sentences of what is proven}.
 
     An anomaly never fails the stage: what it found is kept, and the caller decides by `errors`.
     """
     splits = {name: SplitStatistics.load(request.statistics / name) for name in request.splits}
     raised = [*_spans(request), *_splits(request, splits), *_content(request, splits), *_champion(request, splits)]
     raised += _serving(request, splits)
+    proof = _proof(request)
+    report = Report()
+    if request.split is not None:
+        report = stratification(splits, request.task, request.split, request.config.stratification)
+    raised += [*(Anomaly.model_validate(anomaly) for anomaly in proof["anomalies"]), *report.anomalies]
     found = [settled for anomaly in raised if (settled := request.config.settled(anomaly)) is not None]
     found.sort(key=lambda anomaly: SEVERITIES.index(anomaly.severity))
     result = {
         "anomalies": [anomaly.model_dump(mode="json") for anomaly in found],
         "errors": sum(anomaly.severity == "error" for anomaly in found),
         "warnings": sum(anomaly.severity == "warning" for anomaly in found),
+        "splits": _table([row | _proven(proof["splits"].get(row["split"], {})) for row in report.rows]),
+        "proof": proof["says"],
     }
     (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     for anomaly in found:
         monitor.log(f"{anomaly.severity}: {anomaly.message}")
     return result
+
+
+def _proof(request: ValidateRequest) -> dict[str, Any]:
+    """What the stage before has found out about keys and times."""
+    if request.proof is None:
+        return {"says": [], "anomalies": [], "splits": {}}
+    path = request.proof / PROOF
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read: {error}", where=str(path), fix="delete its folder and run again") from None
+
+
+def _proven(facts: dict[str, Any]) -> dict[str, Any]:
+    """A split's keys and times, as the table of splits shows them."""
+    return {name.replace("_", " "): value for name, value in facts.items() if name != "rows"}
+
+
+def _table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With a cell for each column of any of them."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name, "") for name in names} for row in rows]
 
 
 def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
@@ -162,7 +200,8 @@ def _content(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
         return
     features = [name for name in train.columns if name != LABEL]
     if request.features is not None:
-        features = [name for name in features if name in request.features]
+        wanted = set(request.features)
+        features = [name for name in features if name in wanted]
     for name in train.columns:
         if name != LABEL and name in request.schema_:
             yield from constant(train.columns[name])

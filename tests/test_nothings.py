@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beam_jobs.request import IngestRequest
 from beam_jobs.span_range import SHARD, STATISTICS, ingest_range
 from headway.label import LabelConfig
-from headway.records.encode import decode
+from headway.records.decode import decode
 from headway.records.tfrecord import ShardWriter, read_records
 from headway.schema import Column
 from headway.sources.base import files, open_source

@@ -21,11 +21,14 @@ from headway.errors import ConfigError, DataError
 from headway.lists import join
 from headway.monitor import Monitor
 from headway.schema import Column
+from headway.stager import RemoteFiles, Stager
 from headway.statistics.split import SplitStatistics
 from tfcore.analyse_request import VERSION, AnalyseRequest
-from tfcore.dataset import CLASSIC_ROWS, safe
-from tfcore.decode import Decoder
+from tfcore.dataset import safe
+from tfcore.python_failure import python_functions
+from tfcore.reader import Reader
 from tfcore.runtime import prepare
+from tfcore.staged import staged
 from tfcore.train.data import shards_of
 from tfcore.transform.derived import derive, load_preprocess
 from tfcore.transform.graph import RawColumn
@@ -41,9 +44,13 @@ def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(column for column in columns if column.role not in _HIDDEN)
 
 
-@tf.autograph.experimental.do_not_convert  # the user's function is converted by itself
-def analyse(request: AnalyseRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+def analyse(
+    request: AnalyseRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
+) -> dict[str, Any]:
     """See the module.
+
+    Args:
+        remote: how shards that are in a bucket yet come here while others are read.
 
     Returns:
         columns (what the function gives), reads (which raw columns it looks at), rows.
@@ -52,23 +59,35 @@ def analyse(request: AnalyseRequest, out: Path, monitor: Monitor) -> dict[str, A
         ConfigError: the function fails, or gives what no column can be.
         DataError: there are no rows, or a shard is damaged.
     """
+    with staged(remote, monitor) as stager:
+        return _analyse(request, out, monitor, stager)
+
+
+@tf.autograph.experimental.do_not_convert  # the user's function is converted by itself
+def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stager | None) -> dict[str, Any]:
     prepare(None)
     function = load_preprocess(request.file, request.function)
-    shards = shards_of(request.examples)
+    shards = shards_of(request.examples, stager)
+    shards.ahead()
     if not shards.total:
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
     stored = readable(shards.columns)
-    decoder = Decoder(shards.columns, shards.rows_per_record, [column.name for column in stored])
+    reader = Reader(shards, [column.name for column in stored])
     found: dict[str, Any] = {}
 
-    def derived(records: tf.Tensor) -> dict[str, tf.Tensor]:
-        columns, found["columns"], found["reads"] = derive(function, decoder(records), stored)
+    def derived(*piece: tf.Tensor) -> dict[str, tf.Tensor]:
+        raw = reader(*piece).columns
+        ours = _python()
+        columns, found["columns"], found["reads"] = derive(function, raw, stored)
+        found["python"] = [name for name in _python() if name not in ours]
         return {f"{name}/{part}": tensor for name, raw in columns.items() for part, tensor in _parts(raw)}
 
-    records = tf.data.TFRecordDataset(list(shards.paths))
-    if not decoder.grouped:
-        records = records.batch(CLASSIC_ROWS)
-    batches = records.map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+    batches = reader.in_order().map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+    if found["python"]:  # said before the training rather than after it
+        monitor.log(
+            f"warning: {request.function} calls Python functions, which no exported model can: "
+            f"{', '.join(found['python'])}. Export will refuse it."
+        )
     statistics = SplitStatistics.create(found["columns"])
     for batch in _iterate(batches, shards, request.function):
         monitor.check()
@@ -80,6 +99,11 @@ def analyse(request: AnalyseRequest, out: Path, monitor: Monitor) -> dict[str, A
         "reads": [column.model_dump(mode="json") for column in found["reads"]],
         "rows": statistics.rows,
     }
+
+
+def _python() -> list[str]:
+    """Python functions that the graph at hand calls so far."""
+    return python_functions(tf.compat.v1.get_default_graph().as_graph_def())
 
 
 def _iterate(batches: tf.data.Dataset, shards: Any, function: str) -> Any:

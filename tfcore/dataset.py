@@ -10,6 +10,7 @@ Rows never pass one by one: a record is parsed, transformed and permuted as a wh
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from headway.errors import DataError
 from headway.records.tfrecord import read_records
 from headway.schema import Column
 from tfcore.augment.rows import Augment
-from tfcore.decode import Decoder, Labeler
-from tfcore.held import Held, HeldRecords
+from tfcore.decode import Labeler
+from tfcore.held import Held
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
+from tfcore.python_failure import PythonOpError, python_text, reraise
+from tfcore.reader import Reader
 from tfcore.resample import Resample, Resampling
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
 from tfcore.transform.graph import Transform
@@ -33,9 +36,7 @@ __all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", 
 
 AUTOTUNE = tf.data.AUTOTUNE
 AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
-READ_BYTES = 1 << 20
-CLASSIC_ROWS = 4096
-"""Classic Examples are parsed this many at a time."""
+_DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
 
 
 @tf.autograph.experimental.do_not_convert  # there is nothing to convert, and looking takes a second
@@ -67,37 +68,29 @@ def training_dataset(
         DataError: there are no rows.
     """
     kept = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
-    decoder = Decoder(shards.columns, shards.rows_per_record, [c.name for c in shards.columns])
-    block = 1 if decoder.grouped else 256
-    plan = Plan(kept, seed, window=window_rows, cycle=cycle, block=block)
+    reader = Reader(shards, [c.name for c in shards.columns])
+    plan = Plan(kept, seed, window=window_rows, cycle=cycle, block=reader.block)
     if not plan.rows:
         raise DataError("there are no rows to train on", where=", ".join(shards.paths[:3]) or "the train split")
     start = plan.start(start_step * batch)
-    paths = _source(shards)
     seed64 = tf.constant(seed, tf.int64)
     carving = None if carve is None else Carving(carve, shards)
     resampling = None if resample is None else Resampling(resample, shards, carve)
 
     def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.equal(epoch, start.epoch)
-        order = tf.numpy_function(plan.shard_order, [epoch], tf.int64, stateful=False)
-        order.set_shape([len(shards.paths)])
-        records = tf.data.Dataset.from_tensor_slices(order).interleave(
-            lambda shard: _records(paths, shard), cycle_length=cycle, block_length=block
-        )
-        records = records.skip(tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64)))
-        if not decoder.grouped:
-            records = records.batch(CLASSIC_ROWS)
+        skip = tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64))
+        pieces = reader.in_epoch(plan, epoch, skip)
 
-        def prepared(shard: tf.Tensor, number: tf.Tensor, record: tf.Tensor) -> Batch:
-            columns = decoder(record)
+        def prepared(*piece: tf.Tensor) -> Batch:
+            columns, shard, number = reader(*piece)
             rows = transform(columns)
             rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
             if resampling is not None:
                 return resampling(rows, shard, number, epoch)
             return rows if carving is None else carving(rows, shard, number)
 
-        chunks = records.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
+        chunks = pieces.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
         if start.drop_rows:
             # the graph is one for every epoch, so the drop is by number
             chunks = chunks.enumerate().map(
@@ -160,32 +153,16 @@ def training_rows(shards: Shards, carve: Carve | None = None) -> int:
 
 def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
     """The class of each row, by shard; only labels are parsed."""
-    decoder = Decoder(shards.columns, shards.rows_per_record, labeler.needs)
-    paths = _source(shards)
-    records = tf.data.Dataset.range(len(shards.paths)).flat_map(lambda shard: _records(paths, shard))
-    if not decoder.grouped:
-        records = records.batch(CLASSIC_ROWS)
-    labels = records.map(
-        lambda _shard, _number, record: tf.cast(labeler(decoder(record))[0], tf.uint16),
-        num_parallel_calls=AUTOTUNE,
-        deterministic=True,
-    )
+    reader = Reader(shards, labeler.needs)
+    shards.ahead()
+
+    def classes(*piece: tf.Tensor) -> tf.Tensor:
+        return tf.cast(labeler(reader(*piece).columns)[0], tf.uint16)
+
+    labels = reader.in_order().map(classes, num_parallel_calls=AUTOTUNE, deterministic=True)
     found = [label.numpy() for label in safe(labels, shards)]
     ends = np.cumsum([sum(rows) for rows in shards.rows])[:-1]
     return np.split(np.concatenate(found) if found else np.zeros(0, np.uint16), ends)
-
-
-def _source(shards: Shards) -> tf.Tensor | HeldRecords:
-    """What `_records` reads from: the files' paths, or records in memory."""
-    return HeldRecords(shards) if isinstance(shards, Held) else tf.constant(shards.paths)
-
-
-def _records(paths: tf.Tensor | HeldRecords, shard: tf.Tensor) -> tf.data.Dataset:
-    """(shard, number, record) of one file."""
-    if isinstance(paths, HeldRecords):
-        return paths(shard)
-    records = tf.data.TFRecordDataset(tf.gather(paths, shard), buffer_size=READ_BYTES).enumerate()
-    return records.map(lambda number, record: (shard, number, record))
 
 
 def _drop(rows: Batch, count: tf.Tensor) -> Batch:
@@ -208,17 +185,12 @@ def evaluation_dataset(
     column of `raw` raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list column the values are
     padded to the longest list there is, and raw/<name>/length says how many count.
     """
-    decoder = Decoder(shards.columns, shards.rows_per_record, [c.name for c in shards.columns])
-    paths = _source(shards)
+    reader = Reader(shards, [c.name for c in shards.columns])
     carving = None if carve is None else Carving(carve, shards)
     longest = {c.name: _longest(shards, c) for c in shards.columns if c.is_list and c.name in raw}
-    numbers = tf.data.Dataset.range(len(shards.paths))
-    records = numbers.flat_map(lambda shard: _records(paths, shard))
-    if not decoder.grouped:
-        records = records.batch(CLASSIC_ROWS)
 
-    def prepared(shard: tf.Tensor, number: tf.Tensor, record: tf.Tensor) -> Batch:
-        columns = decoder(record)
+    def prepared(*piece: tf.Tensor) -> Batch:
+        columns, shard, number = reader(*piece)
         rows: Batch = dict(transform(columns)) if transform is not None else {}
         rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
         rows["valid"] = tf.ones_like(rows["weight"], tf.bool)
@@ -238,22 +210,18 @@ def evaluation_dataset(
         missing = batch - tf.shape(rows["label"])[0]
         return {name: _pad(value, missing, batch) for name, value in rows.items()}
 
-    chunks = records.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
+    chunks = reader.in_order().map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
     return chunks.rebatch(batch).map(padded, num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(2)
 
 
 def _longest(shards: Shards, column: Column) -> int:
     """The longest list of a column; at least 1."""
-    decoder = Decoder(shards.columns, shards.rows_per_record, [column.name])
-    records = tf.data.TFRecordDataset(list(shards.paths), buffer_size=READ_BYTES)
-    if isinstance(shards, Held):
-        records = HeldRecords(shards).all()
-    if not decoder.grouped:
-        records = records.batch(CLASSIC_ROWS)
-    longest = records.map(
-        lambda record: tf.reduce_max(tf.concat([decoder(record)[column.name].lengths, [1]], 0)),
-        num_parallel_calls=AUTOTUNE,
-    ).reduce(tf.constant(1, tf.int64), tf.maximum)
+    reader = Reader(shards, [column.name])
+
+    def of(*piece: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_max(tf.concat([reader(*piece).columns[column.name].lengths, [1]], 0))
+
+    longest = reader.in_order().map(of, num_parallel_calls=AUTOTUNE).reduce(tf.constant(1, tf.int64), tf.maximum)
     return int(longest)
 
 
@@ -267,6 +235,7 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
 
     Raises:
         DataError: a shard is cut off, changed or gone.
+        PythonOpError: a Python function in the pipeline failed, from its own exception.
     """
     iterator = iter(dataset)
     while True:
@@ -274,8 +243,19 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
             value = next(iterator)
         except StopIteration:
             return
-        except (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
-            raise _named(error, shards) from None
+        except tf.errors.OpError as error:
+            if shards.stager is not None and shards.stager.error is not None:
+                raise shards.stager.error from None
+            reraise(error)
+            said = python_text(error)
+            if said:
+                raise PythonOpError(
+                    f"a Python function of the input pipeline raised {said}",
+                    fix="make it a tfcore.python_op: its exception then comes with its whole traceback",
+                ) from error
+            if isinstance(error, _DAMAGE):
+                raise _named(error, shards) from None
+            raise
         yield value
 
 
@@ -283,12 +263,12 @@ def _named(error: tf.errors.OpError, shards: Shards) -> DataError:
     """TensorFlow does not say which file it was reading, so they are read again, and their checksums with them."""
     for path in () if isinstance(shards, Held) else shards.paths:
         try:
-            for _ in read_records(Path(path)):
+            for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)):
                 pass
         except DataError as damage:
             return damage
     where = str(Path(shards.paths[0]).parent) if shards.paths else None
-    lines = str(error.message).strip().splitlines() or [""]
+    lines = re.sub(r"\{\{.*?\}\} ", "", str(error.message)).strip().splitlines() or [""]
     problem = f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}"
     return DataError(
         problem,

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from headway.records.spec import feature_spec
 from headway.schema import LABEL, Column
+from tfcore.ops.examples import parse_examples
 from tfcore.transform.graph import RawColumn
 from tfcore.transform.parameters import LabelParameters
 
@@ -21,27 +22,23 @@ class Decoder:
     """Records to raw columns, by the manifest's feature spec; only the columns that are asked for."""
 
     def __init__(self, columns: Sequence[Column], rows_per_record: int, wanted: Sequence[str]):
-        self._columns = [column for column in columns if column.name in set(wanted)]
+        self.columns = [column for column in columns if column.name in set(wanted)]
         self.grouped = rows_per_record > 1
+        if not self.grouped:
+            return
         kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
         self._spec: dict[str, Any] = {}
-        for name, entry in feature_spec(self._columns, rows_per_record).items():
+        for name, entry in feature_spec(self.columns, rows_per_record).items():
             dtype = kinds[entry["dtype"]]
             shape = entry.get("shape", [])
-            if entry["kind"] == "sequence":
-                self._spec[name] = tf.io.FixedLenSequenceFeature(shape, dtype, allow_missing=True)
-            elif entry["kind"] == "scalar":
-                self._spec[name] = tf.io.FixedLenFeature(shape, dtype)
-            else:
-                self._spec[name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+            self._spec[name] = tf.io.FixedLenSequenceFeature(shape, dtype, allow_missing=True)
 
     def __call__(self, records: tf.Tensor) -> dict[str, RawColumn]:
         """One serialized row group (scalar), or a batch of classic Examples [n], as raw columns."""
         if self.grouped:
             parsed = tf.io.parse_single_example(records, self._spec)
-            return {column.name: self._group(column, parsed) for column in self._columns}
-        parsed = tf.io.parse_example(records, self._spec)
-        return {column.name: self._classic(column, parsed) for column in self._columns}
+            return {column.name: self._group(column, parsed) for column in self.columns}
+        return raw_columns(parse_examples(records, self.columns), self.columns)
 
     @staticmethod
     def _group(column: Column, parsed: Mapping[str, tf.Tensor]) -> RawColumn:
@@ -51,23 +48,15 @@ class Decoder:
             return RawColumn(parsed[f"{column.name}/dict"], present, parsed[f"{column.name}/codes"], lengths)
         return RawColumn(parsed[f"{column.name}/values" if column.is_list else column.name], present, None, lengths)
 
-    @staticmethod
-    def _classic(column: Column, parsed: Mapping[str, Any]) -> RawColumn:
-        value = parsed[column.name]
-        if column.is_list:
-            present = parsed[f"{column.name}/present"] != 0 if column.nullable else None
-            return RawColumn(value.flat_values, present, None, value.row_lengths())
-        if not column.nullable:
-            return RawColumn(value, None)
-        lengths = value.row_lengths()
-        places = tf.where(lengths > 0)
-        starts = tf.gather(value.row_starts(), places[:, 0])
-        rows = tf.shape(lengths, tf.int64)
-        if column.length is not None:
-            held = tf.gather(value.flat_values, starts[:, None] + tf.range(column.length, dtype=tf.int64))
-            shape = tf.concat([rows, [column.length]], 0)
-            return RawColumn(tf.scatter_nd(places, held, shape), lengths > 0)
-        return RawColumn(tf.scatter_nd(places, tf.gather(value.flat_values, starts), rows), lengths > 0)
+
+def raw_columns(chunk: Mapping[str, tf.Tensor], columns: Sequence[Column]) -> dict[str, RawColumn]:
+    """A chunk of classic Examples, as `tfcore.ops` gives it, as raw columns."""
+    return {
+        column.name: RawColumn(
+            chunk[column.name], chunk.get(f"{column.name}/present"), None, chunk.get(f"{column.name}/lengths")
+        )
+        for column in columns
+    }
 
 
 class Labeler:

@@ -26,12 +26,14 @@ from headway import metrics
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema import suggest
+from headway.stager import RemoteFiles, Stager
 from headway.tasks import Task
 from tfcore.dataset import Shards, evaluation_dataset, safe
 from tfcore.evaluate_request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.feeds import Feed
 from tfcore.runtime import prepare
 from tfcore.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
+from tfcore.staged import staged
 from tfcore.train.data import labeler, shards_of
 from tfcore.transform.derived import transform_of
 from tfcore.transform.graph import Transform
@@ -46,8 +48,18 @@ MOST_REFUSED = 100
 """Images that TensorFlow refuses, of all rows evaluated; they count for nothing."""
 
 
-def predict(request: EvaluateRequest, out: Path, monitor: Monitor, *, feed: Feed | None = None) -> dict[str, Any]:
+def predict(
+    request: EvaluateRequest,
+    out: Path,
+    monitor: Monitor,
+    *,
+    remote: RemoteFiles | None = None,
+    feed: Feed | None = None,
+) -> dict[str, Any]:
     """Score the rows and measure; see the module. With a `feed`, its rows instead of the request's examples.
+
+    Args:
+        remote: how shards that are in a bucket yet come here while others are scored.
 
     Returns:
         predictions (the file's name), rows, metrics (overall), by_slice, calibration_bins, seconds, rows_per_second,
@@ -58,11 +70,19 @@ def predict(request: EvaluateRequest, out: Path, monitor: Monitor, *, feed: Feed
         DataError: there are no rows, or a shard is damaged.
         StoreError: the model's files are missing or of another model.
     """
+    with staged(remote, monitor) as stager:
+        return _predict(request, out, monitor, stager, feed)
+
+
+def _predict(
+    request: EvaluateRequest, out: Path, monitor: Monitor, stager: Stager | None, feed: Feed | None
+) -> dict[str, Any]:
     began = time.monotonic()
     prepare(None)
     if feed is None and not request.examples:
         raise ConfigError("there is nothing to evaluate on: neither examples nor a feed", where="evaluation")
-    shards = feed.collected() if feed is not None else shards_of(request.examples)
+    shards = feed.collected() if feed is not None else shards_of(request.examples, stager)
+    shards.ahead()
     _check(request, shards)
     out.mkdir(parents=True, exist_ok=True)
     task = request.transform.label.task

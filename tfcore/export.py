@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from headway.config import Frozen
 from headway.errors import HeadwayError
@@ -25,12 +27,23 @@ from headway.tasks import Task
 from tfcore.described import Described, write_description
 from tfcore.models import build, load_weights, to_predictions
 from tfcore.models_config import ModelConfig
-from tfcore.signatures import LENGTH, PRESENT, Signature, Tensor, describe, output_names, raw_inputs, tensor_names
+from tfcore.python_failure import python_functions
+from tfcore.signatures import (
+    LENGTH,
+    PRESENT,
+    Signature,
+    Tensor,
+    classify_argument,
+    describe,
+    output_names,
+    raw_inputs,
+    tensor_names,
+)
 from tfcore.transform.derived import transform_of
 from tfcore.transform.graph import RawColumn
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 2
+VERSION = 3
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
 
@@ -43,7 +56,6 @@ DTYPES = {
     "int32": tf.int32,
     "uint8": tf.uint8,
 }
-PYTHON_NODES = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 Tensors = dict[str, tf.Tensor]
 Predict = Callable[[Tensors], Tensors]
@@ -58,10 +70,18 @@ class Served(tf.Module):
         predict: model inputs -> named predictions, in inference mode.
         columns: the raw columns.
         variables: those that `predict` reads; a Keras model's are not found through its attributes.
+        task: what `predict` predicts; a label with classes has a `classify` as well.
     """
 
     def __init__(
-        self, *, transform: tf.Module, predict: Predict, columns: Sequence[Column], variables: Sequence[tf.Variable]
+        self,
+        *,
+        transform: tf.Module,
+        predict: Predict,
+        columns: Sequence[Column],
+        variables: Sequence[tf.Variable],
+        task: Task = "regression",
+        classes: Sequence[str | int] | None = None,
     ):
         super().__init__(name="served")
         self.transform = transform
@@ -72,6 +92,12 @@ class Served(tf.Module):
         inputs = raw_inputs(columns)
         self.serving_default = _named_function(lambda tensors: self.predict(self.raw(tensors)), inputs)
         self.named_transform = _named_function(lambda tensors: self.transformed(self.raw(tensors)), inputs)
+        if (argument := classify_argument(task)) is not None:
+            name = argument.name
+            self.classify = _named_function(
+                lambda tensors: classified(task, self.predict(self.raw(tensors)), tensors[name], classes or ()),
+                (*inputs, argument),
+            )
         examples = Tensor(name="examples", dtype="string")
         self.serve_examples = _named_function(lambda t: self.predict(self.parse(t["examples"])), (examples,))
 
@@ -180,7 +206,7 @@ def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=inspect.Parameter.empty
                 if tensor.default is None
-                else tf.constant([tensor.default], DTYPES[tensor.dtype]),
+                else tf.constant(tensor.default if tensor.shape == () else [tensor.default], DTYPES[tensor.dtype]),
             )
             for tensor in inputs
         ]
@@ -204,12 +230,16 @@ def save(
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
     """
-    served = Served(transform=transform, predict=predict, columns=columns, variables=variables)
+    served = Served(
+        transform=transform, predict=predict, columns=columns, variables=variables, task=task, classes=classes
+    )
     functions = {
         "serving_default": served.serving_default,
         "serve_examples": served.serve_examples,
         "transform": served.named_transform,
     }
+    if classify_argument(task) is not None:
+        functions["classify"] = served.classify
     concrete = {name: function.get_concrete_function() for name, function in functions.items()}
     for name, function in concrete.items():
         refuse_python_nodes(function, where=name)
@@ -219,9 +249,10 @@ def save(
         _described(name, tensor) for name, tensor in sorted(concrete["transform"].structured_outputs.items())
     ]
     signatures = describe(columns, task, classes, transformed)
-    for name in ("serving_default", "serve_examples"):
+    for name in functions.keys() - {"transform"}:
         _check_outputs(concrete[name].structured_outputs, signatures[name].outputs)
     tf.saved_model.save(served, str(path), signatures=functions)
+    _refuse_saved(path)
     extra = path / "assets.extra"  # servers leave this folder alone
     extra.mkdir(exist_ok=True)
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
@@ -270,6 +301,23 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     }
 
 
+def classified(task: Task, predictions: Tensors, argument: tf.Tensor, classes: Sequence[str | int]) -> Tensors:
+    """What `tfcore.signatures.classify_outputs` names, by a threshold or the number of classes wanted; a scalar."""
+    if task == "binary":
+        probability = predictions["probability"]
+        return {"decision": probability >= argument, "probability": probability}
+    wanted = tf.debugging.Assert(
+        (argument >= 1) & (argument <= len(classes)), [f"top_k must be from 1 to {len(classes)}, not", argument]
+    )
+    with tf.control_dependencies([wanted]):
+        likely, places = tf.math.top_k(predictions["probabilities"], tf.identity(argument))
+    return {"classes": tf.gather(_names(classes), places), "probabilities": likely}
+
+
+def _names(classes: Sequence[str | int]) -> tf.Tensor:
+    return tf.constant(list(classes), tf.string if isinstance(classes[0], str) else tf.int64)
+
+
 def predictor(model: Any, task: Task, classes: Sequence[str | int] | None = None) -> Predict:
     """Model inputs -> the named outputs of a Keras model's task, in inference mode and float32."""
 
@@ -280,8 +328,7 @@ def predictor(model: Any, task: Task, classes: Sequence[str | int] | None = None
             return {"probability": prediction, "logit": output[:, 0]}
         if task == "regression":
             return {"prediction": prediction}
-        names = tf.constant(list(classes or ()), tf.string if isinstance((classes or ("",))[0], str) else tf.int64)
-        return {"probabilities": prediction, "class": tf.gather(names, tf.argmax(prediction, axis=1))}
+        return {"probabilities": prediction, "class": tf.gather(_names(classes or ()), tf.argmax(prediction, axis=1))}
 
     return predict
 
@@ -299,26 +346,25 @@ def _check_outputs(found: Mapping[str, Any], expected: Sequence[Tensor]) -> None
 
 def refuse_python_nodes(function: Any, *, where: str) -> None:
     """HeadwayError naming the Python functions that a concrete function's graph calls, if any."""
-    graph = function.graph.as_graph_def()
-    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
-    called = sorted({_python_name(node) for node in nodes if node.op in PYTHON_NODES})
+    _refuse(python_functions(function.graph.as_graph_def()), where)
+
+
+def _refuse_saved(path: Path) -> None:
+    """As `refuse_python_nodes` of everything that was saved: functions that an attribute led to are in the file too."""
+    saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    try:
+        for graph in saved.meta_graphs:
+            _refuse(python_functions(graph.graph_def), "a function kept with the model")
+    except HeadwayError:
+        shutil.rmtree(path)
+        raise
+
+
+def _refuse(called: Sequence[str], where: str) -> None:
     if called:
         raise HeadwayError(
             f"the graph calls Python functions, which no other process has: {', '.join(called)}",
             where=where,
-            fix="write it in TensorFlow ops instead of tf.py_function or tf.numpy_function",
+            fix="write it in TensorFlow ops; or look its results up in a table (tf.lookup.StaticHashTable); or compute "
+            "it before ingest, as a column of the files; or use it in training only, outside preprocess and the model",
         )
-
-
-def _python_name(node: Any) -> str:
-    """The Python function a node calls, as well as TensorFlow's registry still tells."""
-    token = node.attr["token"].s.decode()
-    try:
-        from tensorflow.python.ops import script_ops
-
-        function = script_ops._py_funcs._funcs[token]
-        function = getattr(function, "_func", function)  # tf.py_function wraps it
-        code = inspect.unwrap(function).__code__
-        return f"{function.__qualname__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
-    except Exception:  # a private registry, only asked to make the message better
-        return f"{node.op} node {node.name!r} ({token})"

@@ -24,11 +24,14 @@ import pyarrow as pa
 import tensorflow as tf
 
 from headway.errors import DataError
-from headway.records.encode import decode, encode
+from headway.records.decode import decode
+from headway.records.encode import encode
 from headway.records.tfrecord import read_records
 from headway.schema import Column, suggest
+from tfcore.dataset import safe
 from tfcore.decode import Decoder
-from tfcore.held import ROWS_PER_RECORD, Held, HeldRecords, hold
+from tfcore.held import ROWS_PER_RECORD, Held, hold
+from tfcore.reader import Reader
 from tfcore.shards import Shards
 from tfcore.signatures import PRESENT
 from tfcore.train.request import Examples
@@ -106,21 +109,23 @@ class Feed:
 
     def dataset(self) -> tf.data.Dataset:
         """The raw rows once, in their order: elements of `element_spec`, a record or a generator's batch each."""
-        decoder = Decoder(self.columns, self.shards.rows_per_record, [column.name for column in self.columns])
-        records = self.records().map(lambda _first, record: record)
-        if not decoder.grouped:
-            records = records.batch(ROWS_PER_RECORD)
-        spec = self.element_spec
+        names, spec = [column.name for column in self.columns], self.element_spec
+        if self.live:
+            decoder = Decoder(self.columns, ROWS_PER_RECORD, names)
+            pieces, read = self.records(), lambda _first, record: decoder(record)
+        else:
+            reader = Reader(self.shards, names)
+            pieces, read = reader.in_order(), lambda *piece: reader(*piece).columns
 
-        def element(record: tf.Tensor) -> dict[str, Any]:
+        def element(*piece: tf.Tensor) -> dict[str, Any]:
             made: dict[str, Any] = {}
-            for name, column in decoder(record).items():
+            for name, column in read(*piece).items():
                 made[name] = _tensor(column, spec[name])
                 if name + PRESENT in spec:
                     made[name + PRESENT] = tf.ensure_shape(column.present, [None])
             return {name: made[name] for name in spec}
 
-        return records.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return pieces.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The raw rows once, as Arrow."""
@@ -146,17 +151,16 @@ class Feed:
         return hold(pa.Table.from_batches([_plain(batch, self.columns) for batch in batches]), self.columns)
 
     def records(self, first_row: int = 0) -> tf.data.Dataset:
-        """(number of its first row, record): int64 and string scalars. Of live data from `first_row` on."""
-        if isinstance(self.shards, Held):
-            return HeldRecords(self.shards).all().map(lambda record: (tf.constant(0, tf.int64), record))
-        if not self.live:
-            paths = tf.data.TFRecordDataset(list(self.shards.paths))
-            return paths.map(lambda record: (tf.constant(0, tf.int64), record))
+        """Live data from `first_row` on, (number of its first row, record): int64 and string scalars."""
         signature = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string)
         return tf.data.Dataset.from_generator(lambda: self._encoded(first_row), output_signature=signature)
 
     def safe(self, dataset: tf.data.Dataset) -> Iterator[Any]:
-        """Iterate over a dataset made of `records`; what went wrong in the generator is raised as it was."""
+        """Iterate over what `dataset` or `records` gave; what went wrong in the generator is raised as it was, and a
+        damaged shard is named."""
+        if not self.live:
+            yield from safe(dataset, self.shards)
+            return
         self._error = None
         iterator = iter(dataset)
         while True:

@@ -1,6 +1,6 @@
 """A compiled function that is traced once, and says why when something would have it traced again.
 
-    @graph_function(x=tf.TensorSpec([None, 3], tf.float32), scale=tf.TensorSpec([], tf.float32))
+    @graph_function(signature={"x": tf.TensorSpec([None, 3], tf.float32), "scale": tf.TensorSpec([], tf.float32)})
     def scaled(x, scale):
         return x * scale
 
@@ -9,25 +9,35 @@
     # SignatureError: scaled: argument 'x': expected float32 [None, 3], given float64 [2, 3]
 
 `tf.function` retraces in silence, casts NumPy float64 in silence, and turns every other Python number into a graph of
-its own. Here every argument has a spec, checked before anything is bound. With `jit="auto"` the first call tries XLA;
-when XLA refuses, nothing has run yet (a program that does not compile touches no variable), the same graph is used as
-it is, and `mode` says so. The body is traced once whichever it is, without AutoGraph: loops are tf.while_loop.
+its own. Here every argument has a spec, checked before anything is bound. A Python number where a tensor is declared is
+refused with what it would cost, or, with `scalars="convert"`, becomes a tensor where that loses nothing.
+
+With `jit="auto"` the first call tries XLA; when XLA refuses, nothing has run yet (a program that does not compile
+touches no variable), the same graph is used as it is, and `mode` says so. The body is traced once whichever it is,
+without AutoGraph unless asked for: loops are tf.while_loop.
 """
 
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError
+from tfcore.python_failure import reraise
+from tfcore.retrace import RetraceError
+
+__all__ = ["GraphFunction", "Jit", "RetraceError", "SignatureError", "Spec", "graph_function", "refusal"]
 
 Jit = Literal["auto", "on", "off"]
+Scalars = Literal["refuse", "convert"]
 Spec = Any
-"""A tf.TensorSpec, or a dict of them by name."""
+"""A tf.TensorSpec, or a dict of them by name, or a list or tuple of them."""
 
 _REFUSALS = (
     tf.errors.InvalidArgumentError,
@@ -40,15 +50,15 @@ _REFUSALS = (
 
 
 class SignatureError(HeadwayError):
-    """An argument does not fit the signature: which one, what was expected, what was given."""
+    """Arguments do not fit the signature: which ones, what was expected, what was given."""
 
-
-class RetraceError(HeadwayError):
-    """The body of a graph function was about to be traced a second time."""
+    ag_pass_through = True
+    """AutoGraph would make a StagingError of one that is raised while another function is traced."""
 
 
 class GraphFunction:
-    """See the module. `traces` counts how often the body was traced; `mode` is "jit" or "graph" after a call."""
+    """See the module. `traces` counts how often the body was traced; `trace_seconds` how long that
+    took; `mode` is "jit" or "graph" after a call."""
 
     def __init__(
         self,
@@ -56,13 +66,17 @@ class GraphFunction:
         signature: Mapping[str, Spec],
         *,
         jit: Jit = "off",
+        scalars: Scalars = "refuse",
+        autograph: bool = False,
         log: Callable[[str], None] | None = None,
     ):
         self.name = body.__name__.lstrip("_")
         self.signature = dict(signature)
         self.traces = 0
         self.mode: Literal["jit", "graph"] | None = None
+        self.trace_seconds = 0.0
         self._jit, self._log, self._body = jit, log or (lambda line: None), body
+        self._scalars, self._autograph = scalars, autograph
         self._call: Callable[..., Any] | None = None
         accepted = list(inspect.signature(body).parameters)
         if accepted != list(self.signature):
@@ -70,15 +84,21 @@ class GraphFunction:
 
     def __call__(self, **arguments: Any) -> Any:
         flat = self._check(arguments)
-        return self._call(*flat) if self._call else self._first_call(flat)
+        try:
+            return self._call(*flat) if self._call else self._first_call(flat)
+        except tf.errors.OpError as error:
+            reraise(error)  # a Python function in the graph failed: that is the error
+            raise
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
         """The traced body, un-jitted: for looking at its graph, or for a SavedModel. Traces it if need be."""
         if not hasattr(self, "_graph"):
             specs = [spec for _, spec in _leaves(self.signature)]
-            # a body says tf.while_loop and tf.cond itself: looking for Python's own would take most of the trace's time
+            # a body that says tf.while_loop and tf.cond itself is traced faster: looking for Python's own takes longest
             traced = tf.function(self._traced, input_signature=specs, autograph=False)
+            began = time.perf_counter()
             self._graph = traced.get_concrete_function()
+            self.trace_seconds = time.perf_counter() - began
         return self._graph
 
     def _traced(self, *flat: Any) -> Any:
@@ -89,7 +109,8 @@ class GraphFunction:
                 fix="create variables (and build the optimizer) before the first call, and call it in one context only",
             )
         leaves = iter(flat)
-        return self._body(**{name: _unflatten(spec, leaves) for name, spec in self.signature.items()})
+        body = tf.autograph.to_graph(self._body) if self._autograph else self._body
+        return body(**{name: _unflatten(spec, leaves) for name, spec in self.signature.items()})
 
     def _first_call(self, flat: list[Any]) -> Any:
         graph = self.trace()
@@ -112,43 +133,110 @@ class GraphFunction:
         return result
 
     def _check(self, arguments: dict[str, Any]) -> list[Any]:
-        """The leaves of `arguments` in the signature's order; SignatureError for the first that does not fit."""
-        for name in arguments:
-            if name not in self.signature:
-                raise self._mismatch(name, "no such argument", arguments[name])
+        """The leaves of `arguments` in the signature's order; SignatureError for those that do not fit."""
         flat: list[Any] = []
+        unknown = [name for name in arguments if name not in self.signature]
+        wrong = [Misfit(name, "no such argument", _given(arguments[name])) for name in unknown]
         for name, spec in self.signature.items():
-            if name not in arguments:
-                raise SignatureError(f"argument {name!r}: expected {_describe(spec)}, given nothing", where=self.name)
-            self._collect(name, spec, arguments[name], flat)
+            if name in arguments:
+                self._collect(name, spec, arguments[name], flat, wrong)
+            else:
+                wrong.append(Misfit(name, _describe(spec), "nothing"))
+        if wrong:
+            raise _misfits(self.name, wrong)
         return flat
 
-    def _collect(self, name: str, spec: Spec, value: Any, flat: list[Any]) -> None:
+    def _collect(self, path: str, spec: Spec, value: Any, flat: list[Any], wrong: list[Misfit]) -> None:
         if isinstance(spec, Mapping):
             if not isinstance(value, Mapping) or set(value) != set(spec):
-                given = f"the keys {sorted(value)}" if isinstance(value, Mapping) else type(value).__name__
-                raise self._mismatch(name, f"the keys {sorted(spec)}", given)
+                given = f"the keys {sorted(value)}" if isinstance(value, Mapping) else _given(value)
+                wrong.append(Misfit(path, f"the keys {sorted(spec)}", given))
+                return
             for key, inner in spec.items():
-                self._collect(f"{name}[{key!r}]", inner, value[key], flat)
+                self._collect(f"{path}[{key!r}]", inner, value[key], flat, wrong)
             return
+        if isinstance(spec, list | tuple):
+            if not isinstance(value, list | tuple) or len(value) != len(spec):
+                given = f"{len(value)} values" if isinstance(value, list | tuple) else _given(value)
+                wrong.append(Misfit(path, f"{len(spec)} values", given))
+                return
+            for i, (inner, one) in enumerate(zip(spec, value, strict=True)):
+                self._collect(f"{path}[{i}]", inner, one, flat, wrong)
+            return
+        scalar = isinstance(value, bool | int | float) and not isinstance(value, np.generic)
+        if scalar and self._scalars == "convert" and _exact(value, spec):
+            value = np.asarray(value, spec.dtype.as_numpy_dtype)
         dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
         # a Python number or list has no dtype: binding it would pick one, and cast in silence
         if dtype is None or shape is None:
-            raise self._mismatch(name, _describe(spec), f"{type(value).__name__} {value!r:.40}")
-        if tf.as_dtype(dtype) != spec.dtype or not spec.shape.is_compatible_with(shape):
-            raise self._mismatch(name, _describe(spec), _describe(value))
-        flat.append(value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value))
+            wrong.append(Misfit(path, _describe(spec), _given(value), self._cost(value, spec) if scalar else None))
+        elif tf.as_dtype(dtype) != spec.dtype or not spec.shape.is_compatible_with(shape):
+            wrong.append(Misfit(path, _describe(spec), _describe(value)))
+        else:
+            flat.append(value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value))
 
-    def _mismatch(self, name: str, expected: str, given: Any) -> SignatureError:
-        text = given if isinstance(given, str) else _describe(given)
-        return SignatureError(f"argument {name!r}: expected {expected}, given {text}", where=self.name)
+    def _cost(self, value: Any, spec: tf.TensorSpec) -> str:
+        """What a Python number in the place of a tensor would cost in a plain tf.function."""
+        took = f" ({self.trace_seconds:.2g} s here)" if self.trace_seconds else ""
+        return f"np.{spec.dtype.name}({value!r}): a tf.function would trace a graph anew for each value it gets{took}"
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """An argument beside what it should have been."""
+
+    path: str
+    expected: str
+    given: str
+    fix: str | None = None
+
+    @property
+    def argument(self) -> str:
+        return self.path if "[" in self.path else repr(self.path)
+
+
+def _misfits(where: str, wrong: list[Misfit]) -> SignatureError:
+    fixes = "; ".join(dict.fromkeys(one.fix for one in wrong if one.fix)) or None
+    if len(wrong) == 1:
+        (one,) = wrong
+        problem = f"argument {one.argument}: expected {one.expected}, given {one.given}"
+        return SignatureError(problem, where=where, fix=fixes)
+    rows = [("argument", "expected", "given"), *((one.argument, one.expected, one.given) for one in wrong)]
+    first, second = (max(len(row[i]) for row in rows) for i in range(2))
+    lines = [f"  {name:<{first}}  {expected:<{second}}  {given}" for name, expected, given in rows]
+    return SignatureError("\n".join([f"{len(wrong)} arguments do not fit", *lines]), where=where, fix=fixes)
+
+
+def _exact(value: bool | int | float, spec: tf.TensorSpec) -> bool:
+    """Whether a Python number becomes a tensor of `spec` and stays what it is, but for a float's rounding."""
+    dtype = spec.dtype
+    if spec.shape.rank not in (0, None) or isinstance(value, bool) or dtype.is_bool:
+        return spec.shape.rank in (0, None) and isinstance(value, bool) and dtype.is_bool
+    if isinstance(value, int):
+        exact = dtype.is_floating and abs(value) <= 2 ** np.finfo(dtype.as_numpy_dtype).nmant
+        return exact or (dtype.is_integer and dtype.min <= value <= dtype.max)
+    return bool(dtype.is_floating) and (not np.isfinite(value) or abs(value) <= float(dtype.max))
 
 
 def graph_function(
-    *, jit: Jit = "off", log: Callable[[str], None] | None = None, **signature: Spec
+    signature: Mapping[str, Spec] | None = None,
+    *,
+    jit: Jit = "off",
+    scalars: Scalars = "refuse",
+    autograph: bool = False,
+    log: Callable[[str], None] | None = None,
+    **specs: Spec,
 ) -> Callable[[Callable[..., Any]], GraphFunction]:
-    """Decorator: `signature` gives each argument of the body, in order, its tf.TensorSpec (or a dict of them)."""
-    return lambda body: GraphFunction(body, signature, jit=jit, log=log)
+    """Decorator: `signature`, or keywords, give each argument of the body, in order, its tf.TensorSpec or nest of them.
+
+    Args:
+        jit: "auto" compiles with XLA where it can.
+        scalars: what becomes of a Python number where a tensor is declared.
+        autograph: turn the body's Python `if`, `for` and `while` over tensors into graph ops.
+        log: told when XLA refuses.
+    """
+    whole = {**(signature or {}), **specs}
+    return lambda body: GraphFunction(body, whole, jit=jit, scalars=scalars, autograph=autograph, log=log)
 
 
 def refusal(error: BaseException) -> str:
@@ -160,27 +248,34 @@ def refusal(error: BaseException) -> str:
     return text[:300].strip()
 
 
-def _leaves(spec: Mapping[str, Spec], prefix: str = "") -> list[tuple[str, tf.TensorSpec]]:
-    found: list[tuple[str, tf.TensorSpec]] = []
-    for name, inner in spec.items():
-        path = f"{prefix}{name}"
-        if isinstance(inner, Mapping):
-            found += _leaves(inner, f"{path}_")
-        else:
-            found.append((path, tf.TensorSpec(inner.shape, inner.dtype, name=path)))
-    return found
+def _leaves(spec: Spec, prefix: str = "") -> list[tuple[str, tf.TensorSpec]]:
+    if isinstance(spec, Mapping | list | tuple):
+        inside = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
+        return [leaf for name, inner in inside for leaf in _leaves(inner, f"{prefix}_{name}" if prefix else f"{name}")]
+    return [(prefix, tf.TensorSpec(spec.shape, spec.dtype, name=prefix))]
 
 
 def _unflatten(spec: Spec, leaves: Any) -> Any:
     if isinstance(spec, Mapping):
         return {key: _unflatten(inner, leaves) for key, inner in spec.items()}
+    if isinstance(spec, list | tuple):
+        return tuple(_unflatten(inner, leaves) for inner in spec)
     return next(leaves)
+
+
+def _given(value: Any) -> str:
+    """A tensor or array by dtype and shape; anything else by its type and what it is."""
+    described = _describe(value)
+    plain = isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic)
+    return f"{described} {value!r:.40}" if plain else described
 
 
 def _describe(value: Any) -> str:
     """dtype and shape of a spec, tensor or array: "float32 [None, 3]"."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_describe(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, tuple) and value and all(isinstance(inner, tf.TensorSpec) for inner in value):
+        return "(" + ", ".join(_describe(inner) for inner in value) + ")"
     if isinstance(value, np.ndarray | np.generic):
         return f"{value.dtype} {list(value.shape)}"
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)

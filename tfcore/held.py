@@ -1,7 +1,7 @@
 """Shards that were never written: the records of a table in memory, read as those of files are.
 
     held = hold(table, columns, rows_per_record=4096, shards=1)
-    HeldRecords(held)(shard)                        # (shard, number, record) as `tfcore.dataset` reads them
+    HeldRecords(held)(shard)                        # (shard, number, record) as `tfcore.reader` reads them
 
 The same rows in the same records come in the same order and through the same graph as from files, so what is learnt has
 the same bits. A record is encoded once, and costs about its bytes in memory.
@@ -63,7 +63,3 @@ class HeldRecords:
         """(shard, number, record) of one shard."""
         first, count = self._begin[shard], self._begin[shard + 1] - self._begin[shard]
         return tf.data.Dataset.range(count).map(lambda number: (shard, number, self._records[first + number]))
-
-    def all(self) -> tf.data.Dataset:
-        """Every record."""
-        return tf.data.Dataset.from_tensor_slices(self._records)

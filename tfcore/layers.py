@@ -21,26 +21,27 @@ class HashDropout(keras.layers.Layer):
     many times slower there. A uint32 hash is the same everywhere and needs no state besides the training step.
 
     Args:
-        rate: share of the units dropped; the others are scaled by 1 / (1 - rate).
+        rate: share of the units dropped; the others are scaled by 1 / (1 - rate). A number, or a knob's variable.
         seed: the config's seed.
         salt: the layer's number within the model.
         step: int64 variable that the training loop counts up; None in a model that only predicts.
     """
 
-    def __init__(self, rate: float, *, seed: int, salt: int, step: tf.Variable | None, **keywords: Any):
+    def __init__(self, rate: float | tf.Variable, *, seed: int, salt: int, step: tf.Variable | None, **keywords: Any):
         super().__init__(**keywords)
-        self.rate, self.seed, self.salt = rate, seed, salt
-        self._step = [step]  # in a list Keras does not take it for a weight of the model
+        self.seed, self.salt = seed, salt
+        self._step, self._rate = [step], [rate]  # in a list Keras does not take them for weights of the model
         self.supports_masking = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        if not training or not self.rate:
+        if not training or (isinstance(self._rate[0], float) and not self._rate[0]):
             return inputs
+        rate = tf.cast(self._rate[0], tf.float32)
         step = self._step[0]
         if step is None:
             raise ValueError("this model was built to predict: it has no step to draw dropout masks from")
-        keep = hash_uniform(tf.shape(inputs), self.seed, step, self.salt) >= self.rate
-        return tf.where(keep, inputs * (1.0 / (1.0 - self.rate)), tf.zeros_like(inputs))
+        keep = hash_uniform(tf.shape(inputs), self.seed, step, self.salt) >= rate
+        return tf.where(keep, inputs * tf.cast(1.0 / (1.0 - rate), inputs.dtype), tf.zeros_like(inputs))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape

@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
+from tfcore.knobs import KnobVariables, knob
 from tfcore.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding
 from tfcore.models_config import ModelConfig
 from tfcore.user_module import line_of, load_function
@@ -41,6 +42,7 @@ def build(
     seed: int,
     step: tf.Variable | None = None,
     module: Path | None = None,
+    knobs: KnobVariables | None = None,
 ) -> keras.Model:
     """The untrained model of `config`.
 
@@ -49,11 +51,13 @@ def build(
         seed: decides the initial weights, and the dropout masks.
         step: int64 variable the training loop counts up; without one the model can only predict.
         module: the Python file that `module:function` lies in.
+        knobs: of a training; a user's function gets them by `tfcore.knobs.knob`, a built-in model reads "dropout".
 
     Raises:
         ConfigError: a user's function fails, or what it returns is no model of the right shape.
     """
-    with seeded(seed):
+    knobs = knobs or KnobVariables()
+    with seeded(seed), knobs.offered():
         if config.user_defined:
             return _user_model(config, layout, module)
         return _mlp(config, layout, seed, step) if config.name == "mlp" else _wide_deep(config, layout, seed, step)
@@ -155,8 +159,10 @@ def _deep(
     for number, units in enumerate(config.hidden):
         start = keras.initializers.GlorotUniform(seed=seed + 1 + number)
         x = keras.layers.Dense(units, activation="relu", kernel_initializer=start, name=f"hidden_{number}")(x)
-        if config.dropout:
-            x = HashDropout(config.dropout, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
+        rate = knob("dropout", config.dropout)
+        rate = rate if isinstance(rate, tf.Variable) else config.dropout
+        if isinstance(rate, tf.Variable) or rate:
+            x = HashDropout(rate, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
     return keras.layers.Dense(
         outputs(layout),
         kernel_initializer=keras.initializers.GlorotUniform(seed=seed),

@@ -69,7 +69,7 @@ class Plan:
 
     def shard_order(self, epoch: int) -> NDArray[np.int64]:
         """The shards' order in an epoch; int64 [shards]."""
-        return permutation(len(self._rows), _SHARDS, self.seed, int(epoch))
+        return shard_order(len(self._rows), self.seed, int(epoch))
 
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
     def record_rows(self, epoch: int) -> NDArray[np.int64]:
@@ -80,6 +80,14 @@ class Plan:
             return np.zeros(0, np.int64)
         rows = self._rows if self._rows_of is None or not epoch else [np.asarray(r) for r in self._rows_of(epoch)]
         return np.concatenate([rows[order[shard]][first : first + count] for shard, first, count in places])
+
+    def runs(self, epoch: int, skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """An epoch's records from number `skip` of its sequence on, in chunks of `size` records: see `chunks`."""
+        order = self.shard_order(epoch)
+        places = interleave([len(self._rows[i]) for i in order], self.cycle, self.block)
+        runs = np.asarray(places, np.int64).reshape(-1, 3)
+        runs[:, 0] = order[runs[:, 0]]
+        return chunks(runs, int(skip), size)
 
     def start(self, first_row: int) -> Start:
         """Where to begin so that `first_row` of the endless sequence comes first."""
@@ -97,6 +105,31 @@ class Plan:
         while row >= (rows := int(self.record_rows(epoch).sum())):
             row, epoch = row - rows, epoch + 1
         return epoch, row
+
+
+def chunks(runs: NDArray[np.int64], skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Runs of records, cut where chunks of `size` records end.
+
+    Args:
+        runs: int64 [n, 3] of (shard, first record, count), counts above 0.
+        skip: how many records of the sequence to leave out at its beginning.
+
+    Returns:
+        (int64 [m, 3], int64 [chunks + 1]): chunk i is made of runs splits[i] to splits[i + 1].
+    """
+    ends = np.cumsum(runs[:, 2])
+    total = int(ends[-1]) if len(ends) else 0
+    firsts = np.arange(skip, total, size)
+    begins = np.union1d(firsts, ends[(ends > skip) & (ends < total)])
+    of = np.searchsorted(ends, begins, side="right")
+    first = runs[of, 1] + begins - (ends[of] - runs[of, 2])
+    cut = np.stack([runs[of, 0], first, np.diff(begins, append=total)], 1)
+    return cut, np.append(np.searchsorted(begins, firsts), len(begins)).astype(np.int64)
+
+
+def shard_order(shards: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order in which an epoch opens its shards; int64 [shards]."""
+    return permutation(shards, _SHARDS, seed, epoch)
 
 
 def interleave(lengths: Sequence[int], cycle: int, block: int) -> list[tuple[int, int, int]]:

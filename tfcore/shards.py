@@ -9,7 +9,7 @@ A carve is decided by NumPy, which counts, and again in the graph, which picks; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.hashing import U64, mix64
+from headway.records.lengths import unpacked
 from headway.schema import Column
+from headway.stager import Stager
 from tfcore.augment.draws import mix64 as hash_of
 
 _CARVE_BITS = 20
@@ -37,9 +39,11 @@ class Shards:
     """Rows of each record, by shard."""
     columns: tuple[Column, ...]
     rows_per_record: int
+    stager: Stager | None = None
+    """Brings the files as they are read; None: they are here."""
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]]) -> Shards:
+    def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]], stager: Stager | None = None) -> Shards:
         """From (folder, ingest result, split) of each span, in window order.
 
         Raises:
@@ -52,9 +56,14 @@ class Shards:
                 raise DataError(f"{result['span']} holds other columns than {first['span']}", where=str(folder))
             for shard in result["splits"][split]["shards"]:
                 paths.append(str(folder / shard["file"]))
-                rows.append(tuple(shard["rows"]))
+                rows.append(tuple(unpacked(shard["rows"])))
         columns = tuple(Column.model_validate(column) for column in first["columns"])
-        return cls(tuple(paths), tuple(rows), columns, first["rows_per_record"])
+        return cls(tuple(paths), tuple(rows), columns, first["rows_per_record"], stager)
+
+    def ahead(self, *orders: Iterable[int]) -> None:
+        """Say in which order the shards will be read; by default in their own."""
+        if self.stager is not None:
+            self.stager.ahead(self.paths[i] for order in orders or [range(len(self.paths))] for i in order)
 
     @property
     def total(self) -> int:

@@ -3,7 +3,7 @@
     signatures = describe(columns, label)
     signatures["serving_default"].inputs       # (Tensor(name="dep_delay", dtype="float32", column="dep_delay"), ...)
 
-Three signatures, frozen by a golden test:
+The signatures, frozen by a golden test:
 
 - `serving_default`: each raw column as a tensor of its own, [rows]. A nullable column `c` has a companion `c__present`
   (bool): false marks a null, whatever `c` holds there. It may also be one value for all rows and defaults to [true]:
@@ -12,6 +12,9 @@ Three signatures, frozen by a golden test:
   number for all rows is allowed, and the default [-1] means all of them.
 - `serve_examples`: serialized tf.Examples, [rows], a column's values under its own name; absent means null. An empty list
   that is no null says so by a feature `c/present` of 1, since TensorFlow reads an empty list and an absent one alike.
+- `classify`: what is decided rather than what is likely, with an argument of the request's own. Binary: `threshold`
+  (float32, one number, default 0.5) and whether each row's probability reaches it. Multiclass: `top_k` (int32, one number,
+  default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has none.
 - `transform`: the inputs of `serving_default`, the model's inputs as outputs.
 
 A column name that TensorFlow cannot use for a tensor gets one it can: "arr delay (min)" becomes "arr_delay_min".
@@ -30,7 +33,7 @@ from headway.tasks import Task
 
 PRESENT = "__present"
 LENGTH = "__length"
-RESERVED = frozenset({"self", "examples"})
+RESERVED = frozenset({"self", "examples", "threshold", "top_k"})
 
 DTYPES: dict[str, Literal["int64", "float32", "string"]] = {"int64": "int64", "float32": "float32", "bytes": "string"}
 
@@ -43,7 +46,7 @@ class Tensor(Frozen):
     shape: tuple[int | None, ...] = (None,)
     column: str | None = None
     """The raw column it carries, or whose presence or length it tells."""
-    default: bool | int | None = None
+    default: bool | int | float | None = None
     """What an input that is left out counts as."""
 
 
@@ -113,6 +116,24 @@ def prediction_outputs(task: Task, classes: Sequence[str | int] | None = None) -
     )
 
 
+def classify_argument(task: Task) -> Tensor | None:
+    """What a request may tell `classify`; None where there is no such signature."""
+    if task == "binary":
+        return Tensor(name="threshold", dtype="float32", shape=(), default=0.5)
+    return Tensor(name="top_k", dtype="int32", shape=(), default=1) if task == "multiclass" else None
+
+
+def classify_outputs(task: Task, classes: Sequence[str | int] | None = None) -> tuple[Tensor, ...]:
+    """The outputs of `classify`."""
+    if task == "binary":
+        return (Tensor(name="decision", dtype="bool"), Tensor(name="probability", dtype="float32"))
+    kind: Literal["int64", "string"] = "string" if isinstance((classes or ("",))[0], str) else "int64"
+    return (
+        Tensor(name="classes", dtype=kind, shape=(None, None)),
+        Tensor(name="probabilities", dtype="float32", shape=(None, None)),
+    )
+
+
 COMPARED_OUTPUT: dict[str, str] = {"binary": "probability", "multiclass": "probabilities", "regression": "prediction"}
 """The output that holds what evaluation calls the prediction."""
 
@@ -125,8 +146,11 @@ def describe(
 ) -> dict[str, Signature]:
     """All signatures of a model over these raw columns; `transformed` are the transform's named outputs."""
     inputs, outputs = raw_inputs(columns), prediction_outputs(task, classes)
-    return {
+    made = {
         "serving_default": Signature(inputs=inputs, outputs=outputs),
         "serve_examples": Signature(inputs=(Tensor(name="examples", dtype="string"),), outputs=outputs),
         "transform": Signature(inputs=inputs, outputs=tuple(transformed)),
     }
+    if (argument := classify_argument(task)) is not None:
+        made["classify"] = Signature(inputs=(*inputs, argument), outputs=classify_outputs(task, classes))
+    return made

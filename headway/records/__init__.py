@@ -1,10 +1,10 @@
 """Row groups as tf.train.Example, and the TFRecord files that hold them.
 
     with ShardWriter(path) as shard:
-        for batch in RowGrouper(4096).add(rows):
-            shard.write(encode(batch, columns), batch.num_rows)
+        for batch, sizes in RowGrouper(4096).add(rows):
+            shard.write_groups(encode_records(batch, sizes, columns), sizes)
 
-`headway.records.encode` holds `encode`, `encode_classic` and `decode`.
+`headway.records.encode`, `.classic` and `.decode` hold what their names say.
 """
 
 from __future__ import annotations

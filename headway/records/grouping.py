@@ -1,8 +1,8 @@
 """Rows cut into records: so many rows each, or fewer where their cells are large.
 
     grouper = RowGrouper(4096)
-    for piece in grouper.add(batch): ...     # every whole record
-    for piece in grouper.rest(): ...         # what is left at the end of a range
+    for rows, sizes in grouper.add(batch): ...     # whole records, `sizes` rows each
+    for rows, sizes in grouper.rest(): ...         # what is left at the end of a range
 
 Where a record ends depends on its rows and those before it in the range, never on how they came in batches.
 """
@@ -26,6 +26,10 @@ _CODE = 2
 """What a code of a dictionary takes, about."""
 
 
+Group = tuple[pa.RecordBatch, list[int]]
+"""(rows, how many each of their records holds)"""
+
+
 class RowGrouper:
     """Cuts a stream of batches into pieces of `rows` rows, or as many as take `bytes`; the last may be shorter."""
 
@@ -34,21 +38,30 @@ class RowGrouper:
         self._held: list[pa.RecordBatch] = []
         self._count = self._size = 0
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def add(self, batch: pa.RecordBatch) -> Iterator[Group]:
         if not self._fixed:
             self._bytes = max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
         sizes = _row_bytes(batch)
         ends = None if isinstance(sizes, int) else np.cumsum(sizes)
-        at = 0
+        at = first = 0
+        whole: list[int] = []
         while at < batch.num_rows:
             take = min(self._rows - self._count, self._room(sizes, ends, at))
             if take > batch.num_rows - at:
                 break
-            if take or self._count:
+            if self._count:  # a record that earlier batches have begun
                 yield self._closed(batch.slice(at, take))
+                first = at + take
+            else:
+                whole.append(take)
             at += take
+        if whole:
+            yield batch.slice(first, at - first), whole
         if at < batch.num_rows:
-            self._held.append(batch.slice(at))
+            rest = batch.slice(at)
+            if 2 * rest.num_rows < batch.num_rows:  # a slice would keep the whole batch in memory
+                rest = rest.take(pa.array(np.arange(rest.num_rows)))
+            self._held.append(rest)
             self._count += batch.num_rows - at
             self._size += _total(sizes, ends, at, batch.num_rows)
 
@@ -65,12 +78,13 @@ class RowGrouper:
                 room = len(ends) + 1
         return max(room, 0 if self._count else 1)
 
-    def _closed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+    def _closed(self, piece: pa.RecordBatch) -> Group:
         held = [*self._held, piece] if piece.num_rows else self._held
         self._held, self._count, self._size = [], 0, 0
-        return _joined(held)
+        joined = _joined(held)
+        return joined, [joined.num_rows]
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
+    def rest(self) -> Iterator[Group]:
         if self._held:
             yield self._closed(self._held[0].slice(0, 0))
 

@@ -10,7 +10,7 @@ The framing is TensorFlow's (tensorflow/core/lib/io/record_writer.h).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import google_crc32c
@@ -58,8 +58,17 @@ class ShardWriter:
         Raises:
             StoreError: the disk is full.
         """
-        self._append(frame(record))
-        self.rows.append(rows)
+        self.write_groups([[record]], [rows])
+
+    def write_groups(self, records: Iterable[Sequence[bytes | memoryview]], rows: Sequence[int]) -> None:
+        """Append records that are given in pieces, each of so many rows."""
+        for pieces in records:
+            record = b"".join(pieces)
+            size = _LENGTH.pack(len(record))
+            self._append(size + _CRC.pack(masked(size)))
+            self._append(record)
+            self._append(_CRC.pack(masked(record)))
+        self.rows.extend(rows)
 
     def write_many(self, records: Sequence[bytes]) -> None:
         """Append classic records, one row each."""

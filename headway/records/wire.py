@@ -8,18 +8,20 @@ float_list = 2, int64_list = 3, each `repeated value = 1`, packed for numbers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+Piece = bytes | memoryview
 BYTES, FLOATS, INTS = b"\x0a", b"\x12", b"\x1a"
 """Tags of a Feature's three lists."""
+TAGS = {"bytes": BYTES, "float32": FLOATS, "int64": INTS}
 ONE, _TWO = b"\x0a", b"\x12"
 """Tags of fields 1 and 2, length-delimited: of a message's only field, and of the value in an entry of a map."""
-_FEW = 200
-"""Below this many strings, such as a small dictionary, plain Python is faster than Arrow's calls."""
 _SHIFTS = np.arange(0, 70, 7, dtype=np.uint64)
 _SMALL = [bytes([n]) for n in range(0x80)]
 """Varints of one byte."""
@@ -39,31 +41,60 @@ def varint(n: int) -> bytes:
 
 def varints(values: NDArray[np.int64] | NDArray[np.uint8]) -> bytes:
     """Packed varints; negative ones take ten bytes, as protobuf has it. uint8 values must be below 128."""
-    if values.dtype == np.uint8:
-        return values.tobytes()
-    if not len(values):
-        return b""
+    return bytes(varints_cut(values, np.array([0, len(values)]))[0])
+
+
+def varints_cut(
+    values: NDArray[np.int64] | NDArray[np.uint8], starts: NDArray[np.int64]
+) -> tuple[memoryview, list[int]]:
+    """Packed varints, and for each of `starts`, places in `values` that rise, the byte at which that value begins.
+
+    uint8 values must be below 128.
+    """
+    if values.dtype == np.uint8 or not len(values):
+        return np.ascontiguousarray(values, np.uint8).data, starts.tolist()
     bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
     top = int(bits.max())
     if top < 0x80:
-        return bits.astype(np.uint8).tobytes()
+        return bits.astype(np.uint8).data, starts.tolist()
     width = (top.bit_length() + 6) // 7
-    if width == 2:  # the common case, without the general one's temporaries
-        pairs = np.empty((len(bits), 2), np.uint8)
-        long = bits > 0x7F
-        pairs[:, 0] = (bits & np.uint64(0x7F)).astype(np.uint8) | (long.astype(np.uint8) << 7)
-        pairs[:, 1] = (bits >> np.uint64(7)).astype(np.uint8)
-        keep = np.ones(pairs.shape, bool)
-        keep[:, 1] = long
-        return pairs[keep].tobytes()
+    if width > 8:
+        parts, keep = _wide(bits, width)
+    else:
+        parts, keep = _narrow(bits, width)
+        if int(bits.min()) >> 7 * (width - 1):  # all of one width, such as running numbers
+            return memoryview(parts.tobytes()), (starts * width).tolist()
+    ends = np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)
+    return parts[keep].data, [int(ends[at - 1]) if at else 0 for at in starts.tolist()]
+
+
+def _narrow(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Of values of at most 8 bytes: their bytes as varints, uint8 [n, width], and which of those count.
+
+    The groups of seven bits are spread over the bytes of a word, all values at once.
+    """
+    kind: Any = np.uint32 if width <= 4 else np.uint64
+    words = bits.astype(kind)
+    spread = words & kind(0x7F)
+    keep = np.ones((len(bits), width), np.bool_)
+    for i in range(1, width):
+        more = words >= kind(1 << 7 * i)
+        keep[:, i] = more
+        # bits 7i to 7i + 6 go to byte i; the byte before says that more follows
+        spread |= (words & kind(0x7F << 7 * i)) << kind(i)
+        spread |= more.astype(kind) << kind(8 * i - 1)
+    parts = spread.astype(np.dtype(kind).newbyteorder("<"), copy=False).view(np.uint8).reshape(len(bits), -1)
+    return parts[:, :width], keep
+
+
+def _wide(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """The same of any values, with a word for each group of seven bits."""
     shifted = bits[:, None] >> _SHIFTS[None, :width]
     parts = (shifted & np.uint64(0x7F)).astype(np.uint8)
-    more = np.zeros(parts.shape, bool)
-    more[:, :-1] = shifted[:, 1:] != 0
-    parts |= more.astype(np.uint8) << 7
     keep = np.ones(parts.shape, bool)
     keep[:, 1:] = shifted[:, 1:] != 0
-    return parts[keep].tobytes()
+    parts[:, :-1] |= keep[:, 1:].astype(np.uint8) << 7
+    return parts, keep
 
 
 def varint_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -98,6 +129,11 @@ def field(data: bytes, tag: bytes = ONE) -> bytes:
     return tag + varint(len(data)) + data
 
 
+def key(name: str) -> bytes:
+    """The key field of an entry of the feature map."""
+    return field(name.encode())
+
+
 def nested(size: int, *tags: bytes) -> bytes:
     """The bytes before `size` bytes of data that lie in one length-delimited field in another, innermost tag first."""
     head = b""
@@ -106,21 +142,16 @@ def nested(size: int, *tags: bytes) -> bytes:
     return head
 
 
-def int_list(values: NDArray[np.int64] | NDArray[np.uint8]) -> bytes:
-    """A Feature holding an int64_list."""
-    return field(field(varints(values)), INTS)
+@lru_cache(1 << 15)  # records of equal rows have columns of equal size
+def entry_head(name: bytes, size: int, tags: tuple[bytes, ...]) -> bytes:
+    """What stands before `size` bytes in an entry of the feature map.
 
-
-def float_list(values: NDArray[np.float32]) -> bytes:
-    """A Feature holding a float_list."""
-    return field(field(np.ascontiguousarray(values, "<f4").tobytes()), FLOATS)
-
-
-def bytes_list(values: pa.BinaryArray) -> bytes:
-    """A Feature holding a bytes_list of values without nulls."""
-    if len(values) < _FEW:
-        return field(b"".join([ONE + varint(len(v)) + v for v in values.to_pylist()]), BYTES)
-    return field(joined(prefixed(values, lambda size: nested(size, ONE))), BYTES)
+    Args:
+        name: the encoded key field.
+        tags: of the fields around the bytes, innermost first, up to the feature's list: (ONE, INTS) for packed integers.
+    """
+    head = nested(size, *tags, _TWO)
+    return ONE + varint(len(name) + len(head) + size) + name + head
 
 
 def entry(name: bytes, feature: bytes) -> bytes:
@@ -136,11 +167,7 @@ def entries_of_one(name: bytes, values: pa.BinaryArray, tags: tuple[bytes, ...])
         tags: of the fields around it, innermost first, up to the feature's list: (ONE, INTS) for integers.
     """
 
-    def prefix(size: int) -> bytes:
-        head = nested(size, *tags, _TWO)
-        return ONE + varint(len(name) + len(head) + size) + name + head
-
-    return prefixed(values, prefix)
+    return prefixed(values, lambda size: entry_head(name, size, tags))
 
 
 def examples(entries: list[pa.BinaryArray]) -> list[bytes]:

@@ -14,7 +14,7 @@ from headway import files as storage
 from headway.errors import DataError
 from headway.schema import suggest
 from headway.sources.config import ArrowConfig
-from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
+from headway.sources.interface import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, rows_of_range, sampled
 from headway.sources.nested import flat, leaves, pick
 
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
@@ -33,6 +33,8 @@ class ArrowSource:
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         found: list[Range] = []
         for number, file in enumerate(files):
+            with _open(file.path) as reader:
+                most = rows_of_range(self._config.range_rows, len(reader.schema))
             with _open(file.path, columns=[]) as reader:
                 if isinstance(reader, pa.RecordBatchStreamReader):
                     found.append(Range(len(found), file.path, number, 0, 0, {"stream": True}))
@@ -40,7 +42,7 @@ class ArrowSource:
                 start, held = 0, 0
                 for i in range(reader.num_record_batches):
                     count = _batch(reader, i, file.path).num_rows
-                    if held and held + count > self._config.range_rows:
+                    if held and held + count > most:
                         found.append(Range(len(found), file.path, number, start, i))
                         start, held = i, 0
                     held += count
@@ -58,8 +60,9 @@ class ArrowSource:
         with _open(piece.path, columns=[ways[name][0] for name in columns]) as reader:
             for batch in _batches(reader, piece.start, piece.end, piece.path):
                 whole = pick(batch, ways, columns)
-                for start in range(0, whole.num_rows, BATCH_ROWS):
-                    part = whole.slice(start, BATCH_ROWS)
+                at_once = _rows_at_once(whole)
+                for start in range(0, whole.num_rows, at_once):
+                    part = whole.slice(start, at_once)
                     yield Chunk(part, first)
                     first += part.num_rows
 
@@ -142,6 +145,12 @@ def _batch(reader: pa.RecordBatchFileReader, number: int, path: str) -> pa.Recor
         return batch
     except (OSError, pa.ArrowException) as error:
         raise _corrupt(path, error, f"batch {number}") from None
+
+
+def _rows_at_once(batch: pa.RecordBatch) -> int:
+    """Rows of a chunk: BATCH_ROWS, or fewer of wide ones."""
+    size = batch.get_total_buffer_size()
+    return max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, size)))
 
 
 def _corrupt(path: str, error: Exception, at: str) -> DataError:

@@ -36,7 +36,10 @@ class Bounded:
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         for chunk in self.source.read(piece, columns, types):
-            yield bounded(chunk, self._max)
+            whole = bounded(chunk, self._max)
+            del chunk  # batches are large: none is held here while it is worked on, or the next one read
+            yield whole
+            del whole
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
         return self.source.prefix(files, rows)

@@ -20,7 +20,11 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.errors import DataError
 
-BATCH_ROWS = 32_768
+BATCH_ROWS = 131_072
+BATCH_BYTES = 32 << 20
+"""A batch of wide rows takes about this much."""
+RANGE_CELLS = 64 << 20
+"""A range of a table of hundreds of columns holds no more cells than this, whatever its rows: there are to be several."""
 CUT = 200
 """A malformed line is quoted up to this many characters."""
 
@@ -139,6 +143,11 @@ def twice(names: Sequence[str], path: str) -> None:
         if name in seen:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
         seen.add(name)
+
+
+def rows_of_range(rows: int, columns: int) -> int:
+    """How many of the configured `rows` a range of a table of so many columns has."""
+    return min(rows, max(1, RANGE_CELLS // max(columns, 1)))
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,17 +15,16 @@ from headway import files as storage
 from headway.errors import DataError
 from headway.schema import suggest
 from headway.sources.config import ParquetConfig
-from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
-from headway.sources.nested import flat, leaves, pick
+from headway.sources.interface import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, rows_of_range, sampled
+from headway.sources.nested import Way, flat, leaves, pick
+from headway.sources.wide import WIDE, by_columns
 
-_BATCH_BYTES = 32 << 20
-"""A batch of wide rows takes about this much."""
 _LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
 """Of wide rows a schema is inferred from fewer."""
 
 
 class ParquetSource:
-    """A range is a run of row groups of about `range_rows` rows; start and end are row group numbers."""
+    """A range is a run of row groups of up to `range_rows` rows, fewer of a wide table; start and end are their numbers."""
 
     def __init__(self, config: ParquetConfig):
         self._config = config
@@ -37,9 +39,10 @@ class ParquetSource:
             with _open(file.path) as parquet:
                 metadata = parquet.metadata
                 rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+                most = rows_of_range(self._config.range_rows, metadata.num_columns)
             start, held = 0, 0
             for i, count in enumerate(rows):
-                if held and held + count > self._config.range_rows:
+                if held and held + count > most:
                     found.append(Range(len(found), file.path, number, start, i, {"rows": held}))
                     start, held = i, 0
                 held += count
@@ -56,12 +59,12 @@ class ParquetSource:
                     raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, list(ways)))
             first = 0
             groups = list(range(piece.start, piece.end))
+            rows = _rows_at_once(parquet, columns)
             try:
-                for batch in parquet.iter_batches(
-                    _rows_at_once(parquet, columns), row_groups=groups, columns=list(columns), use_threads=False
-                ):
-                    yield Chunk(pick(batch, ways, columns), first)
+                for batch in _batches(parquet, groups, ways, columns, rows):
+                    yield Chunk(batch, first)
                     first += batch.num_rows
+                    del batch  # or it would be there while the next one is read
             except (OSError, pa.ArrowException) as error:
                 raise _corrupt(piece.path, error, f"row groups {piece.start} to {piece.end - 1}, row {first}") from None
 
@@ -90,15 +93,51 @@ class ParquetSource:
         return sampled(tables, rows * len(tables)).slice(0, rows)
 
 
+def _batches(
+    parquet: pq.ParquetFile, groups: list[int], ways: Mapping[str, Way], columns: Sequence[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    if len(columns) >= WIDE:
+        for group in groups:
+            yield from by_columns(parquet, group, ways, columns, rows)
+        return
+    for batch in parquet.iter_batches(rows, row_groups=groups, columns=list(columns), use_threads=False):
+        batch = pick(batch, ways, columns)
+        yield batch
+        del batch
+
+
 @contextlib.contextmanager
 def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     with storage.open_file(path) as file:
         try:
-            parquet = pq.ParquetFile(file, read_dictionary=list(dictionaries))
+            footer = _footer(path, file)
+            parquet = pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=list(dictionaries))
         except (OSError, pa.ArrowException) as error:
             raise _corrupt(path, error, "its footer") from None
         leaves(parquet.schema_arrow, path)
         yield parquet
+
+
+class _Footer:
+    """A file's metadata. It takes 1 kB in memory for each column of each row group, 100 MB of a wide table."""
+
+    def __init__(self, metadata: pq.FileMetaData):
+        self.metadata = metadata
+
+
+_FOOTERS: WeakValueDictionary[tuple[str, int, int], _Footer] = WeakValueDictionary()
+_FOOTERS_LOCK = threading.Lock()
+
+
+def _footer(path: str, file: pa.NativeFile) -> _Footer:
+    """The file's footer, shared by all that read it at the same time."""
+    written = 0 if storage.is_remote(path) else Path(path).stat().st_mtime_ns
+    key = (path, file.size(), written)
+    with _FOOTERS_LOCK:
+        footer = _FOOTERS.get(key)
+        if footer is None:
+            footer = _FOOTERS[key] = _Footer(pq.ParquetFile(file).metadata)
+        return footer
 
 
 def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> int:
@@ -114,7 +153,7 @@ def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None)
             if wanted is None or chunk.path_in_schema in wanted or top in wanted:
                 held += chunk.total_uncompressed_size
     each = held / max(1, metadata.num_rows)
-    return max(1, min(BATCH_ROWS, int(_BATCH_BYTES / max(each, 1.0))))
+    return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(each, 1.0))))
 
 
 def _corrupt(path: str, error: Exception, at: str) -> DataError:

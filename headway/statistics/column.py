@@ -50,7 +50,8 @@ class Limits:
 
     @property
     def pending(self) -> int:
-        return 2 * self.distinct
+        """Values that are noted before they are folded."""
+        return self.distinct // 4 if self.wide else 2 * self.distinct
 
     def sketches(self) -> Sketches:
         return Sketches(SMALL if self.wide else USUAL)
@@ -155,6 +156,7 @@ class ColumnStatistics:
             starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
             distinct = ordered[starts].astype(self._dtype)
             counts = np.diff(np.append(starts, len(ordered)))
+        counts = counts.astype(np.int64)
         n = len(values)
         if len(distinct) * 4 < n:
             # not `wide @ counts`: BLAS sums in an order that depends on the processor and its threads
@@ -165,18 +167,26 @@ class ColumnStatistics:
             wide = values.astype(np.float64)
             mean = float(wide.mean())
             m2 = float(((wide - mean) ** 2).sum())
-        self._fold_moments(n, mean, m2)
         at_zero = int(np.searchsorted(distinct, 0))
-        if at_zero < len(distinct) and distinct[at_zero] == 0:
-            self.zeros += int(counts[at_zero])
-        self._fold_extremes(distinct[0].item(), distinct[-1].item())
+        zeros = int(counts[at_zero]) if at_zero < len(distinct) and distinct[at_zero] == 0 else 0
+        self.fold_numbers(n, mean, m2, zeros, distinct[0].item(), distinct[-1].item())
         if self.sketches is None:
-            assert self.numbers is not None
-            self.numbers.add(distinct, counts.astype(np.int64))
-            self._overflow_if_wide()
+            self.count_numbers(distinct, counts)
         else:
             full = np.repeat(distinct, counts) if ordered is None else ordered
             self.sketches.add(full, distinct)
+
+    def fold_numbers(self, n: int, mean: float, m2: float, zeros: int, low: float | int, high: float | int) -> None:
+        """Add the figures of `n` finite values that `rows` and the like have in them already."""
+        self._fold_moments(n, mean, m2)
+        self.zeros += zeros
+        self._fold_extremes(low, high)
+
+    def count_numbers(self, distinct: NDArray[Any], counts: NDArray[np.int64]) -> None:
+        """Add to the complete counts; beyond the limits they become sketches."""
+        assert self.numbers is not None
+        self.numbers.add(distinct, counts)
+        self._overflow_if_wide()
 
     def _update_text(self, array: pa.Array) -> None:
         if pa.types.is_dictionary(array.type):

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from headway.statistics.runs import BLOCK, Block, Run, fold, in_order, merged, reblocked, write_run
 
-_PENDING = 1 << 17
+_PENDING, _ALL_PENDING, _LEAST_PENDING = 1 << 17, 1 << 20, 256
+_MANY = 64
 _MOST_RUNS, _FAN_IN = 24, 16
 """A merge holds a block of each run: when there are more than 24, the 16 shortest become one."""
 
@@ -68,10 +69,17 @@ class Budget:
 
     Folding and sorting take about as much again as is held: 24 MiB held are a peak of some 64 MiB for a column, 96 MiB
     held by all columns one of some 160 MiB. Without a folder nothing is spilled.
+
+    Args:
+        columns: how many share it. Hundreds of them get less, since each also needs something to work with, and fold
+            what is pending sooner: words that recur are not to be held as often as they came.
     """
 
-    def __init__(self, folder: Path | None = None, column: int = 24 << 20, total: int = 96 << 20):
-        self.folder, self.column, self.total = folder, column, total
+    def __init__(self, folder: Path | None = None, column: int = 24 << 20, total: int = 96 << 20, *, columns: int = 1):
+        self.folder, self.column = folder, column
+        self.total = total if columns <= _MANY else total // 3
+        self.pending = max(_LEAST_PENDING, min(_PENDING, _ALL_PENDING // max(columns, 1)))
+        """Values that a column notes before they are folded."""
         self._held: WeakKeyDictionary[TextCounts, int] = WeakKeyDictionary()
         self._sum = 0
 
@@ -115,7 +123,7 @@ class TextCounts:
         self._held += values.nbytes + counts.nbytes
         self._ordered = False
         # growing geometrically, so that a column of distinct strings is not folded over and over
-        if self._pending > max(_PENDING, self._folded):
+        if self._pending > max(self._budget.pending, self._folded):
             self._fold()
         self._budget.note(self, self._held)
 

@@ -90,30 +90,50 @@ def exact(values: pa.Array) -> pa.Array:
 
 def merged(runs: Sequence[Iterable[Block]]) -> Iterator[Block]:
     """The runs' rows as one run, in blocks of any length."""
+    for parts in _abreast(runs):
+        if len(parts) == 1:
+            ((_, values, counts),) = parts
+            yield values, counts
+        else:
+            yield in_order(*fold([values for _, values, _ in parts], [counts for _, _, counts in parts]))
+
+
+def paired(
+    ours: Iterable[Block], theirs: Iterable[Block]
+) -> Iterator[tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]]:
+    """The values of two runs, each once and in no order within a block, with their occurrences in the one and the other."""
+    for parts in _abreast([ours, theirs]):
+        encoded = pa.concat_arrays([values for _, values, _ in parts]).dictionary_encode()
+        places, found, at = encoded.indices.to_numpy(), np.zeros((2, len(encoded.dictionary)), np.int64), 0
+        for side, values, counts in parts:
+            found[side, places[at : at + len(values)]] = counts
+            at += len(values)
+        yield encoded.dictionary, found[0], found[1]
+
+
+def _abreast(runs: Sequence[Iterable[Block]]) -> Iterator[list[tuple[int, pa.Array, NDArray[np.int64]]]]:
+    """Pieces of the runs side by side: (run, values, occurrences), where no later piece has a value of an earlier list."""
     sources = [iter(run) for run in runs]
     heads: list[Block | None] = [next(source, None) for source in sources]
     while True:
-        live = [i for i, head in enumerate(heads) if head is not None]
+        live = [(i, *head) for i, head in enumerate(heads) if head is not None]
         if len(live) == 1:
-            head = heads[live[0]]
-            assert head is not None
-            yield head
-            yield from sources[live[0]]
+            ((i, values, counts),) = live
+            yield [(i, values, counts)]
+            for values, counts in sources[i]:
+                yield [(i, values, counts)]
             return
         if not live:
             return
-        cut = min(head[0][len(head[0]) - 1].as_py() for head in heads if head is not None)
+        cut = min(values[len(values) - 1].as_py() for _, values, _ in live)
         bound = pa.scalar(cut, pa.large_binary())
-        values, counts = [], []
-        for i in live:
-            head = heads[i]
-            assert head is not None
-            upto = pc.less_equal(head[0], bound).true_count
+        parts = []
+        for i, values, counts in live:
+            upto = pc.less_equal(values, bound).true_count
             if upto:
-                values.append(head[0].slice(0, upto))
-                counts.append(head[1][:upto])
-            heads[i] = (head[0].slice(upto), head[1][upto:]) if upto < len(head[0]) else next(sources[i], None)
-        yield in_order(*fold(values, counts)) if len(values) > 1 else (values[0], counts[0])
+                parts.append((i, values.slice(0, upto), counts[:upto]))
+            heads[i] = (values.slice(upto), counts[upto:]) if upto < len(values) else next(sources[i], None)
+        yield parts
 
 
 def reblocked(blocks: Iterable[Block], rows: int = BLOCK) -> Iterator[Block]:

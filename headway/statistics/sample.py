@@ -57,8 +57,7 @@ class RowSample:
             chosen = np.sort(chosen[np.argpartition(priority[chosen], self.rows - 1)[: self.rows]])
         if not len(chosen):
             return
-        rows = pa.array(chosen)
-        arrays = [_kept(column.take(rows)) for column in batch.columns]
+        arrays = [_kept(column) for column in batch.take(pa.array(chosen)).columns]
         names = [PRIORITY, *batch.schema.names]
         self._add(pa.table([pa.array(priority[chosen]), *arrays], names=names))
 

@@ -25,6 +25,7 @@ from headway.errors import DataError
 from headway.schema import Column
 from headway.statistics.column import ColumnStatistics, Limits
 from headway.statistics.counts import Budget
+from headway.statistics.many import update as update_many
 from headway.statistics.runs import BLOCK, Run, exact
 from headway.statistics.sample import FILE as SAMPLE_NAME
 from headway.statistics.sample import RowSample
@@ -42,8 +43,8 @@ _COUNTS = pa.schema(
 )
 """One row a distinct value; `column` counts the columns of statistics.json, and only its type's field is set. Batches hold
 values of one column, in rising order, `BLOCK` of them but for its last one."""
-_IN_MEMORY = 4 * BLOCK
-"""Saved text with more distinct values than this is loaded by reference."""
+_IN_MEMORY, _ALL_IN_MEMORY = 4 * BLOCK, 1 << 20
+"""Saved text with more distinct values than this is loaded by reference; with fewer where there are many such columns."""
 
 
 class SplitStatistics:
@@ -56,7 +57,7 @@ class SplitStatistics:
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
         """Of no rows. Without a folder to spill to, text stays in memory however much it is."""
-        limits, budget = Limits.of(sum(column.type != "bytes" for column in columns)), Budget(spill)
+        limits, budget = _shares([column.type for column in columns], spill)
         made = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
         return cls({column.name: column for column in made})
 
@@ -64,8 +65,15 @@ class SplitStatistics:
         """Add a batch of stored columns; columns it does not have are an error of the caller."""
         self.rows += batch.num_rows
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+        many: dict[str, list[ColumnStatistics]] = {"int64": [], "float32": []}
         for name, column in self.columns.items():
-            column.update(arrays[name])
+            if column.limits.wide and column.type in many and not column.shape:
+                many[column.type].append(column)
+            else:
+                column.update(arrays[name])
+        for columns in many.values():
+            if columns:
+                update_many(columns, [arrays[column.name] for column in columns])
         self.sample.update(
             pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
         )
@@ -93,8 +101,13 @@ class SplitStatistics:
     def save(self, folder: Path) -> None:
         """Write the folder; the same statistics give the same bytes."""
         folder.mkdir(parents=True, exist_ok=True)
-        value = {"format": FORMAT, "rows": self.rows, "columns": [c.to_json() for c in self.columns.values()]}
-        (folder / JSON_NAME).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+        with (folder / JSON_NAME).open("w", encoding="utf-8") as text:
+            text.write(f'{{\n "format": {FORMAT},\n "rows": {self.rows},\n "columns": [')
+            between = "\n  "
+            for column in self.columns.values():
+                text.write(between + _indented(column.to_json()))
+                between = ",\n  "
+            text.write("\n ]\n}\n" if self.columns else "]\n}\n")
         # aside first: it may be the file that text is still read from
         part = folder / f"{COUNTS_NAME}.part"
         with pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, _COUNTS) as writer:
@@ -119,7 +132,7 @@ class SplitStatistics:
                     where=str(folder),
                     fix="install that version, or use another store",
                 )
-            limits, budget = Limits.of(sum(c["type"] != "bytes" for c in value["columns"])), Budget(spill)
+            limits, budget = _shares([c["type"] for c in value["columns"]], spill)
             columns = [ColumnStatistics.from_json(c, limits=limits, budget=budget) for c in value["columns"]]
             made = cls({column.name: column for column in columns})
             made.rows = value["rows"]
@@ -130,6 +143,24 @@ class SplitStatistics:
                 f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"
             ) from None
         return made
+
+
+def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
+    """What each numeric column may keep, and what all columns of text may hold."""
+    texts = sum(kind == "bytes" for kind in types)
+    return Limits.of(len(types) - texts), Budget(spill, columns=texts)
+
+
+def _indented(value: dict[str, Any]) -> str:
+    """A column as `json.dumps(..., indent=1)` has it within the file; that would go through Python for every figure."""
+    lines = []
+    for key, item in value.items():
+        if isinstance(item, dict | list):
+            text = json.dumps(item, indent=1).replace("\n", "\n   ")
+        else:
+            text = json.dumps(item)
+        lines.append(f"   {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n  }"
 
 
 def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
@@ -163,8 +194,9 @@ def _load_counts(path: Path, columns: list[ColumnStatistics], distinct: list[int
             distinct = [0] * reader.num_record_batches
             columns = [columns[reader.get_batch(i).column("column")[0].as_py()] for i in range(len(batches))]
         first = 0
+        few = min(_IN_MEMORY, _ALL_IN_MEMORY // max(1, sum(column.text is not None for column in columns)))
         for column, count, rows in zip(columns, batches, distinct, strict=True):
-            if column.text is not None and (rows or 0) > _IN_MEMORY:
+            if column.text is not None and (rows or 0) > few:
                 column.text.adopt(Run(path, first, count, rows or 0, temporary=False))
             else:
                 for i in range(first, first + count):

@@ -25,7 +25,8 @@ Severity = Literal["error", "warning", "info", "ignore"]
 KINDS = (
     "quarantine", "empty span", "too few rows", "few rows", "missing column", "label", "one label", "class balance",
     "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
-    "infinite", "duplicate", "leakage", "drift", "skew", "serving rows",
+    "infinite", "duplicate", "leakage", "drift", "skew", "serving rows", "key overlap", "time overlap", "duplicate key",
+    "split proof", "missing key", "split share", "stratification",
 )  # fmt: skip
 """Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""
 
@@ -40,6 +41,13 @@ class DriftConfig(Frozen):
     )
     missing: float = Field(default=0.1, ge=0, description="the most that the share of missing values may change")
     min_rows: int = Field(default=1000, ge=1, description="with fewer rows on either side nothing is compared")
+
+
+class StratificationConfig(Frozen):
+    """When the label of eval or test is said to differ from that of train: both bounds have to be passed."""
+
+    p: float = Field(default=1e-4, ge=0, le=1, description="beyond chance: the p-value is less")
+    effect: float = Field(default=0.05, ge=0, description="large enough: so many standard deviations of the label")
 
 
 class ColumnDrift(Frozen):
@@ -90,6 +98,7 @@ class ValidateConfig(Frozen):
         default=0.99, gt=0.5, le=1, description="a column that alone predicts the label better is warned of"
     )
     drift: DriftConfig = DriftConfig()
+    stratification: StratificationConfig = StratificationConfig()
     serving: str | None = Field(
         default=None,
         description="logged requests (JSON lines, or a TFRecord of tf.Examples) to compare train rows with",

@@ -11,11 +11,10 @@ holds about a twentieth of one side and a frequent value has a bin's edge of its
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.statistics.column import ColumnStatistics
+from headway.statistics.runs import paired
 
 _BINS = 20
 _GRID = np.linspace(0, 1, 1001)
@@ -25,17 +24,16 @@ INNER = np.linspace(0.05, 0.95, 19)
 def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float, bytes, float, float]:
     """(the greatest change of a share, of which value, its share in ours, in theirs); shares of the rows with a value."""
     assert ours.text is not None and theirs.text is not None
-    (a, n), (b, m) = ours.text.sorted(), theirs.text.sorted()
-    values = pc.unique(pa.concat_arrays([a, b])) if len(a) or len(b) else pa.array([], pa.large_binary())
-    if not len(values):
-        return 0.0, b"", 0.0, 0.0
-    shares = np.zeros((2, len(values)))
-    for row, found, counts in ((0, a, n), (1, b, m)):
-        if len(found):
-            shares[row, pc.index_in(found, value_set=values).to_numpy()] = counts / counts.sum()
-    change = np.abs(shares[0] - shares[1])
-    at = int(change.argmax())
-    return float(change[at]), values[at].as_py(), float(shares[0, at]), float(shares[1, at])
+    n, m = max(ours.values, 1), max(theirs.values, 1)
+    found = -1.0, b"", 0.0, 0.0
+    # block by block: there may be millions of words
+    for values, a, b in paired(ours.text.blocks(), theirs.text.blocks()):
+        change = np.abs(a / n - b / m)
+        top = float(change.max())
+        if top > found[0]:
+            at = min(np.flatnonzero(change == top).tolist(), key=lambda i: values[i].as_py())
+            found = top, values[at].as_py(), float(a[at] / n), float(b[at] / m)
+    return found if found[0] >= 0 else (0.0, b"", 0.0, 0.0)
 
 
 def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:

@@ -47,11 +47,12 @@ def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anoma
     if rows is None:
         return
     first: dict[Any, str] = {}
+    places = _places(rows, names)
     for name, column in train.columns.items():
-        if name not in names or name not in rows.column_names or column.distinct < 2:
+        if name not in places or column.distinct < 2:
             continue
         figures = column.to_json() | {"name": ""}
-        values = _bits(rows.column(name))
+        values = _bits(rows.column(places[name]))
         same = (json.dumps(figures, sort_keys=True), column.distinct, values)
         if same not in first:
             first[same] = name
@@ -65,6 +66,12 @@ def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anoma
             f"rows, and the same figures over all {train.rows:,}",
             fix=f"leave one of them out: columns: {{{name}: ignore}}",
         )
+
+
+def _places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
+    """Where each of the named columns stands. A table looks through all of its names for one, and there may be thousands."""
+    wanted = set(names)
+    return {name: place for place, name in enumerate(rows.column_names) if name in wanted}
 
 
 def _bits(values: pa.ChunkedArray) -> bytes:
@@ -87,10 +94,11 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
     target = _target(rows.column(LABEL), task)
     if target is None:
         return
+    places = _places(rows, names)
     for name in train.columns:
-        if name == LABEL or name not in names or name not in rows.column_names:
+        if name == LABEL or name not in places:
             continue
-        score = _score(_codes(rows.column(name)), target, task)
+        score = _score(_codes(rows.column(places[name])), target, task)
         if score is None or score < bound:
             continue
         how = {

@@ -9,7 +9,8 @@ import pytest
 
 from beam_jobs.request import IngestRequest
 from headway.label import LabelConfig
-from headway.records.encode import decode
+from headway.records.decode import decode
+from headway.records.lengths import unpacked
 from headway.records.spec import RecordsConfig
 from headway.records.tfrecord import read_records
 from headway.schema import Column
@@ -86,7 +87,7 @@ def rows_of(out: Path, result: dict[str, Any], split: str) -> list[dict[str, Any
     columns = [Column.model_validate(column) for column in result["columns"]]
     found: list[dict[str, Any]] = []
     for shard in result["splits"][split]["shards"]:
-        for record, rows in zip(read_records(out / shard["file"]), shard["rows"], strict=True):
+        for record, rows in zip(read_records(out / shard["file"]), unpacked(shard["rows"]), strict=True):
             batch = decode(record, columns, result["rows_per_record"])
             assert batch.num_rows == rows
             found += batch.to_pylist()

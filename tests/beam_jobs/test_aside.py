@@ -56,3 +56,13 @@ def test_an_error_keeps_its_kind_and_stops_the_others(aside):
     assert (error.problem, error.where, error.fix) == ("no such column", "a.csv", "name another")
     assert aside.stopped()
     assert aside.finished() == set()
+
+
+def test_a_worker_that_goes_on_after_the_driver_left_writes_nothing(aside):
+    with pytest.raises(FileNotFoundError), aside.attempt(1) as folder:
+        (folder / "facts.json").write_text("{}")
+        aside.remove()
+        assert aside.stopped()
+        aside.fail(2, DataError("nobody listens"))
+        (folder / "more").write_text("")
+    assert list(aside.folder.parent.iterdir()) == []

@@ -57,11 +57,13 @@ def example(row):
         if value is None:
             continue
         if name == "s":
-            feature = wire.bytes_list(pa.array([value.encode()], pa.binary()))
+            feature = wire.field(wire.field(value.encode()), wire.BYTES)
         elif name == "x":
-            feature = wire.float_list(np.array([value], np.float32))
+            feature = wire.field(wire.field(np.float32(value).tobytes()), wire.FLOATS)
         else:
-            feature = wire.int_list(np.array(value if isinstance(value, list) else [value], np.int64))
+            feature = wire.field(
+                wire.field(wire.varints(np.array(value if isinstance(value, list) else [value], np.int64))), wire.INTS
+            )
         entries.append(wire.entry(wire.field(name.encode()), feature))
     return frame(wire.example(entries))
 

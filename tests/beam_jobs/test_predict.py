@@ -1,5 +1,6 @@
 """Batch prediction against a model of our own, without TensorFlow: order, sources, counts, restart, refusals."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from beam_jobs.parts import json_lines
 from beam_jobs.predict import MANIFEST, predict
 from beam_jobs.predict_request import Passed, PredictRequest
 from beam_jobs.runner import RunnerConfig
-from headway.errors import ConfigError, DataError, StoreError
+from headway.errors import ConfigError, DataError, Locked, StoreError
 from headway.monitor import Monitor
 from headway.schema import Column
 from headway.sources.base import ONE_SPAN, CsvConfig, JsonlConfig, ParquetConfig, SourceConfig, files
@@ -207,6 +208,20 @@ def test_finished_ranges_of_another_model_are_not_kept(tmp_path, data, model):
     result = predict(_request(data, model), out, Monitor())
     assert result["kept"] == 0
     _check(_found(out))
+
+
+def test_two_processes_do_not_predict_into_one_folder(tmp_path, data, model):
+    out = tmp_path / "out"
+    out.mkdir()
+    folder = os.open(out, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)  # as another process would hold it: a lock of its own open folder
+    try:
+        with pytest.raises(Locked, match="another process") as caught:
+            predict(_request(data / "*.parquet", model), out, Monitor())
+        assert caught.value.where == str(out)
+    finally:
+        os.close(folder)
+    assert predict(_request(data / "*.parquet", model), out, Monitor())["parts"]
 
 
 def test_too_many_rejected_rows_are_an_error_and_leave_no_output(tmp_path, data, model):

@@ -24,7 +24,7 @@ def test_the_label_is_the_last_stored_column(request_for, write_csv):
     [
         ({"where": "z > 1"}, "source.where: there is no column 'z'"),
         ({"label": "ys > 1"}, "label: there is no column 'ys'\n  fix: did you mean 'y'"),
-        ({"split": SplitConfig(key=("idd",))}, "split: there is no column 'idd'\n  fix: did you mean 'id'"),
+        ({"split": SplitConfig(key=("idd",))}, "split.key: there is no column 'idd'\n  fix: did you mean 'id'"),
         ({"stored": ("id", "q")}, "columns: there is no column 'q'"),
     ],
 )

@@ -65,6 +65,10 @@ def test_a_row_for_each_anomaly():
     assert artifact.description == "1 errors, 0 warnings"
     assert artifact.table == [anomaly | {"fix": ""}]
     assert artifacts_of(_output("validate", result | {"anomalies": []})) == []
+    table = [{"split": "train", "rows": 3}]
+    proven = result | {"anomalies": [], "splits": table, "proof": ["no id is in two splits"]}
+    [artifact] = artifacts_of(_output("validate", proven))
+    assert (artifact.key, artifact.table) == ("splits", table) and "no id is in two splits" in artifact.description
 
 
 def test_metrics_are_those_that_are_one_number():

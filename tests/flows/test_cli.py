@@ -29,6 +29,7 @@ COMMANDS = [
     "cat",
     "quarantine",
     "export-examples",
+    "knobs",
     "doctor",
 ]
 OPTIONS = {

@@ -100,11 +100,11 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     of_run = {"flow_run_id": {"any_": [run["id"]]}}
     tasks = _tasks(prefect, run)
     assert set(tasks) == {"ingest (3 spans)"} | {
-        *("statistics", "validate", "transform", "train", "evaluate", "gate", "export", "replay")
+        *("statistics", "splits", "validate", "transform", "train", "evaluate", "gate", "export", "replay")
     }
     assert set(tasks.values()) == {"Completed"}
     artifacts = {a["key"]: a["data"] for a in prefect("/artifacts/filter", {"artifacts": of_run}) if a["key"]}
-    names = ("statistics", "statistics-train", "evaluation", "evaluation-slices", "verdict")
+    names = ("statistics", "statistics-train", "splits", "evaluation", "evaluation-slices", "verdict")
     assert set(artifacts) == {f"flights-{name}" for name in names}
     assert "# Verdict: first model" in artifacts["flights-verdict"]
     logs = [line["message"] for line in prefect("/logs/filter", {"logs": of_run})]

@@ -12,7 +12,10 @@ from headway import files
 
 
 class Proxy:
-    """A TCP proxy before the endpoint; it cuts a connection after `limit` bytes from the client, `cuts` times."""
+    """A TCP proxy before the endpoint.
+
+    It cuts a connection after `limit` bytes from the client, `cuts` times, and lets `most` requests through.
+    """
 
     def __init__(self, url: str):
         host, port = url.removeprefix("http://").split(":")
@@ -21,9 +24,11 @@ class Proxy:
         self.cuts = 0
         self.cut = 0
         self.requests = 0
+        self.most: int | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
 
     def _accept(self):
         while True:
@@ -41,6 +46,8 @@ class Proxy:
             while data := source.recv(1 << 16):
                 seen += len(data)
                 self.requests += up * data.count(b" HTTP/1.1\r\n")
+                if self.most is not None and self.requests > self.most:
+                    break
                 if up and self.limit is not None and seen > self.limit and self.cut < self.cuts:
                     self.cut += 1
                     break
@@ -50,11 +57,18 @@ class Proxy:
                 end.shutdown(socket.SHUT_RDWR)
 
     def close(self):
+        # closing alone does not wake a thread that waits in accept
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._thread.join(10)
+        assert not self._thread.is_alive()
 
 
 @pytest.fixture
 def proxy(s3, monkeypatch):
+    """Of S3 alone: pyarrow's reader of Cloud Storage holds the interpreter's lock while it waits, so that a proxy in
+    this process would never answer it."""
     made = Proxy(s3)
     monkeypatch.setenv("AWS_ENDPOINT_URL", made.url)
     files._filesystem.cache_clear()

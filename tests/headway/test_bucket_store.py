@@ -1,9 +1,11 @@
-"""The store in a bucket: the same promises as on a disk, kept by a real S3 endpoint, from several machines."""
+"""The store in a bucket: the same promises as on a disk, kept by endpoints of S3 and Cloud Storage, from several machines."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -22,11 +24,11 @@ KEY = {"stage": "ingest", "span": "2013-01"}
 
 
 @pytest.fixture
-def machine(bucket_name, tmp_path):
+def machine(bucket_url, tmp_path):
     """Another machine: machine("a") has a working copy of its own of the one store."""
 
     def made(name: str) -> BucketStore:
-        store = BucketStore(f"s3://{bucket_name}/deep/store", tmp_path / name)
+        store = BucketStore(f"{bucket_url}/deep/store", tmp_path / name)
         store.create()
         return store
 
@@ -116,15 +118,16 @@ def test_an_object_with_other_bytes_is_noticed_when_fetched_and_by_verify(machin
     a.bucket.write(name, b"abd")
     with pytest.raises(StoreError, match=r"/deep/a: has crc32c .*its bytes changed"):
         b.local(b.output("ingest", FP))
-    assert not b.output("ingest", FP).exists() and not list(b.staging.iterdir())
+    assert not (b.output("ingest", FP) / "deep" / "a").exists() and not list(b.staging.iterdir())
     ((path, problem),) = b.verify()
     assert path.name == "a" and "crc32c" in problem
 
 
+@pytest.mark.parametrize("bucket_url", ["s3"], indirect=True)
 def test_a_put_that_fails_midway_leaves_nothing_visible_and_the_retry_succeeds(proxy, machine):
     a = machine("a")
-    proxy.limit, proxy.cuts = 1_000_000, 10**9
     big = "x" * 3_000_000
+    proxy.limit, proxy.cuts = 1_000_000, 10**9
     with pytest.raises(StoreError, match="s3://"):
         commit(a, text=big)
     b = machine("b")
@@ -154,6 +157,44 @@ def test_a_machine_that_dies_before_the_manifest_leaves_orphans_that_are_swept_w
     store.orphan_seconds = -60
     assert len(store.sweep()) == 1 and len(objects(store, "stages")) == 3
     assert store.find("ingest", FP) == kept and [*store.verify()] == []
+
+
+PUBLISHER = """
+import sys
+from pathlib import Path
+from headway.bucket_store import BucketStore
+store = BucketStore(sys.argv[1], Path(sys.argv[2]))
+store.create()
+with store.open("ingest", sys.argv[3], {"stage": "ingest"}) as staging:
+    for number in range(400):
+        (staging.path / f"{number:03d}").write_bytes(bytes([number % 256]) * 20_000)
+    staging.commit(result={})
+"""
+
+
+def test_a_machine_that_is_killed_while_it_puts_leaves_nothing_visible_and_gc_sweeps_it(machine, bucket_url, tmp_path):
+    b = machine("b")
+    arguments = [f"{bucket_url}/deep/store", str(tmp_path / "killed"), FP]
+    process = subprocess.Popen([sys.executable, "-c", PUBLISHER, *arguments])
+    try:
+        deadline = time.monotonic() + 120
+        while not (halfway := objects(b, f"stages/ingest/{FP}")) and process.poll() is None:
+            assert time.monotonic() < deadline
+    finally:
+        process.kill()
+        process.wait()
+    assert 0 < len(objects(b, "stages")) < 401, "it was killed in the midst of its puts"
+    assert halfway and not any(name.endswith("manifest.json") for name in objects(b))
+    assert b.find("ingest", FP) is None and [*b.all_outputs()] == [] and [*b.verify()] == []
+    assert gc.collect(b, keep_runs=1) == [] and b.sweep() == [], "another machine may be putting it right now"
+    b.orphan_seconds = -60
+    assert [path.parent.name for path in b.sweep()] == [FP] and objects(b, "stages") == []
+    # the machine itself, when it is back
+    again = BucketStore(arguments[0], tmp_path / "killed")
+    assert [path.name.split("@")[0] for path in again.sweep()] == [f"ingest-{FP}"]
+    commit(again)
+    b._forget()
+    assert b.find("ingest", FP) is not None and [*b.verify()] == []
 
 
 def test_concurrent_commits_of_one_output_never_mix(machine):

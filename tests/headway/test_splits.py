@@ -233,6 +233,15 @@ def test_what_changes_the_rows_changes_what_ingest_is_named_after():
     assert SplitConfig(eval_spans=5).at_ingest() == SplitConfig().at_ingest()
 
 
+def test_what_is_declared_unique_changes_no_split_but_is_noted():
+    plain, unique = SplitConfig(key="a"), SplitConfig(key="a", unique=True)
+    assert plain.at_ingest() == unique.at_ingest() and plain.noted() != unique.noted()
+    assert unique.unique_columns() == ("a",) and SplitConfig(unique="b").unique_columns() == ("b",)
+    assert SplitConfig(unique=["b", "c"]).columns() == {"b", "c"} and plain.unique_columns() == ()
+    named = SplitConfig(mode="column", column="p", key="k", unique="u")
+    assert [named.named_by(name) for name in "pku"] == ["split.column", "split.key", "split.unique"]
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -241,6 +250,9 @@ def test_what_changes_the_rows_changes_what_ingest_is_named_after():
         ({"mode": "column"}, "column's name"),
         ({"column": "a"}, "column's name"),
         ({"mode": "time", "key": "a"}, "a key is for mode: hash"),
+        ({"unique": True}, "there is none; name the columns"),
+        ({"key": ["a", "b", "a"]}, "key names a twice"),
+        ({"unique": ["a", "a"]}, "unique names a twice"),
         ({"values": {"a": "train"}}, "mode: column"),
         ({"mode": "column", "column": "a", "values": {"b": "dev"}}, "values.b"),
         ({"salt": -1}, "salt"),

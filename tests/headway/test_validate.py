@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headway.errors import DataError
 from headway.monitor import Monitor
 from headway.schema import Column, Schema
+from headway.splits import SplitConfig
 from headway.statistics.split import SplitStatistics
 from headway.validate import FILE, SpanFacts, ValidateConfig, ValidateRequest, errors, summary_table, validate
 
@@ -82,7 +84,7 @@ def changed(name, count, value):
 
 def test_good_data_has_no_anomalies(check, tmp_path):
     result = check()
-    assert result == {"anomalies": [], "errors": 0, "warnings": 0}
+    assert result == {"anomalies": [], "errors": 0, "warnings": 0, "splits": [], "proof": []}
     assert json.loads((tmp_path / FILE).read_text()) == result
     assert errors(result) == [] and summary_table(result) == []
 
@@ -245,3 +247,31 @@ def test_a_column_of_unseen_values_only(check):
     values = [b"%d" % i for i in range(ROWS)]
     found = only(check({"carrier": values}))
     assert "2,000 of 2,000 train rows (100.00%)" in found[4] and found[4].endswith("and 1,995 more")
+
+
+def test_what_the_proof_of_the_splits_found_is_told_with_the_gravity_that_the_config_gives(check, tmp_path):
+    overlap = {
+        "severity": "error",
+        "kind": "key overlap",
+        "where": "train, eval",
+        "message": "3 keys",
+        "fix": "mend it",
+    }
+    proof = {"says": ["k is unique"], "anomalies": [overlap], "splits": {"train": {"rows": ROWS, "keys": 7}}}
+    (tmp_path / "splits.json").write_text(json.dumps(proof))
+    result = check(proof=tmp_path, split=SplitConfig(eval=0.5))
+    assert only(result)[:2] == ("error", "key overlap") and result["proof"] == ["k is unique"]
+    train, eval_ = result["splits"]
+    assert (train["keys"], eval_["keys"], eval_["label"]) == (7, "", "1: 50.00%") and list(train) == list(eval_)
+    milder = ValidateConfig(severity={"key_overlap": "info"})
+    assert only(check(proof=tmp_path, config=milder))[0] == "info"
+    (tmp_path / "splits.json").unlink()
+    with pytest.raises(DataError, match="cannot be read"):
+        check(proof=tmp_path)
+
+
+def test_a_label_that_differs_between_splits_is_told_when_the_split_is_known(check):
+    skewed = {"label": (np.arange(ROWS) % 4 == 0).astype(np.int64)}
+    found = only(check(eval=skewed, split=SplitConfig(eval=0.5)))
+    assert found[:4] == ("warning", "stratification", "label", "eval") and "1: 25.00% in eval" in found[4]
+    assert check(eval=skewed)["anomalies"] == []

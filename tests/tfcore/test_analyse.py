@@ -7,12 +7,13 @@ import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.monitor import Monitor
-from headway.records.encode import encode_classic
+from headway.records.classic import encode_classic
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics
 from tfcore.analyse import analyse
 from tfcore.analyse_request import AnalyseRequest
 from tfcore.decode import Decoder
+from tfcore.python_op import PythonOpError
 from tfcore.testing import write_examples
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.derived import transform_of
@@ -53,7 +54,7 @@ def preprocess(columns):
 """
 
 
-def analysed(tmp_path, source, rows_per_record=8):
+def analysed(tmp_path, source, rows_per_record=8, log=None):
     (tmp_path / "features.py").write_text(source)
     written = write_examples(tmp_path / "data", {"train": TABLE}, COLUMNS, rows_per_record=rows_per_record)
     request = AnalyseRequest(
@@ -61,7 +62,9 @@ def analysed(tmp_path, source, rows_per_record=8):
     )
     out = tmp_path / "out"
     out.mkdir(exist_ok=True)
-    return analyse(request, out, Monitor()), SplitStatistics.load(out / "train"), written
+    monitor = Monitor()
+    monitor.log = log or monitor.log
+    return analyse(request, out, monitor), SplitStatistics.load(out / "train"), written
 
 
 @pytest.mark.parametrize("rows_per_record", [8, 1])
@@ -141,3 +144,39 @@ def test_a_function_that_does_not_exist(tmp_path):
         analysed(tmp_path, "def process(columns):\n    return columns\n")
     with pytest.raises(ValueError, match="module:function"):
         PreprocessConfig.model_validate("features.preprocess")
+
+
+PYTHON = """
+import numpy as np
+import tensorflow as tf
+from tfcore.python_op import numpy_op
+
+NAMES = {b"JFK": 1, b"EWR": 2, b"LGA": 3}
+
+def number(origin):
+    return np.array([NAMES[name] for name in origin], np.int64)
+
+op = numpy_op(number, tf.TensorSpec([None], tf.int64))
+
+def preprocess(columns):
+    return {"number": op(columns["origin"])}
+"""
+
+
+def test_a_python_op_in_preprocess_runs_and_its_end_is_foretold(tmp_path):
+    lines = []
+    _, statistics, _ = analysed(tmp_path, PYTHON, log=lines.append)
+    assert (statistics.columns["number"].minimum, statistics.columns["number"].maximum) == (1, 3)
+    (line,) = (line for line in lines if line.startswith("warning"))
+    assert "calls Python functions, which no exported model can: features:number (features.py:8)" in line
+
+
+def test_an_exception_in_a_python_op_of_preprocess_is_shown_with_its_own_line(tmp_path):
+    with pytest.raises(PythonOpError, match=r"features:number \(features.py:8\): raised KeyError: b'LGA'") as caught:
+        analysed(tmp_path, PYTHON.replace(', b"LGA": 3', ""))
+    assert 'features.py", line 9, in number' in str(caught.value)
+    assert isinstance(caught.value.__cause__, KeyError)
+    call = 'tf.reshape(tf.numpy_function(number, [columns["origin"]], tf.int64), [-1])'
+    bare = PYTHON.replace(', b"LGA": 3', "").replace('op(columns["origin"])', call)
+    with pytest.raises(PythonOpError, match=r"KeyError: b'LGA' in File .*features.py"):
+        analysed(tmp_path, bare)

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import DataError
-from headway.records.encode import encode, encode_classic
+from headway.records.classic import encode_classic
+from headway.records.encode import encode
 from headway.records.tfrecord import ShardWriter
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics

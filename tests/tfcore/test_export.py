@@ -23,6 +23,7 @@ from headway.schema import Column
 from tfcore.export import ExportRequest, export, refuse_python_nodes, save
 from tfcore.models import build, save_weights, to_predictions
 from tfcore.models_config import ModelConfig
+from tfcore.python_op import python_op
 from tfcore.transform.graph import RawColumn, Transform
 from tfcore.transform.parameters import Fitted, FittedOp, LabelParameters, TransformParameters
 
@@ -139,7 +140,13 @@ def test_golden_signatures_of_the_loaded_model(exported):
     scores = {"probability": ("float32", (None,)), "logit": ("float32", (None,))}
     inputs = {name: shown(s.structured_input_signature[1]) for name, s in signatures.items()}
     outputs = {name: shown(s.structured_outputs) for name, s in signatures.items()}
-    assert inputs == {"serving_default": raw, "serve_examples": {"examples": ("string", (None,))}, "transform": raw}
+    assert inputs == {
+        "serving_default": raw,
+        "serve_examples": {"examples": ("string", (None,))},
+        "transform": raw,
+        "classify": raw | {"threshold": ("float32", ())},
+    }
+    assert outputs["classify"] == {"decision": ("bool", (None,)), "probability": ("float32", (None,))}
     assert outputs["serving_default"] == outputs["serve_examples"] == scores
     assert outputs["transform"] == {"dep_delay": ("float32", (None,)), "carrier": ("int32", (None,))}
     for name, signature in exported["signatures"].items():  # what is said of them is what they are
@@ -194,6 +201,19 @@ def test_presence_that_is_left_out_defaults_to_present_in_a_server(exported):
     all_present = {f"{name}__present": tf.fill([N], True) for name in ("dep_delay", "tailnum", "seats")}
     expected = exported["loaded"].signatures["serving_default"](**named_tensors(presence=False), **all_present)
     assert found == pytest.approx(expected["logit"].numpy(), abs=1e-5)
+
+
+def test_the_threshold_is_the_request_s_own(exported):
+    classify = exported["loaded"].signatures["classify"]
+    for threshold in (0.0, 0.3, 0.5, 1.0):
+        found = classify(**named_tensors(), threshold=tf.constant(threshold))
+        probability = found["probability"].numpy()
+        assert probability == pytest.approx(exported["expected"], abs=1e-6)
+        np.testing.assert_array_equal(found["decision"], probability >= np.float32(threshold))
+    graph = tf.Graph()
+    with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(exported["path"]))
+        assert list(meta.signature_def["classify"].defaults["threshold"].float_val) == [0.5]
 
 
 def test_the_transform_signature_gives_the_model_s_inputs(exported):
@@ -252,6 +272,30 @@ def test_python_functions_are_refused_by_name(tmp_path, call):
     outer = tf.function(lambda x: tf.cond(x > 0, lambda: inner(x), lambda: x), input_signature=[tf.TensorSpec([])])
     with pytest.raises(HeadwayError, match="secret"):
         refuse_python_nodes(outer.get_concrete_function(), where="nested")
+
+
+def _number(x):
+    return x * 2
+
+
+def test_a_python_op_is_refused_with_its_file_and_what_to_do_instead(tmp_path):
+    op = python_op(_number, tf.TensorSpec([None], tf.float32), gradient="traced")
+
+    class Transforming(SmallTransform):
+        def __call__(self, columns):
+            inputs = super().__call__(columns)
+            return {**inputs, "numeric": inputs["numeric"] + op(inputs["numeric"][:, 0])[:, None]}
+
+    arguments = {"predict": binary(small_model()), "columns": COLUMNS, "task": "binary", "variables": []}
+    with pytest.raises(HeadwayError, match=r":_number \(test_export.py:\d+\)(.|\n)*StaticHashTable") as info:
+        save(tmp_path / "m", transform=Transforming(), **arguments)
+    assert info.value.where == "serving_default"
+    kept = SmallTransform()
+    kept.unused = tf.function(lambda x: op(x), input_signature=[tf.TensorSpec([None], tf.float32)])
+    kept.unused.get_concrete_function()
+    with pytest.raises(HeadwayError, match=r"kept with the model: .*:_number"):
+        save(tmp_path / "m", transform=kept, **arguments)
+    assert not (tmp_path / "m").exists()
 
 
 def test_outputs_that_are_not_the_task_s_are_refused(tmp_path):
@@ -429,11 +473,22 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
     assert result["saved_model"] == "saved_model" and result["bytes"] > 10_000
     assert json.loads(json.dumps(result)) == result
     loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
+    assert ("classify" in loaded.signatures) == (task != "regression")
     names = shown(loaded.signatures["transform"].structured_outputs)
     assert names["dep_delay__missing"] == ("float32", (None,)) and names["carrier"] == ("int32", (None,))
     if task == "multiclass":
         found = loaded.signatures["serving_default"](**named_tensors())["class"].numpy()
-        assert found.tolist() == [(b"lo", b"mid", b"hi")[i] for i in expected.argmax(1)]
+        words = np.array([b"lo", b"mid", b"hi"])
+        assert found.tolist() == words[expected.argmax(1)].tolist()
+        classify = loaded.signatures["classify"]
+        for k in (1, 3):
+            top = classify(**named_tensors(), top_k=tf.constant(k))
+            order = np.argsort(-expected, axis=1, kind="stable")[:, :k]
+            assert top["classes"].numpy().tolist() == words[order].tolist()
+            assert np.allclose(top["probabilities"], np.take_along_axis(expected, order, 1), atol=1e-5)
+        for k in (0, 4):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="top_k must be from 1 to 3"):
+                classify(**named_tensors(), top_k=tf.constant(k))
 
     column = {"regression": "prediction", "binary": "probability", "multiclass": "probabilities"}[task]
     found = loaded.signatures["serving_default"](**named_tensors())[column].numpy()

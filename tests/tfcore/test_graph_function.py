@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from headway.errors import HeadwayError
 from tfcore.graph_function import GraphFunction, RetraceError, SignatureError, graph_function
+from tfcore.testing import assert_no_retrace
 
 
 @pytest.fixture
@@ -18,10 +19,10 @@ def scaled():
 
 
 def test_runs_and_is_traced_once_for_any_number_of_rows(scaled):
-    for rows in (1, 5, 2):
-        result = scaled(x=np.ones([rows, 3], np.float32), scale=tf.constant(2.0))
-        assert result.numpy().tolist() == [[2.0] * 3] * rows
-    assert scaled.traces == 1
+    with assert_no_retrace(scaled):
+        for rows in (1, 5, 2):
+            result = scaled(x=np.ones([rows, 3], np.float32), scale=tf.constant(2.0))
+            assert result.numpy().tolist() == [[2.0] * 3] * rows
     assert scaled.mode == "graph"
 
 
@@ -48,7 +49,70 @@ def test_missing_and_unknown_arguments_are_named(scaled):
     with pytest.raises(SignatureError, match="'scale': expected float32 \\[\\], given nothing"):
         scaled(x=np.ones([2, 3], np.float32))
     with pytest.raises(SignatureError, match="'scales': expected no such argument"):
-        scaled(x=np.ones([2, 3], np.float32), scales=np.float32(1))
+        scaled(x=np.ones([2, 3], np.float32), scale=np.float32(1), scales=np.float32(1))
+
+
+def test_several_misfits_are_one_error_with_expected_and_given_side_by_side(scaled):
+    with pytest.raises(SignatureError) as caught:
+        scaled(x=np.ones([2, 4]), scales=1.0)
+    assert caught.value.problem.splitlines() == [
+        "3 arguments do not fit",
+        "  argument  expected           given",
+        "  'scales'  no such argument   float 1.0",
+        "  'x'       float32 [None, 3]  float64 [2, 4]",
+        "  'scale'   float32 []         nothing",
+    ]
+
+
+def test_a_python_number_is_refused_with_what_it_would_cost(scaled):
+    x = np.ones([2, 3], np.float32)
+    with pytest.raises(SignatureError, match=r"np\.float32\(2\.5\): a tf\.function would trace a graph anew for each"):
+        scaled(x=x, scale=2.5)
+    scaled(x=x, scale=np.float32(2))
+    with pytest.raises(SignatureError, match=r"for each value it gets \([\d.e-]+ s here\)"):
+        scaled(x=x, scale=2.5)
+
+
+def test_a_python_number_is_converted_where_that_was_said_and_loses_nothing():
+    signature = {"f": tf.TensorSpec([], tf.float32), "i": tf.TensorSpec([], tf.int32), "b": tf.TensorSpec([], tf.bool)}
+
+    @graph_function(signature=signature, scalars="convert")
+    def together(f, i, b):
+        return f, i, b
+
+    assert [value.numpy().item() for value in together(f=0.5, i=3, b=True)] == [0.5, 3, True]
+    assert [value.numpy().item() for value in together(f=7, i=-1, b=False)] == [7.0, -1, False]
+    assert together.traces == 1
+    for name, value in (("f", True), ("f", 2**24 + 1), ("f", 1e39), ("i", 1.5), ("i", 2**31), ("b", 1)):
+        with pytest.raises(SignatureError, match=f"'{name}': expected .*, given {type(value).__name__} "):
+            together(**{"f": 0.5, "i": 3, "b": True, name: value})
+
+
+def test_lists_and_tuples_have_a_structure_too():
+    pair = (_spec(), {"a": _spec()})
+    function = GraphFunction(lambda pair: pair[0] + pair[1]["a"], {"pair": pair})
+    one = np.ones(2, np.float32)
+    assert function(pair=(one, {"a": one})).numpy().tolist() == [2.0, 2.0]
+    with pytest.raises(SignatureError, match=r"'pair': expected 2 values, given 1 values"):
+        function(pair=(one,))
+    with pytest.raises(SignatureError, match=r"pair\[1\]\['a'\]: expected float32 \[2\], given float64 \[2\]"):
+        function(pair=(one, {"a": np.ones(2)}))
+
+
+def test_autograph_turns_python_s_own_loops_into_graph_ops_where_asked_for():
+    def collatz(n):
+        steps = 0
+        while n > 1:
+            n = n // 2 if n % 2 == 0 else 3 * n + 1
+            steps += 1
+        return steps
+
+    number = tf.TensorSpec([], tf.int32)
+    function = graph_function(n=number, autograph=True)(collatz)
+    assert [int(function(n=np.int32(n))) for n in (1, 6, 27)] == [collatz(n) for n in (1, 6, 27)] == [0, 8, 111]
+    assert function.traces == 1
+    with pytest.raises(Exception, match=r"symbolic `tf.Tensor` as a Python `bool`"):
+        graph_function(n=number)(collatz)(n=np.int32(6))
 
 
 def test_dicts_are_checked_key_by_key():

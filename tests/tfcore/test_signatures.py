@@ -35,6 +35,12 @@ def test_golden_flights_like_inputs():
     outputs = [("probability", "float32", (None,)), ("logit", "float32", (None,))]
     assert shown(signatures["serving_default"].outputs) == shown(signatures["serve_examples"].outputs) == outputs
     assert signatures["transform"].inputs == signatures["serving_default"].inputs
+    raw = shown(signatures["serving_default"].inputs)
+    assert shown(signatures["classify"].inputs) == [*raw, ("threshold", "float32", (), 0.5)]
+    assert "classify" not in describe(columns, "regression")
+    several = describe(columns, "multiclass", ["a", "b"])["classify"]
+    assert shown(several.inputs) == [*raw, ("top_k", "int32", (), 1)]
+    assert shown(several.outputs) == [("classes", "string", (None, None)), ("probabilities", "float32", (None, None))]
 
 
 def test_golden_outputs():

@@ -7,14 +7,16 @@ TrainingConfig(steps=2000, optimizer="adamw", early_stopping={"patience": 5})
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from headway.config import Frozen
 from tfcore.augment.config import AugmentConfig
+from tfcore.train.knobs import MEANINGS, fault
 from tfcore.train.sampling import SamplingConfig
-from tfcore.train.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate
+from tfcore.train.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate, Schedule
 
 _SETTINGS: dict[str, frozenset[str]] = {
     "adam": frozenset({"beta_1", "beta_2", "epsilon", "amsgrad", "weight_decay"}),
@@ -29,6 +31,7 @@ _SETTINGS: dict[str, frozenset[str]] = {
 }
 """The settings each optimizer takes, by its name."""
 
+AnySchedule = Annotated[ConstantRate | CosineRate | ExponentialRate | PiecewiseRate, Field(discriminator="name")]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -79,10 +82,13 @@ class TrainingConfig(Frozen):
     steps: int | None = Field(default=None, ge=1, description="optimizer steps, instead of epochs")
     batch_size: int = Field(default=256, ge=1, le=2**20)
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
-    learning_rate: Annotated[
-        ConstantRate | CosineRate | ExponentialRate | PiecewiseRate, Field(discriminator="name")
-    ] = Field(default_factory=ConstantRate)
+    learning_rate: AnySchedule = Field(default_factory=ConstantRate)
     clip_norm: float | None = Field(default=None, gt=0, description="largest global norm of the gradients")
+    knobs: dict[str, AnySchedule] = Field(
+        default_factory=dict,
+        description="numbers that the step reads anew each time, a value or a schedule: label_smoothing, temperature, "
+        "dropout, positive_weight, regularization, or any name that the user's model asks for",
+    )
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         default=None, description="loss weight of each class; balanced: inversely to how often it occurs"
     )
@@ -132,6 +138,33 @@ class TrainingConfig(Frozen):
             return {"name": "constant", "initial": value}
         return value
 
+    @field_validator("knobs", mode="before")
+    @classmethod
+    def _constants(cls, value: Any) -> Any:
+        return {name: cls._constant(knob) for name, knob in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("learning_rate")
+    @classmethod
+    def _rises_above_zero(cls, value: Schedule) -> Schedule:
+        # down to zero is fine, at the very end
+        wrong = [rate for rate in value.ends() if rate < 0] or [rate for rate in value.ends()[:1] if rate == 0]
+        if wrong:
+            raise ValueError(f"{wrong[0]:g} is no learning rate; it must be above 0")
+        return value
+
+    @field_validator("knobs")
+    @classmethod
+    def _knobs_fit(cls, value: dict[str, Schedule]) -> dict[str, Schedule]:
+        for name, schedule in value.items():
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+                raise ValueError(f"{name!r} is no name for a knob: use lower-case letters, digits and _")
+            if name in ("learning_rate", "clip_norm"):
+                raise ValueError(f"{name} has a key of its own: training.{name}")
+            for end in (*schedule.ends(), *([0.0] if schedule.warmup_steps else [])):
+                if (wrong := fault(name, end)) is not None:
+                    raise ValueError(f"{wrong} ({MEANINGS[name]})" if name in MEANINGS else wrong)
+        return value
+
     @field_validator("class_weights", mode="before")
     @classmethod
     def _class_names(cls, value: Any) -> Any:
@@ -154,6 +187,15 @@ class TrainingConfig(Frozen):
             if value.get(name) is None:
                 value.pop(name, None)
         return value
+
+    def all_knobs(self, dropout: float = 0.0) -> dict[str, Schedule]:
+        """Every knob that the step reads; `dropout` is the model's."""
+        made: dict[str, Schedule] = {"learning_rate": self.learning_rate}
+        if self.clip_norm is not None:
+            made["clip_norm"] = ConstantRate(initial=self.clip_norm)
+        if dropout:
+            made["dropout"] = ConstantRate(initial=dropout)
+        return made | self.knobs
 
     def total_steps(self, rows: int) -> int:
         """Steps to train for, given the rows of one epoch. Part of a batch at the end counts as a whole step."""

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from headway.errors import ConfigError, DataError
+from headway.stager import Stager
 from tfcore.augment.rows import Augment
 from tfcore.dataset import (
     Batch,
@@ -29,6 +30,7 @@ from tfcore.dataset import (
 from tfcore.decode import Labeler
 from tfcore.feeds import Feed
 from tfcore.live import live_stacks
+from tfcore.order import shard_order
 from tfcore.resample import Resample
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
@@ -56,6 +58,7 @@ class TrainingData:
         examples: the train split of each span, in window order.
         feed: rows from elsewhere, instead of `examples`.
         class_weights: [classes], multiplied into the rows' weights, of the carve too.
+        stager: brings the shards as they are read; None: they are here.
     """
 
     def __init__(
@@ -68,12 +71,13 @@ class TrainingData:
         class_weights: Sequence[float] | None = None,
         preprocess: Path | None = None,
         feed: Feed | None = None,
+        stager: Stager | None = None,
     ):
         if feed is None and not examples:
             raise ConfigError("there is nothing to train on: neither examples nor a feed", where="training")
         self._parameters, self._seed, self._training = parameters, seed, training
         self._live = feed if feed is not None and feed.live else None
-        self._shards = feed.shards if feed is not None else shards_of(examples)
+        self._shards = feed.shards if feed is not None else shards_of(examples, stager)
         self.images = Tolerant(training.max_refused_images)
         self._transform = transform_of(parameters, preprocess, tolerant=self.images)
         self._labeler = labeler(self._shards, parameters, class_weights)
@@ -91,6 +95,7 @@ class TrainingData:
             _check_live(training)
             return
         self._resample = self._sampled(training, seed)
+        self._shards.ahead(shard_order(len(self._shards.paths), seed, 0))  # they come while the model is built
         self.rows = (
             self._resample.expected(self._outside) if self._resample else training_rows(self._shards, self._outside)
         )
@@ -194,9 +199,9 @@ def _check_live(training: TrainingConfig) -> None:
             raise ConfigError("live data cannot be looked through before the training", where=f"{where}.{name}")
 
 
-def shards_of(examples: Sequence[Examples]) -> Shards:
+def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Shards:
     """The shards of all examples, in their order."""
-    return Shards.of([(part.path, part.result, part.split) for part in examples])
+    return Shards.of([(part.path, part.result, part.split) for part in examples], stager)
 
 
 def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequence[float] | None = None) -> Labeler:

@@ -1,12 +1,13 @@
 """What learns: a model, its optimizer, and the one compiled program that runs up to K steps on a stack of batches.
 
     learner = Learner(model=model, task="binary", config=TrainingConfig(), step=step, specs=specs)
-    outcome = learner.run(stack, first=0, steps=32, rates=rates)      # outcome.losses: float32 [32]
+    outcome = learner.run(stack, first=0, steps=32, knobs={"learning_rate": rates})    # outcome.losses: float32 [32]
 
 A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B]. Batches `first`
 to `first + steps - 1` are trained on, so a call can begin and end anywhere in a stack without another trace or
 compilation. The loss of a batch is the weighted mean of its rows' losses. A step whose loss or gradients are not finite
-changes nothing but the step count: neither weights, optimizer, nor a moving average.
+changes nothing but the step count: neither weights, optimizer, nor a moving average. Every knob is an argument, one value
+a step: a knob that the learner was not given is not in the program at all.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from headway.tasks import Task
 from tfcore.graph_function import GraphFunction, Jit
+from tfcore.knobs import KnobVariables
 from tfcore.train.config import OptimizerConfig
 
 Stack = Mapping[str, Any]
@@ -60,7 +62,8 @@ class Learner:
         step: int64 variable, counted up by one each step; dropout masks are drawn from it.
         specs: of a stack, all dimensions known.
         optimizer: which, and its settings.
-        clip_norm: largest global norm of the gradients.
+        knobs: the variables of the knobs; "learning_rate" is always one of them. Those of `tfcore.train.knobs.MEANINGS`
+            are read here, others by the model.
         label_std: for regression; gradients are those of the error in standard deviations, so that learning rate and
             clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
         offsets: added to the outputs while training and at no other time; see `tfcore.train.sampling`.
@@ -74,7 +77,7 @@ class Learner:
         step: tf.Variable,
         specs: Mapping[str, tf.TensorSpec],
         optimizer: OptimizerConfig,
-        clip_norm: float | None = None,
+        knobs: KnobVariables | None = None,
         label_std: float = 1.0,
         offsets: Sequence[float] | None = None,
         jit: Jit = "auto",
@@ -84,16 +87,17 @@ class Learner:
         self.optimizer = make_optimizer(optimizer)
         # before the first trace: its variables must exist, and a checkpoint must find them
         self.optimizer.build(model.trainable_variables)
+        self.knobs = knobs or KnobVariables(["learning_rate"])
         self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
-        self._clip, self._variance = clip_norm, float(label_std) ** 2
+        self._variance = float(label_std) ** 2
         self.stack, self.batch = (int(size) for size in specs["weight"].shape)
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
         scalar = tf.TensorSpec([], tf.int32)
-        rates = tf.TensorSpec([self.stack], tf.float32)
+        values = {name: tf.TensorSpec([self.stack], tf.float32) for name in self.knobs.variables_by_name}
         self._run = GraphFunction(
             self._train_steps,
-            {"stack": dict(specs), "first": scalar, "steps": scalar, "rates": rates},
+            {"stack": dict(specs), "first": scalar, "steps": scalar, "knobs": values},
             jit=jit,
             log=log,
         )
@@ -117,9 +121,9 @@ class Learner:
             "step": [self.step],
         }
 
-    def run(self, stack: Stack, *, first: int, steps: int, rates: NDArray[np.float32]) -> Outcome:
-        """Train on batches first .. first + steps - 1 of `stack`; rates[i] is the learning rate for batch i. [K]"""
-        losses, weights, applied = self._run(stack=stack, first=np.int32(first), steps=np.int32(steps), rates=rates)
+    def run(self, stack: Stack, *, first: int, steps: int, knobs: Mapping[str, NDArray[np.float32]]) -> Outcome:
+        """Train on batches first .. first + steps - 1 of `stack`; knobs[name][i] is the knob's value for batch i. [K]"""
+        losses, weights, applied = self._run(stack=stack, first=np.int32(first), steps=np.int32(steps), knobs=knobs)
         part = slice(first, first + steps)
         return Outcome(losses.numpy()[part], weights.numpy()[part], applied.numpy()[part])
 
@@ -138,11 +142,12 @@ class Learner:
             weight += float(batch_weight)
         return loss / weight if weight else float("nan")
 
-    def _train_steps(self, stack: Stack, first: tf.Tensor, steps: tf.Tensor, rates: tf.Tensor) -> Any:
+    def _train_steps(self, stack: Stack, first: tf.Tensor, steps: tf.Tensor, knobs: Mapping[str, tf.Tensor]) -> Any:
         positions = tf.range(self.stack)
 
         def body(i: tf.Tensor, losses: tf.Tensor, weights: tf.Tensor, applied: tf.Tensor) -> Any:
-            loss, weight, ok = self._train_step({key: value[i] for key, value in stack.items()}, rates[i])
+            self.knobs.assign({name: values[i] for name, values in knobs.items()})
+            loss, weight, ok = self._train_step({key: value[i] for key, value in stack.items()})
             here = positions == i
             return (
                 i + 1,
@@ -157,14 +162,17 @@ class Learner:
         # one step after another: each reads the weights the last one wrote
         return tf.while_loop(lambda i, *_: i < last, body, start, parallel_iterations=1)[1:]
 
-    def _train_step(self, batch: Stack, rate: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _train_step(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         before = [tf.identity(variable) for variable in self._moving]
         trained = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
             losses, weights = self._row_losses(batch, training=True)
             weight = tf.reduce_sum(weights)
             loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), weight)
-            objective = tf.add_n([loss / self._variance, *self.model.losses])
+            own = list(self.model.losses)
+            if own and (times := self.knobs.get("regularization")) is not None:
+                own = [times * extra for extra in own]
+            objective = tf.add_n([loss / self._variance, *own])
         gradients = [
             # dense also for embeddings: the optimizer's moments are dense anyway
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
@@ -172,10 +180,10 @@ class Learner:
         ]
         norm = tf.linalg.global_norm(gradients)
         ok = tf.math.is_finite(norm) & tf.math.is_finite(objective)
-        if self._clip:
-            scale = self._clip / tf.maximum(norm, self._clip)
+        if (most := self.knobs.get("clip_norm")) is not None:
+            scale = most / tf.maximum(norm, most)
             gradients = [gradient * scale for gradient in gradients]
-        self.optimizer.learning_rate = rate
+        self.optimizer.learning_rate = tf.convert_to_tensor(self.knobs.variables_by_name["learning_rate"])
 
         def apply() -> tf.Tensor:
             self.optimizer.apply(gradients, self.model.trainable_variables)
@@ -199,20 +207,44 @@ class Learner:
         """(loss, weight) of each row, both float32 [B]."""
         inputs = {name: value for name, value in batch.items() if name not in ("label", "weight")}
         output = tf.cast(self.model(inputs, training=training), tf.float32)
-        if training and self._offsets is not None:
-            output += self._offsets
         label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
-        return row_losses(self.task, label, output), weights
+        if not training:
+            return row_losses(self.task, label, output), weights
+        if (temperature := self.knobs.get("temperature")) is not None:
+            output /= temperature
+        if self._offsets is not None:
+            output += self._offsets
+        if (positive := self.knobs.get("positive_weight")) is not None:
+            # a label that mixup made stands for two rows, each with a weight of its own
+            factor = positive * label + (1.0 - label)
+            weights, label = weights * factor, tf.math.divide_no_nan(positive * label, factor)
+        return row_losses(self.task, label, output, smoothing=self.knobs.get("label_smoothing")), weights
 
 
-def row_losses(task: Task, label: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
-    """The loss of each row from the model's output [rows, outputs]: natural log loss, or the squared error. [rows]"""
+def row_losses(
+    task: Task, label: tf.Tensor, output: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None
+) -> tf.Tensor:
+    """The loss of each row from the model's output [rows, outputs]: natural log loss, or the squared error. [rows]
+
+    Args:
+        label: [rows], or of several classes also float32 [rows, classes], a probability for each, as mixup gives.
+        smoothing: the share of the label's weight that is spread evenly over all classes (Szegedy et al., "Rethinking
+            the Inception architecture", 2016, section 7); float32 scalar.
+    """
     if task == "binary":
-        return tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(label, tf.float32), logits=output[:, 0])
-    if task == "multiclass" and label.shape.rank == 2:  # a probability for each class, as mixup gives
-        return tf.nn.softmax_cross_entropy_with_logits(labels=label, logits=output)
+        target = tf.cast(label, tf.float32)
+        if smoothing is not None:
+            target = target * (1.0 - smoothing) + 0.5 * smoothing
+        return tf.nn.sigmoid_cross_entropy_with_logits(labels=target, logits=output[:, 0])
     if task == "multiclass":
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(label, tf.int32), logits=output)
+        if label.shape.rank == 2:
+            loss = tf.nn.softmax_cross_entropy_with_logits(labels=label, logits=output)
+        else:
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(label, tf.int32), logits=output)
+        if smoothing is not None:
+            even = -tf.reduce_mean(tf.nn.log_softmax(output), axis=1)
+            loss = loss * (1.0 - smoothing) + even * smoothing
+        return loss
     return tf.square(output[:, 0] - tf.cast(label, tf.float32))
 
 

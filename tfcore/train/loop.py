@@ -1,7 +1,7 @@
 """The loop: it knows steps and calls and nothing else; what happens between calls is a list of callables.
 
     run(
-        learner, batches, start=0, total=2000, rates=schedule_rates,
+        learner, batches, start=0, total=2000, knobs=knobs.values,
         every=[Every(200, evaluate_carve), Every(1000, save)], report=recorder, cancelled=monitor.cancelled,
     )
 
@@ -13,7 +13,7 @@ calls are cut as they would have been.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +45,7 @@ def run(
     *,
     start: int,
     total: int,
-    rates: Callable[[int, int], NDArray[np.float32]],
+    knobs: Callable[[int, int], Mapping[str, NDArray[np.float32]]],
     every: Sequence[Every] = (),
     report: Callable[[int, Outcome], None] = lambda step, outcome: None,
     cancelled: Callable[[], bool] = lambda: False,
@@ -54,7 +54,8 @@ def run(
 
     Args:
         batches: from a step to the stacks that begin with its batch, without end.
-        rates: (first step, count) to their learning rates.
+        knobs: (first step, count) to the knobs' values at those steps; asked before each call, so what it answers may
+            change while training runs.
         every: in order; all that are due at a step are called before training may end.
         report: called with the step reached and what the call's steps gave.
         cancelled: asked between calls.
@@ -72,7 +73,7 @@ def run(
         boundary = min([total, *(each.steps * (step // each.steps + 1) for each in every)])
         steps = min(learner.stack - used, boundary - step, pace)
         began = time.perf_counter()
-        outcome = learner.run(stack, first=used, steps=steps, rates=rates(step - used, learner.stack))
+        outcome = learner.run(stack, first=used, steps=steps, knobs=knobs(step - used, learner.stack))
         if timed:  # the first call also compiles
             pace = max(1, int(CALL_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))
         timed = True

@@ -15,7 +15,7 @@ from tfcore.models_config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 1
+VERSION = 2
 """Raised by whoever changes what training writes for the same request."""
 
 
@@ -39,3 +39,4 @@ class TrainRequest(Frozen):
     preprocess: Path | None = Field(default=None, description="the user's Python file, for a preprocess function")
     checkpoints: Path | None = Field(default=None, description="a folder that outlives a killed run; None: no resume")
     summaries: Path | None = Field(default=None, description="a folder for TensorBoard; None: none")
+    control: Path | None = Field(default=None, description="a file that may change knobs while training runs")

@@ -1,4 +1,4 @@
-"""The learning rate as a pure function of the step; NumPy only.
+"""The learning rate, or any other knob, as a pure function of the step; NumPy only.
 
     schedule = CosineRate(name="cosine", initial=0.01, warmup_steps=100)
     schedule.rates(first=0, count=32, total=2000)      # float32 [32], one rate for each step
@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 
 from headway.config import Frozen
 
-Rate = Annotated[float, Field(gt=0.0, le=1e6, allow_inf_nan=False)]
+Number = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 
 
 class _Schedule(Frozen):
@@ -36,35 +36,45 @@ class _Schedule(Frozen):
     @abstractmethod
     def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]: ...
 
+    @abstractmethod
+    def ends(self) -> tuple[float, ...]:
+        """Values between which all others lie."""
+
 
 class ConstantRate(_Schedule):
     """The same rate throughout, after the warm-up."""
 
     name: Literal["constant"] = "constant"
-    initial: Rate = 0.001
+    initial: Number = 0.001
 
     def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]:
         return np.full_like(step, self.initial)
+
+    def ends(self) -> tuple[float, ...]:
+        return (self.initial,)
 
 
 class CosineRate(_Schedule):
     """From `initial` down half a cosine to `final` at `steps` (by default at the end of training)."""
 
     name: Literal["cosine"]
-    initial: Rate = 0.001
-    final: Annotated[float, Field(ge=0.0)] = 0.0
+    initial: Number = 0.001
+    final: Number = 0.0
     steps: int | None = Field(default=None, ge=1)
 
     def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]:
         done = np.minimum(step / (self.steps or total), 1.0)
         return self.final + (self.initial - self.final) * 0.5 * (1.0 + np.cos(np.pi * done))
 
+    def ends(self) -> tuple[float, ...]:
+        return (self.initial, self.final)
+
 
 class ExponentialRate(_Schedule):
     """`initial` times `decay` for every `every_steps` steps, smoothly or in stairs."""
 
     name: Literal["exponential"]
-    initial: Rate = 0.001
+    initial: Number = 0.001
     decay: Annotated[float, Field(gt=0.0, le=1.0)]
     every_steps: int = Field(ge=1)
     shape: Literal["smooth", "stairs"] = "smooth"
@@ -73,13 +83,16 @@ class ExponentialRate(_Schedule):
         times = step / self.every_steps
         return self.initial * self.decay ** (np.floor(times) if self.shape == "stairs" else times)
 
+    def ends(self) -> tuple[float, ...]:
+        return (self.initial,)
+
 
 class PiecewiseRate(_Schedule):
     """`values[i]` until step `boundaries[i]`, the last value from there on."""
 
     name: Literal["piecewise"]
     boundaries: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
-    values: tuple[Rate, ...]
+    values: tuple[Number, ...]
 
     @model_validator(mode="after")
     def _fit(self) -> PiecewiseRate:
@@ -91,6 +104,9 @@ class PiecewiseRate(_Schedule):
 
     def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]:
         return np.asarray(self.values)[np.searchsorted(np.asarray(self.boundaries), step, side="right")]
+
+    def ends(self) -> tuple[float, ...]:
+        return self.values
 
 
 Schedule = ConstantRate | CosineRate | ExponentialRate | PiecewiseRate

@@ -12,19 +12,27 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
+from headway.errors import ConfigError
 from headway.monitor import Monitor
+from headway.stager import RemoteFiles, Stager
 from tfcore import models
 from tfcore.feeds import Feed
+from tfcore.knobs import KnobVariables
 from tfcore.runtime import prepare
+from tfcore.staged import staged
 from tfcore.train.checkpoint import Checkpoints, Found, Variables
-from tfcore.train.data import TrainingData, class_counts, class_names
+from tfcore.train.data import MOST_OPEN_SHARDS, TrainingData, class_counts, class_names
 from tfcore.train.early_stopping import Patience
-from tfcore.train.learner import Learner
+from tfcore.train.knobs import MEANINGS, ControlFile, Knobs
+from tfcore.train.learner import Learner, Outcome
 from tfcore.train.loop import Every, run
 from tfcore.train.recorder import Recorder
 from tfcore.train.request import VERSION, TrainRequest
@@ -37,25 +45,36 @@ __all__ = ["VERSION", "train"]
 HISTORY_POINTS = 200
 
 
-def train(request: TrainRequest, out: Path, monitor: Monitor, *, feed: Feed | None = None) -> dict[str, Any]:
+def train(
+    request: TrainRequest,
+    out: Path,
+    monitor: Monitor,
+    *,
+    remote: RemoteFiles | None = None,
+    feed: Feed | None = None,
+) -> dict[str, Any]:
     """Train as `request` says; see the module. With a `feed`, on its rows instead of the request's examples.
+
+    Args:
+        remote: how shards that are in a bucket yet come here while others are trained on; changes no result.
 
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
         (on the carve), stopped ("end" or "early"), skipped (steps that were not finite), traces, jit ("jit" or
-        "graph"), threads, parameters, resumed_from.
+        "graph"), threads, parameters, resumed_from, knob_changes (what was set by hand: step, knob, value).
 
     Raises:
         Cancelled: on request, after a checkpoint was saved.
         ConfigError, DataError, StoreError: with the place and what to do.
     """
-    return _Training(request, monitor, feed).run(out)
+    with staged(remote, monitor, open_files=MOST_OPEN_SHARDS + 1) as stager:
+        return _Training(request, monitor, stager, feed).run(out)
 
 
 class _Training:
     """One training: its pieces, and what happens between calls of the compiled steps."""
 
-    def __init__(self, request: TrainRequest, monitor: Monitor, feed: Feed | None = None):
+    def __init__(self, request: TrainRequest, monitor: Monitor, stager: Stager | None = None, feed: Feed | None = None):
         self.request, self.monitor, config = request, monitor, request.training
         self.threads = prepare(config.threads, log=monitor.log)
         self.patience = Patience(config.early_stopping) if config.early_stopping else None
@@ -73,10 +92,15 @@ class _Training:
             class_weights=weights,
             preprocess=request.preprocess,
             feed=feed,
+            stager=stager,
         )
         self.total = config.total_steps(self.data.rows)
         self.stack = self.data.stack(min(config.steps_per_call, self.total))
 
+        task, user = request.transform.label.task, request.model.user_defined
+        self.knobs = Knobs(config.all_knobs(request.model.dropout), self.total)
+        _check_knobs(config.knobs, task, user=user)
+        self.control = ControlFile(request.control) if request.control else None
         self.checkpoints = (
             Checkpoints(request.checkpoints, keep=config.keep_checkpoints, log=monitor.log)
             if request.checkpoints
@@ -89,21 +113,26 @@ class _Training:
             total=self.total, batch=config.batch_size, monitor=monitor, non_finite_limit=config.non_finite_limit
         )
         self.summaries = Summaries(request.summaries if config.summaries else None)
-        self.start, self.seconds = 0, 0.0
+        self.start, self.reached, self.seconds = 0, 0, 0.0
         if found:
             self._resume(found)
+        elif self.control:
+            self.control.begin()
 
     def _learner(self, found: Found | None) -> Learner:
         request, config, label = self.request, self.request.training, self.request.transform.label
         step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
-        self.model = models.build(request.model, request.transform, seed=request.seed, step=step, module=request.module)
+        knobs = KnobVariables(self.knobs.names)
+        self.model = models.build(
+            request.model, request.transform, seed=request.seed, step=step, module=request.module, knobs=knobs
+        )
         return Learner(
             model=self.model,
             task=label.task,
             step=step,
             specs=self.data.specs(self.stack),
             optimizer=config.optimizer,
-            clip_norm=config.clip_norm,
+            knobs=knobs,
             label_std=models.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
             offsets=self._offsets(),
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
@@ -146,9 +175,9 @@ class _Training:
                 self.data.stacks(self.stack),
                 start=self.start,
                 total=self.total,
-                rates=lambda first, count: config.learning_rate.rates(first, count, self.total),
+                knobs=self._values,
                 every=every,
-                report=self.recorder,
+                report=self._report,
                 cancelled=self.monitor.cancelled,
             )
         finished = step == self.total or bool(self.patience and self.patience.exhausted)
@@ -158,14 +187,29 @@ class _Training:
         self.seconds += time.monotonic() - began
         return step
 
+    def _values(self, first: int, count: int) -> dict[str, NDArray[np.float32]]:
+        """The knobs' values, after a look at what was said since the last call."""
+        if self.control:
+            try:
+                for change in self.knobs.change(self.reached, self.control.news() or {}):
+                    to = "back to its schedule" if change["value"] is None else f"{change['value']:g}"
+                    self.monitor.log(f"{change['knob']} is {to} from step {self.reached:,} on")
+            except ConfigError as error:  # a slip of the hand must not cost a training
+                self.monitor.log(f"warning: {self.control.path} is not heeded: {error}")
+        return self.knobs.values(first, count)
+
+    def _report(self, step: int, outcome: Outcome) -> None:
+        self.reached = step
+        self.recorder(step, outcome)
+
     def _history_steps(self) -> int:
         """Steps between two points of the history: a multiple of the stack, so that calls stay whole."""
         return self.stack * max(1, math.ceil(self.total / HISTORY_POINTS / self.stack))
 
     def _point(self, step: int) -> None:
-        rate = float(self.request.training.learning_rate.rates(step - 1, 1, self.total)[0])
-        point = self.recorder.point(step, learning_rate=rate)
-        self.summaries.write(step, loss=point["loss"], learning_rate=rate)
+        knobs = self.knobs.at(step - 1)
+        point = self.recorder.point(step, **knobs)
+        self.summaries.write(step, loss=point["loss"], **knobs)
 
     def _evaluate_carve(self, step: int) -> bool:
         assert self.patience is not None
@@ -193,6 +237,7 @@ class _Training:
             "threads": self.threads,
             "seconds": self.seconds + time.monotonic() - began,
             "recorder": self.recorder.state(),
+            "knobs": self.knobs.state(),
             "patience": self.patience.state() if self.patience else None,
         }
         self.checkpoints.save(step, self._variables(), state)
@@ -200,7 +245,9 @@ class _Training:
     def _resume(self, found: Found) -> None:
         assert self.checkpoints is not None
         self.checkpoints.restore(found, self._variables())
-        self.start, self.seconds = found.step, found.state["seconds"]
+        self.start = self.reached = found.step
+        self.seconds = found.state["seconds"]
+        self.knobs.restore(found.state["knobs"])
         self.recorder.restore(found.state["recorder"])
         if self.patience and found.state["patience"]:
             self.patience.restore(found.state["patience"])
@@ -240,6 +287,7 @@ class _Training:
             "threads": self.threads,
             "parameters": int(sum(math.prod(v.shape) for v in self.model.trainable_variables)),
             "resumed_from": self.start or None,
+            "knob_changes": self.knobs.changes,
         }
         model = {
             "model": request.model.model_dump(mode="json"),
@@ -251,6 +299,20 @@ class _Training:
         )
         _write(out / "history.json", {"history": history, "result": result})
         return result
+
+
+def _check_knobs(knobs: Mapping[str, Any], task: str, *, user: bool) -> None:
+    """ConfigError for a knob that nothing would read."""
+    for name in knobs:
+        if name in ("positive_weight",) and task != "binary":
+            problem = f"{name} is for a binary label, and this one is {task}"
+        elif name in ("label_smoothing", "temperature") and task == "regression":
+            problem = f"{name} is for a label with classes, and this one is a number"
+        elif name not in MEANINGS and not user:
+            problem = f"nothing reads {name!r}; the built-in models know {', '.join(sorted(MEANINGS))}"
+        else:
+            continue
+        raise ConfigError(problem, where=f"training.knobs.{name}", fix="leave it out")
 
 
 def _write(path: Path, value: Any) -> None:

@@ -15,6 +15,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from headway.errors import DataError
+from tfcore.python_op import numpy_op
+
 Pixels = tuple[int, int, int]
 
 
@@ -69,13 +72,15 @@ class Tolerant:
             return images, usable
 
         # a Python call a record, in which nearly all of the time is TensorFlow's decoding
-        decoded, usable = tf.numpy_function(decode, [files, present], [tf.uint8, tf.bool], stateful=False)
-        return tf.ensure_shape(decoded, [None, *pixels]), tf.ensure_shape(usable, [None])
+        signature = (tf.TensorSpec([None, *pixels], tf.uint8), tf.TensorSpec([None], tf.bool))
+        return numpy_op(decode, signature, thread_safe=True, stateful=False)(files, present)
 
     def _count(self, error: tf.errors.InvalidArgumentError) -> None:
         with self._lock:
             self.refused += 1
             if self.refused > self.most:
-                raise ValueError(
-                    f"TensorFlow refused {self.refused} images, more than {self.most}: {str(error.message).splitlines()[0]}"
+                raise DataError(
+                    f"TensorFlow refused {self.refused} images, more than {self.most}: {str(error.message).splitlines()[0]}",
+                    where="training.max_refused_images",
+                    fix="look at the images, or allow more",
                 )

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.records import encode as module
 from headway.records import wire
-from headway.records.encode import decode, encode, encode_classic
+from headway.records.classic import encode_classic
+from headway.records.decode import decode
+from headway.records.encode import encode, encode_records
 from headway.records.grouping import RowGrouper
 from headway.records.spec import feature_spec
 from headway.schema import Column
@@ -143,13 +145,42 @@ def test_varints_of_any_int64(values):
     assert wire.parse_ints(memoryview(wire.field(data))).tolist() == values
 
 
+@given(batches(max_rows=120), st.lists(st.integers(0, 120), max_size=6))
+@settings(deadline=None)
+def test_several_records_at_once_are_those_of_each_alone(batch, cuts):
+    ends = sorted({min(cut, batch.num_rows) for cut in cuts} | {batch.num_rows})
+    starts = [0, *ends[:-1]]
+    sizes = [end - start for start, end in zip(starts, ends, strict=True)]
+    apart = [encode(batch.slice(start, size), COLUMNS) for start, size in zip(starts, sizes, strict=True)]
+    assert [b"".join(pieces) for pieces in encode_records(batch, sizes, COLUMNS)] == apart
+
+
 @given(st.lists(BYTES, max_size=10), st.sampled_from([1, 40]))
 @settings(deadline=None, derandomize=True)
-def test_many_strings_are_joined_as_few_are(values, times):
-    """The Arrow path of long lists against the plain path of short ones."""
+def test_strings_are_fields_one_behind_the_other(values, times):
     values = values * times
-    one_by_one = wire.field(b"".join(wire.field(v) for v in values), wire.BYTES)
-    assert wire.bytes_list(pa.array([b"skipped", *values], pa.binary())[1:]) == one_by_one
+    batch = pa.RecordBatch.from_pydict({"c": pa.array([b"skipped", *values], pa.binary())})[1:]
+    feature = wire.field(b"".join(wire.field(v) for v in values), wire.BYTES)
+    column = Column(name="c", type="bytes", nullable=False, encoding="plain")
+    assert encode(batch, [column]) == wire.example([wire.entry(wire.key("c"), feature)])
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.integers(0, 200), st.integers(2**13, 2**15), st.integers(2**27, 2**57), st.integers(-(2**63), 2**63 - 1)
+        ),
+        max_size=20,
+    ),
+    st.lists(st.integers(0, 20), max_size=4),
+)
+@settings(deadline=None)
+def test_varints_of_any_widths_are_those_of_each_value_alone(values, cuts):
+    cuts = sorted({min(cut, len(values)) for cut in cuts} | {0, len(values)})
+    data, ends = wire.varints_cut(np.array(values, np.int64), np.array(cuts))
+    one_by_one = [wire.varint(value & (2**64 - 1)) for value in values]
+    assert bytes(data) == b"".join(one_by_one)
+    assert ends == [sum(map(len, one_by_one[:cut])) for cut in cuts]
 
 
 @given(st.lists(st.integers(0, 30), max_size=12), st.integers(1, 17))
@@ -164,7 +195,9 @@ def test_rows_are_cut_into_equal_records_wherever_batches_end(sizes, rows):
         columns = [part["n"].combine_chunks(), part["w"].combine_chunks().dictionary_encode()]
         pieces += grouper.add(pa.RecordBatch.from_arrays(columns, names=["n", "w"]))
         at += size
-    pieces += grouper.rest()
+    groups = [*pieces, *grouper.rest()]
+    pieces = [whole.slice(sum(sizes[:i]), size) for whole, sizes in groups for i, size in enumerate(sizes)]
+    assert all(sum(sizes) == whole.num_rows for whole, sizes in groups)
     assert [p.num_rows for p in pieces] == [rows] * (total // rows) + [total % rows] * (total % rows > 0)
     assert [v for p in pieces for v in p["n"].to_pylist()] == list(range(total))
     assert [v for p in pieces for v in p["w"].to_pylist()] == words

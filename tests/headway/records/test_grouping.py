@@ -1,5 +1,7 @@
 """Where records end: at so many rows or bytes, whatever batches the rows came in."""
 
+from itertools import accumulate
+
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,11 +10,16 @@ from headway.records.grouping import RowGrouper
 
 
 def pieces(batch, cuts, rows, size):
-    grouper, found, at = RowGrouper(rows, size), [], 0
+    grouper, groups, at = RowGrouper(rows, size), [], 0
     for cut in sorted({min(c, batch.num_rows) for c in cuts} | {batch.num_rows}):
-        found += grouper.add(batch.slice(at, cut - at))
+        groups += grouper.add(batch.slice(at, cut - at))
         at = cut
-    return [*found, *grouper.rest()]
+    found = []
+    for whole, sizes in [*groups, *grouper.rest()]:
+        ends = list(accumulate(sizes, initial=0))
+        assert ends[-1] == whole.num_rows
+        found += [whole.slice(end, n) for end, n in zip(ends, sizes, strict=False)]
+    return found
 
 
 CELLS = st.one_of(st.none(), st.binary(max_size=40))

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.records.encode import decode, encode, encode_classic
+from headway.records.classic import encode_classic
+from headway.records.decode import decode
+from headway.records.encode import encode
 from headway.records.spec import feature_spec
 from headway.schema import Column
 

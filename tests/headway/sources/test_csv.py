@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headway.coerce import coerce
 from headway.errors import DataError
 from headway.schema import Column
-from headway.sources.base import CsvConfig, InputFile, Range, SourceConfig, files
+from headway.sources.base import BATCH_ROWS, CsvConfig, InputFile, Range, SourceConfig, files
 from headway.sources.csv import CsvSource
 
 INT, TEXT, REAL = pa.int64(), pa.binary(), pa.float64()
@@ -180,11 +180,12 @@ def test_dictionaries(written):
 
 
 def test_large_ranges_come_in_chunks_that_count_on(written):
-    source, found = written(b"a,b\n" + b"".join(b"%d,x\n" % i for i in range(70_000)))
+    rows = 2 * BATCH_ROWS + 70
+    source, found = written(b"a,b\n" + b"".join(b"%d,x\n" % i for i in range(rows)), range_bytes=1 << 26)
     (piece,) = source.ranges(found)
     chunks = list(source.read(piece, ["a"], {"a": INT}))
     assert len(chunks) > 2 and [chunk.first_row for chunk in chunks][:2] == [0, chunks[0].batch.num_rows]
-    assert [v for chunk in chunks for v in chunk.batch.column(0).to_pylist()] == list(range(70_000))
+    assert [v for chunk in chunks for v in chunk.batch.column(0).to_pylist()] == list(range(rows))
 
 
 # --- lines and values that do not fit

@@ -3,7 +3,6 @@
 import gzip
 import io
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -37,7 +36,7 @@ def in_format(format):
         out.write(image.getvalue())
     else:
         for i in range(100):
-            feature = wire.int_list(np.array([i]))
+            feature = wire.field(wire.field(wire.varint(i)), wire.INTS)
             out.write(frame(wire.example([wire.entry(wire.field(b"id"), feature)])))
     return out.getvalue().to_pybytes()
 

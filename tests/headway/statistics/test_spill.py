@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headway.schema import Column
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.counts import _FAN_IN, _MOST_RUNS, Budget, TextCounts
-from headway.statistics.runs import BLOCK, merged, reblocked, write_run
+from headway.statistics.runs import BLOCK, merged, paired, reblocked, write_run
 from headway.statistics.split import COUNTS_NAME, SplitStatistics, merge_all
 
 TEXT = (Column(name="s", type="bytes", nullable=True),)
@@ -177,3 +177,22 @@ def test_five_million_strings_stay_within_their_memory(tmp_path):
     assert (found["last"], found["taken"]) == ([first.decode(), 1], 100_000)
     assert found["all_mb"] < PROMISED_MB, found
     assert not list((tmp_path / "spill").glob("*")) or not Path(tmp_path / "spill").exists()
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.binary(max_size=2), st.integers(1, 9)), st.dictionaries(st.binary(max_size=2), st.integers(1, 9))
+)
+def test_paired_runs_give_each_value_once_with_both_counts(ours, theirs):
+    def blocks(counts, size):
+        words = sorted(counts)
+        for start in range(0, len(words), size):
+            part = words[start : start + size]
+            yield pa.array(part, pa.large_binary()), np.array([counts[word] for word in part])
+
+    rows = [
+        (value, a, b)
+        for values, left, right in paired(blocks(ours, 3), blocks(theirs, 2))
+        for value, a, b in zip(values.to_pylist(), left.tolist(), right.tolist(), strict=True)
+    ]
+    assert sorted(rows) == [(word, ours.get(word, 0), theirs.get(word, 0)) for word in sorted({*ours, *theirs})]

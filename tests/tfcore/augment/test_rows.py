@@ -269,6 +269,8 @@ def test_a_varied_training_is_stopped_resumed_and_ends_at_the_same_bits(written,
             "steps_per_call": 8,
             "jit": "off",
             "early_stopping": {"every_steps": 20},
+            "sampling": {"rates": {"a": 0.6}},
+            "knobs": {"label_smoothing": 0.1, "temperature": 1.5},
         }
         return TrainRequest(
             examples=(written[task].part("train"),),

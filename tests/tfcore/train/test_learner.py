@@ -10,10 +10,13 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, DataError, StoreError
 from headway.monitor import Monitor
+from tfcore.knobs import KnobVariables, knob
 from tfcore.models import build
 from tfcore.models_config import ModelConfig
+from tfcore.testing import assert_resumes_exactly, assert_same_bytes
 from tfcore.train.checkpoint import Checkpoints
 from tfcore.train.config import OptimizerConfig
+from tfcore.train.knobs import Knobs
 from tfcore.train.learner import Learner, row_losses
 from tfcore.train.loop import Every, run
 from tfcore.train.recorder import Recorder
@@ -57,22 +60,24 @@ def stacks(step, change=lambda step, batch: None):
         step += K
 
 
-def learner(jit="off", dropout=0.2, model=None, **options):
+def learner(jit="off", dropout=0.2, model=None, knobs=(), **options):
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
+    variables = KnobVariables(["learning_rate", *knobs])
     if model is None:
-        model = build(ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout), LAYOUT, seed=7, step=step)
+        config = ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout)
+        model = build(config, LAYOUT, seed=7, step=step, knobs=variables)
     options = {"task": "binary", "optimizer": OptimizerConfig(), **options}
-    return Learner(model=model, step=step, specs=SPECS, jit=jit, **options)
+    return Learner(model=model, step=step, specs=SPECS, jit=jit, knobs=variables, **options)
 
 
-def train(it, total, start=0, batches=stacks, **options):
+def train(it, total, start=0, batches=stacks, knobs=None, **options):
     schedule = CosineRate(name="cosine", initial=0.01)
-    rates = lambda first, count: schedule.rates(first, count, 30)  # noqa: E731
-    return run(it, batches, start=start, total=total, rates=rates, **options)
+    knobs = Knobs(dict.fromkeys(it.knobs.variables_by_name, schedule), 30) if knobs is None else knobs
+    return run(it, batches, start=start, total=total, knobs=knobs.values, **options)
 
 
-def state(it):
-    return b"".join(v.numpy().tobytes() for group in it.variables().values() for v in group)
+def constant(**values):
+    return {name: np.full(K, value, np.float32) for name, value in values.items()}
 
 
 @pytest.mark.parametrize("jit", ["off", "on"])
@@ -107,7 +112,7 @@ def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
     optimizer = keras.optimizers.Adam(0.01)
     gradients = tape.gradient(loss, [v.value for v in reference.trainable_variables])
     optimizer.apply([tf.convert_to_tensor(g) for g in gradients], reference.trainable_variables)
-    outcome = it.run(next(stacks(0)), first=0, steps=1, rates=np.full(K, 0.01, np.float32))
+    outcome = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.01))
     assert np.allclose(outcome.losses, [loss], rtol=1e-5)
     assert np.allclose(outcome.weights, [one["weight"].numpy().sum()], rtol=1e-5)
     for a, b in zip(it.model.get_weights(), reference.get_weights(), strict=True):
@@ -116,18 +121,8 @@ def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
 
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_a_resumed_training_ends_at_the_same_bits(tmp_path, jit):
-    whole = learner(jit)
-    train(whole, 30)
-    first = learner(jit)
-    train(first, 13)
-    Checkpoints(tmp_path).save(13, first.variables(), {})
-    second = learner(jit)
-    train(second, 3)  # another state, to be overwritten
-    checkpoints = Checkpoints(tmp_path)
-    found = checkpoints.newest()
-    checkpoints.restore(found, second.variables())
-    train(second, 30, start=found.step)
-    assert state(second) == state(whole)
+    run = lambda it, first, end: train(it, end, first)  # noqa: E731
+    assert_resumes_exactly(lambda: learner(jit), run, Learner.variables, steps=30, stops=(13,), folder=tmp_path)
 
 
 def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
@@ -140,13 +135,8 @@ def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
         x = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization()(inputs["numeric"]))
         return learner(model=keras.Model(inputs, keras.layers.Dense(1)(x)))
 
-    whole, first, second = with_keras_dropout(), with_keras_dropout(), with_keras_dropout()
-    train(whole, 10)
-    train(first, 6)
-    Checkpoints(tmp_path).save(6, first.variables(), {})
-    Checkpoints(tmp_path).restore(Checkpoints(tmp_path).newest(), second.variables())
-    train(second, 10, start=6)
-    assert state(second) == state(whole)
+    run = lambda it, first, end: train(it, end, first)  # noqa: E731
+    assert_resumes_exactly(with_keras_dropout, run, Learner.variables, steps=10, stops=(6,), folder=tmp_path)
 
 
 @pytest.mark.parametrize("jit", ["off", "on"])
@@ -164,10 +154,10 @@ def test_a_step_that_is_not_finite_changes_nothing_but_the_count(jit):
     it = learner(jit, model=keras.Model(inputs, keras.layers.Dense(1)(normal)))
     outcomes = []
     train(it, 2)
-    before = [v.tobytes() for v in it.model.get_weights()]
+    before = it.model.get_weights()
     train(it, 3, start=2, batches=lambda s: stacks(s, spoil), report=lambda s, o: outcomes.append(o))
     assert outcomes[-1].applied.tolist() == [False]
-    assert [v.tobytes() for v in it.model.get_weights()] == before
+    assert_same_bytes(it.model.get_weights(), before)
     assert int(it.step) == 3
     assert int(it.optimizer.iterations) == 2
     train(it, 6, start=3)
@@ -187,10 +177,124 @@ def test_steps_that_stay_not_finite_end_the_training():
 def test_gradients_are_clipped_to_their_global_norm():
     before = learner(dropout=0.0)
     start = before.model.get_weights()
-    it = learner(dropout=0.0, clip_norm=0.01, optimizer=OptimizerConfig(name="sgd"))
-    it.run(next(stacks(0)), first=0, steps=1, rates=np.ones(K, np.float32))
+    it = learner(dropout=0.0, knobs=["clip_norm"], optimizer=OptimizerConfig(name="sgd"))
+    it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=1.0, clip_norm=0.01))
     moved = np.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(it.model.get_weights(), start, strict=True)))
     assert np.isclose(moved, 0.01, rtol=1e-3)
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_knobs_change_between_calls_and_steps_without_another_trace(jit):
+    names = ["dropout", "label_smoothing", "temperature", "positive_weight", "clip_norm"]
+    it = learner(jit, knobs=names)
+    off = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 1, "clip_norm": 1e6}
+    plain = learner(jit, dropout=0.0)
+    stack = next(stacks(0))
+    for values in (off, off | {"dropout": 0.5}, off | {"temperature": 4}, off):
+        it.run(stack, first=0, steps=2, knobs=constant(learning_rate=0.01, **values))
+    assert it.traces == 1
+    it, changing = learner(jit, knobs=names), learner(jit, knobs=names)
+    whole = it.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01, **off))
+    expected = plain.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01))
+    assert np.allclose(whole.losses, expected.losses, rtol=1e-5)
+    values = constant(learning_rate=0.01, **off)
+    values["temperature"][2] = 3.0  # one step of a call
+    outcome = changing.run(stack, first=0, steps=K, knobs=values)
+    assert np.array_equal(outcome.losses[:2], whole.losses[:2]) and outcome.losses[2] != whole.losses[2]
+
+
+def test_what_knobs_mean():
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    reference = build(ModelConfig(hidden=(8, 4), embedding=3), LAYOUT, seed=7)
+    logits = reference({k: one[k] for k in ("numeric", "categorical")})[:, 0]
+    label, weight = one["label"], one["weight"]
+
+    def loss(label, logits, weight):
+        rows = tf.nn.sigmoid_cross_entropy_with_logits(label, logits)
+        return float(tf.reduce_sum(rows * weight) / tf.reduce_sum(weight))
+
+    for name, value, wanted in (
+        ("label_smoothing", 0.2, loss(label * 0.8 + 0.1, logits, weight)),
+        ("temperature", 2.0, loss(label, logits / 2, weight)),
+        ("positive_weight", 3.0, loss(label, logits, weight * tf.where(label > 0, 3.0, 1.0))),
+    ):
+        it = learner(dropout=0.0, knobs=[name])
+        found = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.01, **{name: value}))
+        assert np.isclose(found.losses[0], wanted, rtol=1e-5), name
+
+
+def test_smoothed_losses_of_classes_are_those_of_soft_labels():
+    output, label = np.array([[0.3, -1.0, 2.0]], np.float32), tf.constant([1])
+    soft = np.full((1, 3), 0.3 / 3)
+    soft[0, 1] += 0.7
+    expected = tf.nn.softmax_cross_entropy_with_logits(soft.astype(np.float32), output)
+    for given in (label, tf.one_hot(label, 3)):
+        found = row_losses("multiclass", given, output, smoothing=tf.constant(0.3))
+        assert np.allclose(found, expected, rtol=1e-6)
+
+
+def test_a_mixed_label_counts_as_its_two_rows_with_every_knob_on():
+    """Of label 0.3 and weight 2 is 0.6 of a positive row and 1.4 of a negative one, for the gradient and the loss."""
+    knobs = {"positive_weight": 3.0, "label_smoothing": 0.2, "temperature": 2.0, "learning_rate": 0.01}
+
+    def end(labels, weights):
+        it = learner(dropout=0.0, knobs=list(knobs)[:-1], offsets=[0.7])
+        half = B // 2
+
+        def two(_, one):
+            for name in ("numeric", "categorical"):
+                one[name][half:] = one[name][:half]
+            for name, values in (("label", labels), ("weight", weights)):
+                one[name] = np.repeat(np.float32(values), half)
+
+        outcome = it.run(next(stacks(0, two)), first=0, steps=K, knobs=constant(**knobs))
+        return outcome, [v.numpy() for v in it.model.trainable_variables]
+
+    mixed, moved = end((0.3, 0.3), (2.0, 0.0))
+    apart, expected = end((1.0, 0.0), (0.6, 1.4))
+    assert np.allclose(mixed.losses, apart.losses, rtol=1e-4)
+    assert np.allclose(mixed.weights, apart.weights, rtol=1e-5)
+    for found, wanted in zip(moved, expected, strict=True):
+        assert np.allclose(found, wanted, atol=1e-4)
+
+
+def test_what_a_sample_added_to_the_odds_is_added_in_training_alone():
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    plain, offset = learner(dropout=0.0), learner(dropout=0.0, offsets=[2.0])
+    assert plain.evaluate([one]) == offset.evaluate([one])
+    rate = constant(learning_rate=0.0)
+    losses = [it.run(next(stacks(0)), first=0, steps=1, knobs=rate).losses[0] for it in (plain, offset)]
+    assert losses[0] != losses[1]
+
+
+def test_a_user_s_model_reads_its_own_knob_and_one_that_predicts_its_default():
+    def model(margin):
+        inputs = {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in LAYOUT.inputs().items()}
+        return keras.Model(inputs, keras.layers.Dense(1)(Shifted(margin)(inputs["numeric"])))
+
+    variables = KnobVariables(["learning_rate", "margin"])
+    with variables.offered():
+        inside = knob("margin", 1.0)
+    assert inside is variables.get("margin")
+    assert float(knob("margin", 1.0)) == 1.0
+    with pytest.raises(ConfigError, match="no knob 'margin'"):
+        knob("margin")
+    it = learner(model=model(inside), knobs=["margin"])
+    it.knobs.variables_by_name["margin"] = inside
+    losses = [
+        it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.0, margin=m)).losses[0]
+        for m in (0.0, 2.0, 0.0)
+    ]
+    assert losses[0] == losses[2] != losses[1] and it.traces == 1
+
+
+class Shifted(keras.layers.Layer):
+    def __init__(self, margin):
+        super().__init__()
+        self._margin = [margin]
+
+    def call(self, x):
+        return x + self._margin[0]
 
 
 def test_evaluation_ignores_padding_and_dropout():

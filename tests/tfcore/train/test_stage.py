@@ -114,7 +114,7 @@ def test_a_training_learns_and_says_what_it_did(examples, tmp_path):
     assert (done, total, unit) == (result["steps"], result["steps"], "steps")
     assert facts["loss"] > 0
     assert facts["rows_per_second"] > 0
-    assert _scalars(tmp_path / "summaries") == {"loss", "learning_rate"}
+    assert _scalars(tmp_path / "summaries") == {"loss", "learning_rate", "dropout"}
 
 
 def _scalars(folder):
@@ -157,6 +157,73 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, length
     history = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("resumed", "whole")]
     assert history[0] == history[1]
     assert again["best_loss"] == whole["best_loss"]
+
+
+class Hand(StopAt):
+    """Writes to the control file when a step is reached, and may ask to stop at a later one."""
+
+    def __init__(self, control, orders, stop=None):
+        super().__init__(None)
+        self.control, self.orders, self.until = control, dict(orders), stop
+
+    def progress(self, done, total, unit, **facts):
+        for step in [step for step in self.orders if done >= step]:
+            self.control.write_text(self.orders.pop(step))
+        if self.until is not None and done >= self.until:
+            self.stop.set()
+
+
+def test_knobs_turned_by_hand_take_effect_are_told_and_survive_a_stop(examples, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfcore.train.recorder.PROGRESS_SECONDS", 0.0)
+    control = tmp_path / "knobs.json"
+    control.write_text('{"learning_rate": 9}')  # meant for a training that is over
+    asked = request(examples, steps=96, checkpoint_every_steps=8, knobs={"label_smoothing": 0.1}).model_copy(
+        update={"control": control, "checkpoints": tmp_path / "checkpoints"}
+    )
+    orders = {
+        24: '{"learning_rate": 0.001, "label_smoothing": 0.2}',
+        32: '{"learning_rate": "fast"}',
+        40: '{"momentum": 1}',
+        48: "{",
+        56: '{"learning_rate": null}',
+    }
+    plain = train(request(examples, steps=96, knobs={"label_smoothing": 0.1}), tmp_path / "plain", Monitor())
+    hand = Hand(control, orders, stop=72)
+    with pytest.raises(Cancelled):
+        train(asked, tmp_path / "stopped", hand)
+    result = train(asked, tmp_path / "turned", StopAt(None))
+    changes = result["knob_changes"]
+    assert [(c["knob"], c["value"]) for c in changes] == [
+        ("learning_rate", 0.001),
+        ("label_smoothing", 0.2),
+        ("learning_rate", None),
+    ]
+    assert 24 <= changes[0]["step"] < 32 and changes[2]["step"] >= 56
+    warnings = [line for line in hand.lines if "not heeded" in line]
+    assert [word in line for word, line in zip(["fast", "momentum", "JSON"], warnings, strict=True)] == [True] * 3
+    assert result["traces"] == 1
+    assert plain["knob_changes"] == [] and weights(tmp_path / "turned") != weights(tmp_path / "plain")
+    # the same turns at the same steps without the stop give the same bits
+    again = {c["step"]: {} for c in changes}
+    for c in changes:
+        again[c["step"]][c["knob"]] = c["value"]
+    other = asked.model_copy(update={"checkpoints": tmp_path / "others"})
+    whole = train(other, tmp_path / "whole", Hand(control, {s: json.dumps(v) for s, v in again.items()}))
+    assert [c["step"] for c in whole["knob_changes"]] == [c["step"] for c in changes]
+    assert weights(tmp_path / "whole") == weights(tmp_path / "turned")
+
+
+@pytest.mark.parametrize(
+    ("task", "knobs", "words"),
+    [
+        ("regression", {"label_smoothing": 0.1}, "a label with classes"),
+        ("multiclass", {"positive_weight": 2.0}, "for a binary label"),
+        ("binary", {"margin": 2.0}, "nothing reads 'margin'"),
+    ],
+)
+def test_knobs_that_nothing_reads_are_mistakes(task, knobs, words, tmp_path):
+    with pytest.raises(ConfigError, match=words):
+        train(request(written(tmp_path / "examples", task), task, knobs=knobs), tmp_path, Monitor())
 
 
 def test_early_stopping_keeps_the_best_weights(examples, tmp_path):

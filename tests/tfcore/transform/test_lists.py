@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
-from headway.records.encode import encode, encode_classic
+from headway.records.classic import encode_classic
+from headway.records.encode import encode
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics
 from tfcore.decode import Decoder

@@ -1,8 +1,6 @@
-"""For tests and benches: a table in memory as an ingested span, without Beam.
+"""A table in memory as an ingested span, without Beam: real shards, statistics and a manifest's result.
 
 examples = write_examples(folder, {"train": table, "eval": other}, columns)
-examples.part("train")                    # what TrainRequest.examples holds
-examples.statistics["train"]              # fitted transforms come from these
 """
 
 from __future__ import annotations
@@ -14,7 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.records.encode import encode, encode_classic
+from headway.records.classic import encode_classic
+from headway.records.encode import encode
+from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics
@@ -73,7 +73,7 @@ def write_examples(
                 for batch in piece.combine_chunks().to_batches(max_chunksize=max(rows_per_record, 1024)):
                     statistics[split].update(batch)
                     _write(shard, batch, columns, rows_per_record)
-            written.append({"file": name, "rows": shard.rows})
+            written.append({"file": name, "rows": packed(shard.rows)})
         made[split] = {"rows": table.num_rows, "shards": written}
     result = {
         "span": span,

@@ -1,0 +1,48 @@
+"""Cancels a job at Flink itself: Beam's job server only says that it did, and lets the job run on (2.62, Flink 1.19).
+
+name = "headway-0f3c"                                   # given to the job as job_name, so that it can be told apart
+cancel("flink:8081", name)
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from typing import Any
+
+_LOCAL = ("[local]", "[auto]")
+_ENDED = ("FINISHED", "CANCELED", "FAILED")
+_SECONDS = 10.0
+"""How long a job that was handed over may take to be listed."""
+
+
+def has_rest(master: object) -> bool:
+    """Whether `flink_master` is the address of a cluster; a mini cluster inside a job server has none."""
+    return bool(master) and str(master).strip() not in _LOCAL
+
+
+def cancel(master: str, name: str) -> bool:
+    """Ask Flink to cancel the jobs of that name; whether there was one.
+
+    Raises:
+        OSError: Flink does not answer.
+    """
+    until = time.monotonic() + _SECONDS
+    while True:
+        found = [job for job in ask(master, "jobs/overview")["jobs"] if job["name"] == name]
+        for job in found:
+            if job["state"] not in _ENDED:
+                ask(master, f"jobs/{job['jid']}?mode=cancel", "PATCH")
+        if found or time.monotonic() > until:
+            return bool(found)
+        time.sleep(0.2)
+
+
+def ask(master: str, path: str, method: str = "GET") -> Any:
+    """What Flink's REST interface answers."""
+    base = master.strip().rstrip("/")
+    base = base if "://" in base else f"http://{base}"
+    request = urllib.request.Request(f"{base}/{path}", method=method)
+    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+        return json.loads(answer.read() or b"{}")

@@ -1,0 +1,181 @@
+"""What graph functions cost: the figures of docs/graph-functions, a section a page.
+
+    python bench/graph_functions.py                     # all
+    python bench/graph_functions.py --only python       # tf-function, python
+
+tf-function: a call of a traced function, eager, with its arguments checked, and what a new Python value costs instead.
+python: a Python function in a pipeline, by row and by batch, beside TensorFlow ops and beside tf.numpy_function.
+Each case is timed in turn, and the best of five rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import common
+import numpy as np
+import tensorflow as tf
+
+from tfcore.graph_function import GraphFunction
+from tfcore.python_op import numpy_op, python_op
+from tfcore.retrace import RetraceGuard
+
+ROUNDS = 5
+
+
+def best(cases: dict[str, Callable[[], Any]], repeat: int) -> dict[str, float]:
+    """Seconds of one call of each case."""
+    found = dict.fromkeys(cases, float("inf"))
+    for call in cases.values():
+        call()
+    for _ in range(ROUNDS):
+        for name, call in cases.items():
+            began = time.perf_counter()
+            for _ in range(repeat):
+                call()
+            found[name] = min(found[name], (time.perf_counter() - began) / repeat)
+    return found
+
+
+def shown(title: str, found: dict[str, float], unit: float = 1e6, word: str = "us") -> None:
+    print(f"\n## {title}")
+    first = next(iter(found.values()))
+    for name, seconds in found.items():
+        print(f"{name:<52} {seconds * unit:10.1f} {word}   {seconds / first:8.2f}x", flush=True)
+
+
+def layers(x: Any, rate: Any) -> Any:
+    """Small enough that the price of the call is seen."""
+    for _ in range(10):
+        x = tf.nn.relu(x * rate + 0.5)
+    return tf.reduce_sum(x)
+
+
+def tf_function() -> None:
+    x, rate = tf.ones([256, 50]), tf.constant(0.9)
+    spec = {"x": tf.TensorSpec([256, 50], tf.float32), "rate": tf.TensorSpec([], tf.float32)}
+    plain = tf.function(layers)
+    checked = GraphFunction(layers, spec)
+    convert = GraphFunction(layers, spec, scalars="convert")
+    guard = RetraceGuard(plain)
+
+    def guarded() -> None:
+        plain(x, rate)
+        guard.check()
+
+    cases = {
+        "tf.function, tensors": lambda: plain(x, rate),
+        "tf.function and a RetraceGuard's check": guarded,
+        "graph_function, tensors": lambda: checked(x=x, rate=rate),
+        "graph_function, a Python float converted": lambda: convert(x=x, rate=0.9),
+        "eager": lambda: layers(x, rate),
+    }
+    shown("a call, ten small layers", best(cases, 300))
+    fresh = tf.function(layers)
+    values: Iterator[float] = (i / 1e6 for i in itertools.count(1))
+    shown(
+        "a new value of an argument",
+        best(
+            {
+                "as a tensor": lambda: plain(x, tf.constant(next(values))),
+                "as a Python float": lambda: fresh(x, next(values)),
+            },
+            8,
+        ),
+    )
+    times = {}
+    for name, autograph in (("graph_function, autograph=False", False), ("graph_function, autograph=True", True)):
+        seconds = []
+        for _ in range(ROUNDS):
+            function = GraphFunction(layers, spec, autograph=autograph)
+            function.trace()
+            seconds.append(function.trace_seconds)
+        times[name] = min(seconds)
+    shown("a trace", times, 1e3, "ms")
+
+
+ROWS = 8192
+
+
+def python() -> None:
+    vector = tf.TensorSpec([None], tf.float32)
+    one = tf.TensorSpec([], tf.float32)
+    log = lambda x: np.log1p(x)  # noqa: E731
+    by_batch, by_row = numpy_op(log, vector, stateful=False), numpy_op(lambda x: np.float32(np.log1p(x)), one)
+    eager = python_op(tf.math.log1p, vector)
+    rows = tf.data.Dataset.from_tensor_slices(np.arange(ROWS, dtype=np.float32))
+
+    def drained(dataset: tf.data.Dataset) -> Callable[[], None]:
+        def drain() -> None:
+            for _ in dataset:
+                pass
+
+        return drain
+
+    batches = tf.data.Dataset.from_tensors(tf.range(4096, dtype=tf.float32)).repeat(64)
+    warnings.simplefilter("ignore")
+    found = best(
+        {
+            "TensorFlow ops": drained(batches.map(tf.math.log1p)),
+            "tf.numpy_function": drained(batches.map(lambda x: tf.numpy_function(log, [x], tf.float32))),
+            "numpy_op": drained(batches.map(by_batch)),
+            "python_op": drained(batches.map(eager)),
+        },
+        2,
+    )
+    shown("log1p of a batch of 4,096 in a pipeline", {name: seconds / 64 for name, seconds in found.items()})
+    found = best(
+        {
+            "batch(1024).map(op)": drained(rows.batch(1024).map(by_batch)),
+            "map(op).batch(1024)": drained(rows.map(by_row).batch(1024)),
+        },
+        1,
+    )
+    shown(f"{ROWS:,} rows", found, 1e3, "ms")
+
+    cube = {
+        "TensorFlow ops": lambda x: x**3,
+        "numpy_op, gradient given": numpy_op(lambda x: x**3, vector, gradient=lambda u, x: 3 * u * x**2),
+        "python_op, gradient traced": python_op(lambda x: x**3, vector, gradient="traced"),
+    }
+    x = tf.ones([4096])
+
+    def stepped(op: Any) -> Callable[[], Any]:
+        @tf.function
+        def step(x: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = tf.reduce_sum(op(x))
+            return tape.gradient(y, x)
+
+        return lambda: step(x)
+
+    shown("a value and its gradient, 4,096 rows", best({name: stepped(op) for name, op in cube.items()}, 50))
+
+
+SECTIONS = {"tf-function": tf_function, "python": python}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=SECTIONS, help="one section")
+    chosen = parser.parse_args().only
+    common.header("graph_functions")
+    for name, section in SECTIONS.items():
+        if chosen in (None, name):
+            section()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Times as a split by time compares them: least and greatest of a column, and how a sentence shows them.
+
+    span_of(array, "timestamp[us]")               # TimeNote(low=..., high=..., ...)
+    time_text(1357034400000000, "timestamp[us]")  # '2013-01-01 10:00:00'
+
+Times are integers or floats, with timestamps as microseconds and dates as days since the epoch; text is read as ISO 8601,
+and a text that is none is counted.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.config import Frozen
+
+TEXT, TIMESTAMP, DATE, NUMBER = "text", "timestamp", "date", "number"
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+class TimeNote(Frozen):
+    """The times of some rows."""
+
+    kinds: tuple[str, ...]
+    """What the files hold: timestamp, date, text or number. More than one kind cannot be compared."""
+    low: int | float | None = None
+    high: int | float | None = None
+    missing: int = 0
+    unreadable: int = 0
+    """Texts that are no ISO 8601 time."""
+
+    def merged(self, other: TimeNote) -> TimeNote:
+        lows = [note.low for note in (self, other) if note.low is not None]
+        highs = [note.high for note in (self, other) if note.high is not None]
+        return TimeNote(
+            kinds=tuple(sorted({*self.kinds, *other.kinds})),
+            low=min(lows, default=None),
+            high=max(highs, default=None),
+            missing=self.missing + other.missing,
+            unreadable=self.unreadable + other.unreadable,
+        )
+
+
+def raw_kind(schema: pa.Schema, name: str) -> str:
+    """What a file's column of times holds."""
+    place = schema.get_field_index(name)
+    kind = schema.field(place).type if place >= 0 else pa.int64()
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_timestamp(kind):
+        return TIMESTAMP
+    if pa.types.is_date(kind):
+        return DATE
+    return NUMBER if pa.types.is_integer(kind) or pa.types.is_floating(kind) else TEXT
+
+
+def span_of(array: pa.Array, kind: str) -> TimeNote:
+    """The times of a coerced column, whose file held `kind`."""
+    unreadable = 0
+    missing = array.null_count
+    if pa.types.is_dictionary(array.type) or pa.types.is_binary(array.type):
+        # a day's rows share few texts
+        texts = pc.drop_null(pc.unique(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array))
+        times, bad = _parsed(texts)
+        kind, missing = TEXT, array.null_count
+        if len(bad):
+            unreadable = pc.sum(pc.is_in(_plain(array), value_set=bad)).as_py() or 0
+        array = times
+    elif kind == TEXT:
+        kind = NUMBER  # a CSV's digits, read as numbers
+    if pa.types.is_floating(array.type):
+        nan = pc.sum(pc.is_nan(array)).as_py() or 0
+        missing += nan
+        array = array.filter(pc.is_finite(array)) if len(array) else array
+    ends = pc.min_max(array).as_py()
+    return TimeNote(kinds=(kind,), low=ends["min"], high=ends["max"], missing=missing, unreadable=unreadable)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _parsed(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """(microseconds since the epoch, the texts that are no time)."""
+    try:
+        return texts.cast(pa.string()).cast(pa.timestamp("us")).cast(pa.int64()), texts[:0]
+    except pa.ArrowInvalid:
+        good, bad = [], []
+        for text in texts.to_pylist():
+            if (time := _one(text)) is None:
+                bad.append(text)
+            else:
+                good.append(time)
+        return pa.array(good, pa.int64()), pa.array(bad, pa.binary())
+
+
+def _one(text: bytes) -> int | None:
+    try:
+        time = datetime.datetime.fromisoformat(text.decode().strip())
+    except (ValueError, UnicodeDecodeError):
+        return None
+    if time.tzinfo is not None:
+        time = time.astimezone(datetime.UTC).replace(tzinfo=None)
+    return (time - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def time_text(value: int | float | None, kind: str) -> str:
+    """A time as a sentence shows it."""
+    if value is None:
+        return "none"
+    if kind == DATE:
+        return str(np.datetime64(int(value), "D"))
+    if kind in (TIMESTAMP, TEXT):
+        return str(np.datetime64(int(value), "us")).replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
+    return f"{value:,}" if isinstance(value, int) else f"{value:.9g}"

@@ -1,0 +1,97 @@
+"""Records back to Arrow batches.
+
+decode(record, columns, rows_per_record)  # the batch that was encoded
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.lists import join
+from headway.records import wire
+from headway.schema import Column
+
+
+def decode(record: bytes, columns: Sequence[Column], rows_per_record: int) -> pa.RecordBatch:
+    """The rows of one record, strings as plain binary.
+
+    Raises:
+        ValueError: not a record of these columns.
+    """
+    try:
+        features = wire.parse(record)
+        part = _classic if rows_per_record == 1 else _grouped
+        arrays = [part(features, column) for column in columns]
+        return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+    except KeyError as error:
+        raise ValueError(f"the record has no feature {error}") from None
+    except IndexError as error:  # a code beyond its dictionary
+        raise ValueError(str(error)) from None
+
+
+_Features = dict[str, tuple[bytes, memoryview]]
+
+
+def _body(features: _Features, name: str, type: str) -> memoryview:
+    tag, body = features[name]
+    if tag not in (wire.TAGS[type], b""):
+        raise ValueError(f"feature {name!r} is no list of {type}")
+    return body
+
+
+def _values(features: _Features, name: str, column: Column) -> pa.Array:
+    body = _body(features, name, column.type)
+    if column.type == "float32":
+        return pa.array(wire.parse_floats(body))
+    if column.type == "int64":
+        return pa.array(wire.parse_ints(body))
+    return pa.array(wire.parse_bytes(body), pa.binary())
+
+
+def _stored_ints(features: _Features, name: str) -> NDArray[np.int64]:
+    return wire.parse_ints(_body(features, name, "int64"))
+
+
+def _classic(features: _Features, column: Column) -> pa.Array:
+    if column.is_list:
+        present = _stored_ints(features, f"{column.name}/present").all() if column.nullable else True
+        empty = pa.array([], column.element.arrow)
+        values = _values(features, column.name, column) if column.name in features else empty
+        return join(values, np.array([len(values)]), np.array([present]), column)
+    if column.name not in features and column.nullable:
+        return pa.nulls(1, column.arrow)
+    values = _values(features, column.name, column)
+    if column.length is not None and len(values) == column.length:
+        return join(values, np.array([len(values)]), np.array([True]), column)
+    if len(values) > 1 or column.length is not None:
+        wanted = column.length or "one"
+        raise ValueError(f"feature {column.name!r} has {len(values)} values where the column has {wanted} a row")
+    return values if len(values) else pa.nulls(1, column.arrow)
+
+
+def _grouped(features: _Features, column: Column) -> pa.Array:
+    present = _stored_ints(features, f"{column.name}/present") != 0 if column.nullable else None
+    lengths = _stored_ints(features, f"{column.name}/lengths") if column.is_list else None
+    if column.encoding == "dictionary":
+        codes = _stored_ints(features, f"{column.name}/codes")
+        # code 0 stands for null as well, and must be good for something where the dictionary is empty
+        words = pa.concat_arrays([_values(features, f"{column.name}/dict", column), pa.array([b""], pa.binary())])
+        values = words.take(pa.array(codes))
+    else:
+        values = _values(features, column.name if lengths is None else f"{column.name}/values", column)
+    if column.length is not None:
+        lengths = np.full(len(values) // column.length, column.length)
+    if lengths is None:
+        return values if present is None else pc.if_else(pa.array(present), values, pa.scalar(None, values.type))
+    if len(values) != lengths.sum():
+        raise ValueError(f"column {column.name!r} has {len(values)} values and lengths that add up to {lengths.sum()}")
+    if present is None:
+        present = np.ones(len(lengths), np.bool_)
+    elif column.length is not None:  # the slots of null rows
+        values = values.filter(pa.array(np.repeat(present, column.length)))
+    return join(values, np.where(present, lengths, 0), present, column)

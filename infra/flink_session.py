@@ -1,0 +1,96 @@
+"""A Flink as clusters run it: a job manager and a task manager with two slots, processes of their own, on this machine.
+
+    with session(jars()) as rest:          # localhost:38081, for flink_master
+        jobs(rest)                         # {"headway-0f3c...": "FINISHED"}
+
+There is no Flink distribution in it: the jars that Maven fetched for the job server hold all that it takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from beam_jobs.flink_rest import ask
+from beam_jobs.job_server import OPENS, free_port, tail
+
+_ENTRY = {
+    "jobmanager": "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
+    "taskmanager": "org.apache.flink.runtime.taskexecutor.TaskManagerRunner",
+}
+# Flink's own start scripts work the memory out; without them every part of it has to be named
+_MEMORY = {
+    "jobmanager.memory.heap.size": "512m",
+    "jobmanager.memory.off-heap.size": "128m",
+    "jobmanager.memory.jvm-metaspace.size": "256m",
+    "jobmanager.memory.jvm-overhead.min": "128m",
+    "jobmanager.memory.jvm-overhead.max": "128m",
+    "taskmanager.cpu.cores": "2",
+    "taskmanager.memory.framework.heap.size": "128m",
+    "taskmanager.memory.framework.off-heap.size": "128m",
+    "taskmanager.memory.task.heap.size": "512m",
+    "taskmanager.memory.task.off-heap.size": "128m",
+    "taskmanager.memory.network.min": "64m",
+    "taskmanager.memory.network.max": "64m",
+    "taskmanager.memory.managed.size": "128m",
+    "taskmanager.memory.jvm-metaspace.size": "256m",
+    "taskmanager.memory.jvm-overhead.min": "128m",
+    "taskmanager.memory.jvm-overhead.max": "128m",
+}
+_START_SECONDS = 90.0
+
+
+@contextlib.contextmanager
+def session(jars: Path, slots: int = 2) -> Iterator[str]:
+    """A Flink while the block runs; yields the address of its REST interface.
+
+    Raises:
+        RuntimeError: it does not come up.
+    """
+    with tempfile.TemporaryDirectory(prefix="headway-flink-", ignore_cleanup_errors=True) as folder:
+        scratch, rest = Path(folder), free_port()
+        settings = _MEMORY | {
+            "jobmanager.rpc.address": "localhost",
+            "jobmanager.rpc.port": str(free_port()),
+            "rest.address": "localhost",
+            "rest.port": str(rest),
+            "taskmanager.numberOfTaskSlots": str(slots),
+            "io.tmp.dirs": folder,
+        }
+        (scratch / "flink-conf.yaml").write_text("".join(f"{name}: {value}\n" for name, value in settings.items()))
+        started: list[subprocess.Popen[bytes]] = []
+        try:
+            for name, entry in _ENTRY.items():
+                java = ["java", "-Xmx900m", f"-Djava.io.tmpdir={folder}", *OPENS, "-cp", f"{jars}/*", entry]
+                command = [sys.executable, "-m", "beam_jobs.job_server", *java, "--configDir", folder]
+                with (scratch / f"{name}.log").open("wb") as log:
+                    started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log))
+            until = time.monotonic() + _START_SECONDS
+            while _slots(f"localhost:{rest}") < slots:
+                if time.monotonic() > until or any(process.poll() is not None for process in started):
+                    logs = "\n".join(tail(scratch / f"{name}.log") for name in _ENTRY)
+                    raise RuntimeError(f"Flink does not come up:\n{logs}")
+                time.sleep(0.2)
+            yield f"localhost:{rest}"
+        finally:
+            for process in reversed(started):
+                assert process.stdin is not None
+                process.stdin.close()
+                process.wait()
+
+
+def jobs(rest: str) -> dict[str, str]:
+    """The state of each job that Flink knows, by its name."""
+    return {job["name"]: job["state"] for job in ask(rest, "jobs/overview")["jobs"]}
+
+
+def _slots(rest: str) -> int:
+    try:
+        return int(ask(rest, "overview")["slots-total"])
+    except (OSError, ValueError, KeyError):
+        return 0

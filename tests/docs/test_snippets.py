@@ -1,0 +1,95 @@
+"""Every Python block of the guide runs, each page in a process and a namespace of its own, and prints what it shows.
+
+A ```text block right after a Python block is what that block prints; "..." in it stands for anything.
+"""
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "graph-functions").glob("*.md"))
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CHILD = """
+import contextlib, io, json, sys
+path, spans = sys.argv[1], json.loads(sys.argv[2])
+lines = open(path, encoding="utf-8").read().splitlines()
+namespace = {"__name__": "page", "__file__": path}
+printed = []
+for first, last in spans:
+    source = "\\n" * first + "\\n".join(lines[first:last]) + "\\n"
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(source, path, "exec"), namespace)
+    printed.append(out.getvalue())
+print("\\n@@" + json.dumps(printed))
+"""
+
+
+def blocks(page):
+    """[(first line, last line, code, what it is to print or None)] of a page."""
+    text = page.read_text(encoding="utf-8")
+    found = [(text.count("\n", 0, m.start()) + 1, m[1], m[2], m.start(), m.end()) for m in BLOCK.finditer(text)]
+    made = []
+    for i, (line, kind, code, _, end) in enumerate(found):
+        if kind != "python":
+            continue
+        after = found[i + 1] if i + 1 < len(found) else None
+        follows = after is not None and after[1] == "text" and not text[end : after[3]].strip()
+        made.append((line, line + code.count("\n"), code, after[2] if follows else None))
+    return made
+
+
+def run(page, tmp_path):
+    """What each of the page's blocks prints. Its lines keep their numbers, so that a traceback points into the page."""
+    found = blocks(page)
+    lines = [""] * len(page.read_text(encoding="utf-8").splitlines())
+    for first, last, code, _ in found:
+        lines[first:last] = code.splitlines()
+    copy = tmp_path / f"page_{page.stem.replace('-', '_')}.py"  # AutoGraph reads a function's source from its file
+    copy.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(copy), json.dumps([block[:2] for block in found])],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, f"{page.name}: {done.stderr[-6000:]}"
+    return found, json.loads(done.stdout.rpartition("\n@@")[2])
+
+
+def differences(page, tmp_path):
+    checker, options, wrong = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, []
+    for (first, _, code, expected), printed in zip(*run(page, tmp_path), strict=True):
+        if expected is not None and not checker.check_output(expected, printed, options):
+            example = doctest.Example(code, expected)
+            wrong.append(f"{page.name}, line {first}:\n{checker.output_difference(example, printed, options)}")
+    return wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_guide_s_programs_run_and_print_what_they_show(page, tmp_path):
+    assert any(expected for *_, expected in blocks(page)), "a page shows what its programs print"
+    wrong = differences(page, tmp_path)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_page_that_shows_what_is_not_printed_or_fails_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A\n\n```python\nx = 1\nprint(x)\n```\n```text\n1\n```\n\n```python\nprint(x + 1)\n```\n```text\n3\n```\n"
+    )
+    (wrong,) = differences(page, tmp_path)
+    assert wrong.startswith("page.md, line 11:\nExpected:\n    3\nGot:\n    2")
+    page.write_text("text\n\n```python\nx = 1\nraise KeyError('mine')\n```\n")
+    with pytest.raises(AssertionError, match=r"page_page\.py\", line 5, in <module>(.|\n)*KeyError: 'mine'"):
+        run(page, tmp_path)

@@ -1,0 +1,17 @@
+"""Rows of records as manifests keep them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.records.lengths import packed, total, unpacked
+
+
+@given(st.lists(st.integers(1, 3)))
+def test_unpacking_undoes_packing_and_older_manifests_are_read_too(rows):
+    assert unpacked(packed(rows)) == unpacked(rows) == rows
+    assert total(packed(rows)) == total(rows) == sum(rows)
+    assert len(packed(rows)) == sum(1 for a, b in zip(rows, [None, *rows], strict=False) if a != b)
+
+
+def test_classic_shards_take_one_pair():
+    assert packed([1] * 1_000_000) == [[1, 1_000_000]]

@@ -1,0 +1,62 @@
+"""Building the op: said plainly where it cannot be, used where it is, left alone when told so."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tfcore.ops import library as ops
+
+
+def run_build(**environment):
+    return subprocess.run(
+        [sys.executable, "-m", "tfcore.ops.build", "--force"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def test_without_a_compiler_the_command_says_what_to_do():
+    before = list(ops.BUILT.glob("*"))
+    done = run_build(CXX="no-such-compiler")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "there is no no-such-compiler" in done.stderr and "apt-get install g++" in done.stderr
+    assert list(ops.BUILT.glob("*")) == before
+
+
+def test_a_compiler_that_fails_leaves_what_was_built(op):
+    before = sorted(ops.BUILT.glob("*"))
+    done = run_build(CXX="false")
+    assert done.returncode == 1 and "could not compile" in done.stderr
+    assert sorted(ops.BUILT.glob("*")) == before
+
+
+def test_a_built_library_is_used_unless_it_is_switched_off(op, monkeypatch):
+    assert ops.library() is op
+    monkeypatch.setenv("HEADWAY_OPS", "off")
+    assert ops.library() is None
+
+
+def test_other_sources_are_another_library(monkeypatch, tmp_path):
+    for path in [*ops.sources(), *ops.FOLDER.glob("*.h")]:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    names = set()
+    with monkeypatch.context() as patch:
+        patch.setattr(ops, "FOLDER", tmp_path)
+        for change in ("", "// changed\n"):
+            with (tmp_path / "frames.h").open("a") as file:
+                file.write(change)
+            ops.expected.cache_clear()
+            names.add(ops.expected().name)
+    ops.expected.cache_clear()
+    assert len(names) == 2 and ops.expected().name in names
+
+
+def test_what_does_not_load_is_warned_of_and_not_used(tmp_path):
+    (tmp_path / "broken.so").write_bytes(b"no library")
+    with pytest.warns(UserWarning, match=r"broken.so does not load.*tfcore.ops.build --force"):
+        assert ops._load(tmp_path / "broken.so") is None
+    ops._load.cache_clear()

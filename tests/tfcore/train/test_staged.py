@@ -1,0 +1,145 @@
+"""A training whose shards are fetched while it reads them: the same weights, and an error that names the object."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from headway.bucket_store import BucketStore
+from headway.errors import StoreError
+from headway.monitor import Monitor
+from headway.schema import Column
+from headway.stager import RemoteFiles
+from headway.store import Store
+from tfcore.evaluate import predict
+from tfcore.evaluate_request import EvaluateRequest, TrainedModel
+from tfcore.testing import write_examples
+from tfcore.train import TrainingConfig, TrainRequest, train
+
+FP = "0123456789abcdef" * 2
+COLUMNS = (
+    Column(name="x", type="float32", nullable=True),
+    Column(name="tags", type="int64", nullable=False, shape=(None,)),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+
+
+class Lines(Monitor):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def log(self, line):
+        self.lines.append(line)
+
+
+def ingest(store: Store, per_record=64):
+    """A span of nine shards of train and of eval, written and committed."""
+    rng = np.random.default_rng(3)
+
+    def table(rows):
+        x = rng.standard_normal(rows).astype(np.float32)
+        lists = [list(range(n)) for n in rng.integers(0, 4, rows)]
+        columns = {"x": pa.array(x, mask=rng.random(rows) < 0.1), "tags": pa.array(lists, pa.list_(pa.int64()))}
+        return pa.table(columns | {"label": pa.array((x > 0).astype(np.int64))})
+
+    with store.open("ingest", FP, {"stage": "ingest"}) as staging:
+        made = write_examples(
+            staging.path / "span",
+            {"train": table(1800), "eval": table(400)},
+            COLUMNS,
+            rows_per_record=per_record,
+            shards=9,
+        )
+        for path in (staging.path / "span").iterdir():
+            path.rename(staging.path / path.name)
+        (staging.path / "span").rmdir()
+        staging.commit(result={})
+    return made
+
+
+def ask(store: Store, made, **training) -> TrainRequest:
+    settings = {"epochs": 3, "batch_size": 64, "shuffle_rows": 256, "steps_per_call": 4} | training
+    return TrainRequest(
+        examples=[{"path": store.output("ingest", FP), "split": "train", "result": made.result}],
+        transform=made.fit(),
+        training=TrainingConfig.model_validate(settings),
+        seed=5,
+    )
+
+
+def weights(folder):
+    reader = tf.train.load_checkpoint(str(folder / "weights"))
+    return {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map())}
+
+
+def same(left, right):
+    assert left.keys() == right.keys()
+    for name, value in left.items():
+        np.testing.assert_array_equal(value, right[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("bucket_url", "per_record"),
+    [("s3", 64), ("gs", 64), ("s3", 1)],
+    indirect=["bucket_url"],
+)
+def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(bucket_url, per_record, tmp_path):
+    local = Store(tmp_path / "local")
+    local.create()
+    made = ingest(local, per_record)
+    early = {"early_stopping": {"carve": 0.2, "every_steps": 20, "patience": 10}, "sampling": {"negatives": 0.7}}
+    train(ask(local, made, **early), tmp_path / "one", Monitor())
+
+    a = BucketStore(f"{bucket_url}/store", tmp_path / "a")
+    a.create()
+    ingest(a, per_record)
+    b = BucketStore(f"{bucket_url}/store", tmp_path / "b")
+    b.create()
+    request = ask(b, made, **early)
+    remote = b.localize(request, later=True)
+    # as it crosses to the child
+    remote = RemoteFiles.model_validate(json.loads(json.dumps(remote.model_dump(mode="json"))))
+    monitor = Lines()
+    train(request, tmp_path / "two", monitor, remote=remote)
+    same(weights(tmp_path / "one"), weights(tmp_path / "two"))
+    assert any("fetched 9 shards" in line for line in monitor.lines)
+
+    def score(store, model, out, **options):
+        return predict(
+            EvaluateRequest(
+                model=TrainedModel(path=model, seed=5),
+                transform=request.transform,
+                examples=[{"path": store.output("ingest", FP), "split": "eval", "result": made.result}],
+            ),
+            out,
+            Monitor(),
+            **options,
+        )
+
+    asked = {"examples": [{"path": str(b.output("ingest", FP)), "split": "eval", "result": made.result}]}
+    one = score(local, tmp_path / "one", tmp_path / "scored-one")
+    two = score(b, tmp_path / "two", tmp_path / "scored-two", remote=b.localize(asked, later=True))
+    assert one["metrics"] == two["metrics"]
+    first, second = (tmp_path / f"scored-{name}" / "predictions.parquet" for name in ("one", "two"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("bucket_url", ["s3"], indirect=True)
+def test_a_shard_that_cannot_be_had_ends_the_training_with_its_name(bucket_url, tmp_path):
+    a = BucketStore(f"{bucket_url}/store", tmp_path / "a")
+    a.create()
+    made = ingest(a)
+    name = next(key for key in a.bucket.listing("stages") if "train-00004" in key)
+    good = a.bucket.read(name)
+    a.bucket.write(name, good[:-1] + bytes([good[-1] ^ 1]))
+    shutil.rmtree(a.root)
+    a.create()
+    request = ask(a, made)
+    with pytest.raises(StoreError, match=r"train-00004.*: has crc32c .*its bytes changed"):
+        train(request, tmp_path / "out", Monitor(), remote=a.localize(request, later=True))
+    a.bucket.write(name, good)
+    assert train(request, tmp_path / "out", Monitor(), remote=a.localize(request, later=True))["steps"] > 0

@@ -1,0 +1,75 @@
+"""The compiled ops: where their library lies, and loading it.
+
+    library()            # the module with the ops, or None: not built for these sources and this TensorFlow
+    expected().exists()  # the same question without importing TensorFlow
+
+The file's name carries TensorFlow's version and a digest of the sources, so that a library never meets another TensorFlow or
+older sources. HEADWAY_OPS=off leaves a library alone that is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+BUILT = FOLDER / "_built"
+SWITCH = "HEADWAY_OPS"
+OPTIONS = ["-O3", "-shared", "-fPIC", "-w"]
+"""Of the compiler."""
+
+
+def sources() -> list[Path]:
+    """The C++ files that are compiled, in order."""
+    return sorted(FOLDER.glob("*.cc"))
+
+
+def tensorflow_version() -> str:
+    """Of the installed TensorFlow, without importing it; "none" when there is none."""
+    for name in ("tensorflow", "tensorflow-cpu", "tf-nightly"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "none"
+
+
+@lru_cache(maxsize=1)
+def expected() -> Path:
+    """The library that these sources give with this TensorFlow, built or not."""
+    digest = hashlib.sha256(" ".join(OPTIONS).encode())
+    for path in sorted([*sources(), *FOLDER.glob("*.h")]):
+        data = path.read_bytes()
+        digest.update(f"{path.name} {len(data)}\n".encode() + data)
+    return BUILT / f"headway_ops-{tensorflow_version()}-{digest.hexdigest()[:16]}.so"
+
+
+def wanted() -> bool:
+    """Whether HEADWAY_OPS lets a built library be used."""
+    return os.environ.get(SWITCH, "").lower() not in ("off", "0", "no", "false")
+
+
+def library() -> Any | None:
+    """The module with the ops; None when they are not built, switched off, or do not load, which is warned of once."""
+    return _load(expected()) if wanted() and expected().exists() else None
+
+
+@lru_cache(maxsize=1)
+def _load(path: Path) -> Any | None:
+    import tensorflow as tf
+
+    try:
+        return tf.load_op_library(str(path))
+    except (tf.errors.OpError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        warnings.warn(
+            f"{path.name} does not load, so TensorFlow's own ops do its work: {reason}; "
+            "build it anew with python -m tfcore.ops.build --force",
+            stacklevel=2,
+        )
+        return None

@@ -1,0 +1,65 @@
+"""A training that is stopped, saved, restored into another and goes on, against one that never was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from tfcore.testing.bytes import assert_same_bytes
+from tfcore.train.checkpoint import Checkpoints, Variables
+
+Training = TypeVar("Training")
+
+
+def assert_resumes_exactly(
+    make: Callable[[], Training],
+    run: Callable[[Training, int, int], object],
+    variables: Callable[[Training], Variables],
+    *,
+    steps: int,
+    stops: Sequence[int],
+    folder: Path,
+) -> Training:
+    """AssertionError unless a resumed training ends at the same bits. Returns the one that was never stopped.
+
+    For each of `stops`, one training runs up to it and is saved as Headway saves checkpoints; another, which ran one
+    step of its own, is given that checkpoint and runs to the end. What a checkpoint leaves out (a generator's state, a
+    counter in Python) then shows as variables that differ.
+
+    Args:
+        make: a new training, the same each time.
+        run: (training, first step, end): runs the steps first .. end - 1.
+        variables: {name: variables} of all that a step reads and writes.
+
+    Raises:
+        AssertionError: with the stop, and the variables and places that differ.
+    """
+    whole = make()
+    run(whole, 0, steps)
+    for stop in stops:
+        first, second = make(), make()
+        run(first, 0, stop)
+        checkpoints = Checkpoints(folder / f"stop-{stop}")
+        checkpoints.save(stop, variables(first), {})
+        run(second, 0, 1)  # so that what is not restored cannot be right by being untouched
+        found = checkpoints.newest()
+        assert found is not None, f"there is no checkpoint of step {stop}"
+        checkpoints.restore(found, variables(second))
+        run(second, stop, steps)
+        try:
+            names = _names(variables(whole))
+            assert_same_bytes(_values(variables(second), names), _values(variables(whole), names))
+        except AssertionError as error:
+            raise AssertionError(f"stopped at step {stop} of {steps} and resumed: {error}") from None
+    return whole
+
+
+def _names(variables: Variables) -> list[str]:
+    """Each with its place: Keras numbers the layers of a second model on, so that its names are others."""
+    return [f"{group}/{i} {variable.name}" for group, some in variables.items() for i, variable in enumerate(some)]
+
+
+def _values(variables: Variables, names: Sequence[str]) -> dict[str, object]:
+    values = [variable.numpy() for some in variables.values() for variable in some]
+    return dict(zip(names, values, strict=True))
