@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from headway.tasks import Task
 from tfcore.graph_function import GraphFunction, Jit
 from tfcore.knobs import KnobVariables
+from tfcore.shared_state import SharedState
 from tfcore.train.config import OptimizerConfig
 
 Stack = Mapping[str, Any]
@@ -102,6 +103,12 @@ class Learner:
             log=log,
         )
         self._evaluate: GraphFunction | None = None
+        self.state = SharedState()
+        """What training, evaluation and a checkpoint share. A model's variables include the seeds of random layers, which
+        a checkpoint of the Keras object leaves out."""
+        self.state.hold("model", model)
+        self.state.hold("optimizer", self.optimizer)
+        self.state.hold("step", step)
 
     @property
     def traces(self) -> int:
@@ -113,13 +120,8 @@ class Learner:
         return self._run.mode
 
     def variables(self) -> dict[str, list[tf.Variable]]:
-        """Everything a step reads and writes, for a checkpoint. `model.variables` includes the seeds of random layers,
-        which a checkpoint of the Keras object leaves out."""
-        return {
-            "model": [variable.value for variable in self.model.variables],
-            "optimizer": [variable.value for variable in self.optimizer.variables],
-            "step": [self.step],
-        }
+        """Everything a step reads and writes, for a checkpoint; see `state`."""
+        return self.state.groups()
 
     def run(self, stack: Stack, *, first: int, steps: int, knobs: Mapping[str, NDArray[np.float32]]) -> Outcome:
         """Train on batches first .. first + steps - 1 of `stack`; knobs[name][i] is the knob's value for batch i. [K]"""
