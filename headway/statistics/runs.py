@@ -51,7 +51,7 @@ class Run:
 
 def write_run(blocks: Iterable[Block], folder: Path) -> Run:
     """A temporary run in `folder`, which is made if need be."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # not its parents: they go when a stage is given up
     path = folder / f"{uuid.uuid4().hex}.arrow"
     rows = 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:

@@ -99,8 +99,8 @@ class SplitStatistics:
         return [(name, f"{column.type}{list(column.shape)}") for name, column in self.columns.items()]
 
     def save(self, folder: Path) -> None:
-        """Write the folder; the same statistics give the same bytes."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Write the folder, whose parent is there; the same statistics give the same bytes."""
+        folder.mkdir(exist_ok=True)  # not its parents: they go when a stage is given up
         with (folder / JSON_NAME).open("w", encoding="utf-8") as text:
             text.write(f'{{\n "format": {FORMAT},\n "rows": {self.rows},\n "columns": [')
             between = "\n  "

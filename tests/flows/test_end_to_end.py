@@ -141,8 +141,9 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, project):
     repaired = _run(headway, project)
     assert len(_ran(repaired)) == 1 and repaired["state"] == "already champion"
 
-    # a flipped byte is found by verify
-    shard = next((project / "store" / "stages" / "ingest").glob("*/*.tfrecord"))
+    # a flipped byte, of a span that trains, is found by verify
+    trains = next(stage["fingerprint"] for stage in second["stages"] if stage["title"] == "ingest 2013-01")
+    shard = next((project / "store" / "stages" / "ingest" / trains).glob("*.tfrecord"))
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)

@@ -104,7 +104,8 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     }
     assert set(tasks.values()) == {"Completed"}
     artifacts = {a["key"]: a["data"] for a in prefect("/artifacts/filter", {"artifacts": of_run}) if a["key"]}
-    names = ("statistics", "statistics-train", "splits", "evaluation", "evaluation-slices", "verdict")
+    # validation: by time, so the label of eval is another than that of train, which is worth a word
+    names = ("statistics", "statistics-train", "splits", "validation", "evaluation", "evaluation-slices", "verdict")
     assert set(artifacts) == {f"flights-{name}" for name in names}
     assert "# Verdict: first model" in artifacts["flights-verdict"]
     logs = [line["message"] for line in prefect("/logs/filter", {"logs": of_run})]
