@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfcore.dataset import evaluation_dataset, safe, training_dataset
     from tfcore.decode import Labeler
+    from tfcore.feeds import Feed
     from tfcore.models_config import ModelConfig
     from tfcore.shards import Carve, Shards
     from tfcore.train.config import TrainingConfig
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Carve": "shards",
+    "Feed": "feeds",
     "Labeler": "decode",
     "ModelConfig": "models_config",
     "RawColumn": "transform.graph",
@@ -35,6 +37,7 @@ _HOME = {
 
 __all__ = [
     "Carve",
+    "Feed",
     "Labeler",
     "ModelConfig",
     "RawColumn",

@@ -17,14 +17,18 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records.tfrecord import read_records
 from headway.schema import Column
+from tfcore.augment.rows import Augment
 from tfcore.decode import Labeler
+from tfcore.held import Held
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.python_failure import PythonOpError, python_text, reraise
 from tfcore.reader import Reader
+from tfcore.resample import Resample, Resampling
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
 from tfcore.transform.graph import Transform
 
@@ -48,6 +52,8 @@ def training_dataset(
     carve: Carve | None = None,
     window_rows: int = WINDOW_ROWS,
     cycle: int = CYCLE,
+    augment: Augment | None = None,
+    resample: Resample | None = None,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
     [K, B], weight float32 [K, B].
@@ -55,11 +61,13 @@ def training_dataset(
     Args:
         start_step: the step whose batch comes first.
         carve: which rows take part; None: all.
+        augment: varies the rows, each by its epoch and its place in it.
+        resample: leaves rows out, or repeats them.
 
     Raises:
         DataError: there are no rows.
     """
-    kept = kept_rows(shards, carve)
+    kept = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
     reader = Reader(shards, [c.name for c in shards.columns])
     plan = Plan(kept, seed, window=window_rows, cycle=cycle, block=reader.block)
     if not plan.rows:
@@ -67,6 +75,7 @@ def training_dataset(
     start = plan.start(start_step * batch)
     seed64 = tf.constant(seed, tf.int64)
     carving = None if carve is None else Carving(carve, shards)
+    resampling = None if resample is None else Resampling(resample, shards, carve)
 
     def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.equal(epoch, start.epoch)
@@ -77,6 +86,8 @@ def training_dataset(
             columns, shard, number = reader(*piece)
             rows = transform(columns)
             rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+            if resampling is not None:
+                return resampling(rows, shard, number, epoch)
             return rows if carving is None else carving(rows, shard, number)
 
         chunks = pieces.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
@@ -95,10 +106,14 @@ def training_dataset(
             key = tf.stack([seed64 * 1_000_003 + epoch, number])
             order = tf.random.experimental.stateless_shuffle(tf.range(n), seed=key)
             seen = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_in_window), tf.constant(0))
+            places = {} if augment is None else augment.placed(rows, order, seen, epoch, number * window_rows)
             order = order[seen:]
-            return {name: tf.gather(value, order) for name, value in rows.items()}
+            return {name: tf.gather(value, order) for name, value in rows.items()} | places
 
-        return windows.map(shuffled, num_parallel_calls=AUTOTUNE, deterministic=True)
+        windows = windows.map(shuffled, num_parallel_calls=AUTOTUNE, deterministic=True)
+        if augment is None:
+            return windows
+        return windows.rebatch(augment.chunk).map(augment, num_parallel_calls=AUTOTUNE, deterministic=True)
 
     def stacked(rows: Batch) -> Batch:
         return {
@@ -134,6 +149,20 @@ def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
 def training_rows(shards: Shards, carve: Carve | None = None) -> int:
     """How many rows `training_dataset` passes through in an epoch."""
     return int(sum(sum(rows) for rows in kept_rows(shards, carve)))
+
+
+def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
+    """The class of each row, by shard; only labels are parsed."""
+    reader = Reader(shards, labeler.needs)
+    shards.ahead()
+
+    def classes(*piece: tf.Tensor) -> tf.Tensor:
+        return tf.cast(labeler(reader(*piece).columns)[0], tf.uint16)
+
+    labels = reader.in_order().map(classes, num_parallel_calls=AUTOTUNE, deterministic=True)
+    found = [label.numpy() for label in safe(labels, shards)]
+    ends = np.cumsum([sum(rows) for rows in shards.rows])[:-1]
+    return np.split(np.concatenate(found) if found else np.zeros(0, np.uint16), ends)
 
 
 def _drop(rows: Batch, count: tf.Tensor) -> Batch:
@@ -232,7 +261,7 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
 
 def _named(error: tf.errors.OpError, shards: Shards) -> DataError:
     """TensorFlow does not say which file it was reading, so they are read again, and their checksums with them."""
-    for path in shards.paths:
+    for path in () if isinstance(shards, Held) else shards.paths:
         try:
             for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)):
                 pass

@@ -30,6 +30,7 @@ from headway.stager import RemoteFiles, Stager
 from headway.tasks import Task
 from tfcore.dataset import Shards, evaluation_dataset, safe
 from tfcore.evaluate_request import VERSION, EvaluateRequest, TrainedModel
+from tfcore.feeds import Feed
 from tfcore.runtime import prepare
 from tfcore.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.staged import staged
@@ -48,9 +49,14 @@ MOST_REFUSED = 100
 
 
 def predict(
-    request: EvaluateRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
+    request: EvaluateRequest,
+    out: Path,
+    monitor: Monitor,
+    *,
+    remote: RemoteFiles | None = None,
+    feed: Feed | None = None,
 ) -> dict[str, Any]:
-    """Score the rows and measure; see the module.
+    """Score the rows and measure; see the module. With a `feed`, its rows instead of the request's examples.
 
     Args:
         remote: how shards that are in a bucket yet come here while others are scored.
@@ -65,13 +71,17 @@ def predict(
         StoreError: the model's files are missing or of another model.
     """
     with staged(remote, monitor) as stager:
-        return _predict(request, out, monitor, stager)
+        return _predict(request, out, monitor, stager, feed)
 
 
-def _predict(request: EvaluateRequest, out: Path, monitor: Monitor, stager: Stager | None) -> dict[str, Any]:
+def _predict(
+    request: EvaluateRequest, out: Path, monitor: Monitor, stager: Stager | None, feed: Feed | None
+) -> dict[str, Any]:
     began = time.monotonic()
     prepare(None)
-    shards = shards_of(request.examples, stager)
+    if feed is None and not request.examples:
+        raise ConfigError("there is nothing to evaluate on: neither examples nor a feed", where="evaluation")
+    shards = feed.collected() if feed is not None else shards_of(request.examples, stager)
     shards.ahead()
     _check(request, shards)
     out.mkdir(parents=True, exist_ok=True)

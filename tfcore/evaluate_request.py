@@ -43,7 +43,7 @@ class EvaluateRequest(Frozen):
 
     model: Annotated[TrainedModel | SavedModel, Field(discriminator="kind")]
     transform: TransformParameters = Field(description="of this run: what the label is, and a trained model's inputs")
-    examples: tuple[Examples, ...] = Field(min_length=1)
+    examples: tuple[Examples, ...] = Field(default=(), description="none where the rows come from a feed")
     slices: tuple[str, ...] = ()
     slice_min_rows: int = Field(default=1, ge=1, description="slices with fewer rows are left out of the report")
     group: str | None = Field(default=None, description="column whose equal values belong together")

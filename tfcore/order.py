@@ -11,7 +11,7 @@ record by record; the rows are cut into windows, and each window is permuted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,6 +22,7 @@ from headway.hashing import permutation
 
 WINDOW_ROWS = 65_536
 CYCLE = 8
+RowsOfRecords = Sequence[Sequence[int] | NDArray[np.int64]]
 _SHARDS = 0x73686172  # "shar": the seed of shard orders, apart from those of windows
 
 
@@ -44,23 +45,27 @@ class Plan:
     """The order of all rows.
 
     Args:
-        rows_of_records: for each shard the rows that each record contributes (after any carve).
+        rows_of_records: for each shard the rows that each record contributes (after any carve); or, where that is another
+            number in each epoch, a function of the epoch.
         seed: another seed, another order.
         block: records read from one shard before the next has its turn.
     """
 
     def __init__(
         self,
-        rows_of_records: Sequence[Sequence[int] | NDArray[np.int64]],
+        rows_of_records: RowsOfRecords | Callable[[int], RowsOfRecords],
         seed: int,
         *,
         window: int = WINDOW_ROWS,
         cycle: int = CYCLE,
         block: int = 1,
     ):
-        self._rows = [np.asarray(rows, np.int64) for rows in rows_of_records]
+        self._rows_of = rows_of_records if callable(rows_of_records) else None
+        first = rows_of_records(0) if callable(rows_of_records) else rows_of_records
+        self._rows = [np.asarray(rows, np.int64) for rows in first]
         self.seed, self.window, self.cycle, self.block = seed, window, cycle, block
         self.rows = int(sum(rows.sum() for rows in self._rows))
+        """Rows of the first epoch."""
 
     def shard_order(self, epoch: int) -> NDArray[np.int64]:
         """The shards' order in an epoch; int64 [shards]."""
@@ -73,7 +78,8 @@ class Plan:
         places = interleave([len(self._rows[i]) for i in order], self.cycle, self.block)
         if not len(places):
             return np.zeros(0, np.int64)
-        return np.concatenate([self._rows[order[shard]][first : first + count] for shard, first, count in places])
+        rows = self._rows if self._rows_of is None or not epoch else [np.asarray(r) for r in self._rows_of(epoch)]
+        return np.concatenate([rows[order[shard]][first : first + count] for shard, first, count in places])
 
     def runs(self, epoch: int, skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """An epoch's records from number `skip` of its sequence on, in chunks of `size` records: see `chunks`."""
@@ -85,7 +91,7 @@ class Plan:
 
     def start(self, first_row: int) -> Start:
         """Where to begin so that `first_row` of the endless sequence comes first."""
-        epoch, row = divmod(first_row, self.rows)
+        epoch, row = divmod(first_row, self.rows) if self._rows_of is None else self._epoch_of(first_row)
         window, drop_in_window = divmod(row, self.window)
         rows = self.record_rows(epoch)
         ends = np.cumsum(rows)
@@ -93,6 +99,12 @@ class Plan:
         skip = int(np.searchsorted(ends, begin, side="right"))
         before = int(ends[skip - 1]) if skip else 0
         return Start(epoch, skip, begin - before, window, drop_in_window)
+
+    def _epoch_of(self, row: int) -> tuple[int, int]:
+        epoch = 0
+        while row >= (rows := int(self.record_rows(epoch).sum())):
+            row, epoch = row - rows, epoch + 1
+        return epoch, row
 
 
 def chunks(runs: NDArray[np.int64], skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

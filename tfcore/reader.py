@@ -5,7 +5,8 @@
     pieces.map(lambda *piece: reader(*piece).columns, num_parallel_calls=AUTOTUNE)
 
 A piece is cheap: what is to be read. Classic Examples are read by the op in C++ where it is built, and by TFRecordDataset
-and parse_example elsewhere: the same chunks of the same rows in the same order.
+and parse_example elsewhere: the same chunks of the same rows in the same order. Records in memory (`tfcore.held`) come in the
+order in which those of files would.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfcore.decode import Decoder, raw_columns
+from tfcore.held import Held, HeldRecords
 from tfcore.ops.examples import read_runs
 from tfcore.ops.library import library
 from tfcore.order import Plan, chunks
@@ -52,11 +54,12 @@ class Reader:
         self._shards = shards
         self._decoder = Decoder(shards.columns, shards.rows_per_record, wanted)
         self._paths = tf.constant(shards.paths, tf.string)
+        self._held = HeldRecords(shards) if isinstance(shards, Held) else None
         self.grouped = self._decoder.grouped
         self.block = 1 if self.grouped else BLOCK
         """Records read from one shard before the next has its turn: what a `Plan` must know."""
-        self.native = not self.grouped and bool(self._decoder.columns) and library() is not None
-        """Whether the op in C++ reads."""
+        self.native = not self.grouped and self._held is None and bool(self._decoder.columns) and library() is not None
+        """Whether the op in C++ reads: files of classic Examples."""
 
     def in_order(self) -> tf.data.Dataset:
         """Pieces of every row, shard after shard."""
@@ -112,7 +115,9 @@ class Reader:
             self._shards.ahead(plan.shard_order(epoch), plan.shard_order(epoch + 1))
 
     def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
-        """(shard, number, record) of one file."""
+        """(shard, number, record) of one shard."""
+        if self._held is not None:
+            return self._held(shard)
         path = here(tf.gather(self._paths, shard), self._shards.stager)
         records = tf.data.TFRecordDataset(path, buffer_size=READ_BYTES).enumerate()
         return records.map(lambda number, record: (shard, number, record))

@@ -19,10 +19,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.hashing import GOLDEN, U64, mix64
+from headway.hashing import U64, mix64
 from headway.records.lengths import unpacked
 from headway.schema import Column
 from headway.stager import Stager
+from tfcore.augment.draws import mix64 as hash_of
 
 _CARVE_BITS = 20
 
@@ -99,13 +100,16 @@ class Carving:
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
         """The rows that stay of record `number` of a shard; of several classic records when both are vectors."""
-        count = tf.shape(rows["label"], tf.int64)[0]
+        _, keep = self.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
+        return {name: tf.boolean_mask(value, keep) for name, value in rows.items()}
+
+    def keeps(self, count: tf.Tensor, shard: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """(place in its shard, whether it stays) of each of `count` rows: int64 and bool [count]."""
         first = tf.gather(self._first, tf.gather(self._begin, shard) + number)
         places = first if number.shape.rank else tf.range(first, first + count)
-        hashes = _mix(tf.cast(places, tf.uint64), tf.cast(shard + 1, tf.uint64))
+        hashes = hash_of(tf.cast(places, tf.uint64), tf.cast(shard + 1, tf.uint64))
         low = tf.cast(tf.bitwise.right_shift(hashes, tf.constant(64 - _CARVE_BITS, tf.uint64)), tf.int64)
-        keep = tf.equal(low < self._carve.limit, self._carve.inside)
-        return {name: tf.boolean_mask(value, keep) for name, value in rows.items()}
+        return places, tf.equal(low < self._carve.limit, self._carve.inside)
 
 
 def kept_rows(shards: Shards, carve: Carve | None) -> list[NDArray[np.int64]]:
@@ -119,16 +123,3 @@ def kept_rows(shards: Shards, carve: Carve | None) -> list[NDArray[np.int64]]:
             counts = np.diff(ends, prepend=0)
         kept.append(counts)
     return kept
-
-
-def _mix(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """headway.hashing.mix64 in the graph; uint64."""
-    shift, xor = tf.bitwise.right_shift, tf.bitwise.bitwise_xor
-
-    def constant(value: int) -> tf.Tensor:
-        return tf.constant(value, tf.uint64)
-
-    z = x + (seed + constant(1)) * constant(GOLDEN)
-    z = xor(z, shift(z, constant(30))) * constant(0xBF58476D1CE4E5B9)
-    z = xor(z, shift(z, constant(27))) * constant(0x94D049BB133111EB)
-    return xor(z, shift(z, constant(31)))

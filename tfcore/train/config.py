@@ -10,10 +10,12 @@ import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from headway.config import Frozen
+from tfcore.augment.config import AugmentConfig
 from tfcore.train.knobs import MEANINGS, fault
+from tfcore.train.sampling import SamplingConfig
 from tfcore.train.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate, Schedule
 
 _SETTINGS: dict[str, frozenset[str]] = {
@@ -90,6 +92,10 @@ class TrainingConfig(Frozen):
     class_weights: Literal["balanced"] | dict[str, float] | None = Field(
         default=None, description="loss weight of each class; balanced: inversely to how often it occurs"
     )
+    sampling: SamplingConfig | None = Field(
+        default=None, description="leave rows of some classes out of an epoch, or repeat them"
+    )
+    augment: AugmentConfig | None = Field(default=None, description="vary training rows, images and tables alike")
     early_stopping: EarlyStoppingConfig | None = None
     steps_per_call: int = Field(
         default=128,
@@ -173,6 +179,14 @@ class TrainingConfig(Frozen):
                 if not (math.isfinite(weight) and weight >= 0):
                     raise ValueError(f"class_weights.{name}: {weight} is not a number from 0 up")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)  # a training without them keeps the fingerprint it had
+        for name in ("augment", "sampling"):
+            if value.get(name) is None:
+                value.pop(name, None)
+        return value
 
     def all_knobs(self, dropout: float = 0.0) -> dict[str, Schedule]:
         """Every knob that the step reads; `dropout` is the model's."""

@@ -14,13 +14,27 @@ from typing import Any
 
 import tensorflow as tf
 
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError
 from headway.stager import Stager
-from tfcore.dataset import Batch, Carve, Shards, evaluation_dataset, safe, training_dataset, training_rows
+from tfcore.augment.rows import Augment
+from tfcore.dataset import (
+    Batch,
+    Carve,
+    Shards,
+    classes_of,
+    evaluation_dataset,
+    safe,
+    training_dataset,
+    training_rows,
+)
 from tfcore.decode import Labeler
+from tfcore.feeds import Feed
+from tfcore.live import live_stacks
 from tfcore.order import shard_order
+from tfcore.resample import Resample
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
+from tfcore.train.sampling import class_rates
 from tfcore.transform.derived import transform_of
 from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
@@ -42,6 +56,7 @@ class TrainingData:
 
     Args:
         examples: the train split of each span, in window order.
+        feed: rows from elsewhere, instead of `examples`.
         class_weights: [classes], multiplied into the rows' weights, of the carve too.
         stager: brings the shards as they are read; None: they are here.
     """
@@ -55,11 +70,14 @@ class TrainingData:
         training: TrainingConfig,
         class_weights: Sequence[float] | None = None,
         preprocess: Path | None = None,
+        feed: Feed | None = None,
         stager: Stager | None = None,
     ):
+        if feed is None and not examples:
+            raise ConfigError("there is nothing to train on: neither examples nor a feed", where="training")
         self._parameters, self._seed, self._training = parameters, seed, training
-        self._shards = shards_of(examples, stager)
-        self._shards.ahead(shard_order(len(self._shards.paths), seed, 0))  # they come while the model is built
+        self._live = feed if feed is not None and feed.live else None
+        self._shards = feed.shards if feed is not None else shards_of(examples, stager)
         self.images = Tolerant(training.max_refused_images)
         self._transform = transform_of(parameters, preprocess, tolerant=self.images)
         self._labeler = labeler(self._shards, parameters, class_weights)
@@ -67,7 +85,20 @@ class TrainingData:
         self._outside = Carve(early.carve, inside=False) if early else None
         self._inside = Carve(early.carve, inside=True) if early else None
         self._carved: list[Batch] | None = None
-        self.rows = training_rows(self._shards, self._outside)
+        self._augment = Augment(training.augment, parameters, seed=seed) if training.augment else None
+        self.rates: list[float] | None = None
+        """How often a row of each class comes in an epoch, where that is not once."""
+        self._resample: Resample | None = None
+        self.rows = self.carve_rows = 0
+        """Of an epoch; live data has none."""
+        if self._live is not None:
+            _check_live(training)
+            return
+        self._resample = self._sampled(training, seed)
+        self._shards.ahead(shard_order(len(self._shards.paths), seed, 0))  # they come while the model is built
+        self.rows = (
+            self._resample.expected(self._outside) if self._resample else training_rows(self._shards, self._outside)
+        )
         self.carve_rows = training_rows(self._shards, self._inside) if early else 0
         if not self.rows:
             raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
@@ -78,10 +109,19 @@ class TrainingData:
                 fix="raise it, or train without early stopping",
             )
 
+    def _sampled(self, training: TrainingConfig, seed: int) -> Resample | None:
+        config, label = training.sampling, self._parameters.label
+        if config is None:
+            return None
+        self.rates = class_rates(config, class_names(self._parameters), class_counts(self._parameters), label.task)
+        classes = classes_of(self._shards, self._labeler)
+        return Resample(self.rates, classes, seed=seed, inverse=config.correct == "weights")
+
     @property
     def _row_bytes(self) -> int:
         inputs = self._parameters.inputs().values()
-        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + 8
+        label = 4 * self._augment.classes if self._augment and self._augment.soft else 4
+        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + label + 4
 
     @property
     def window_rows(self) -> int:
@@ -101,8 +141,11 @@ class TrainingData:
         inputs = {
             name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()
         }
+        spec = tf.TensorSpec(shape, label)
+        if self._augment and self._augment.soft:
+            spec = tf.TensorSpec([*shape, self._augment.classes], tf.float32)
         return inputs | {
-            "label": tf.TensorSpec(shape, label),
+            "label": spec,
             "weight": tf.TensorSpec(shape, tf.float32),
         }
 
@@ -110,18 +153,25 @@ class TrainingData:
         """From a step to the endless stacks whose first batch is that step's."""
 
         def begin(step: int) -> Iterator[Batch]:
+            batch = self._training.batch_size
+            if self._live is not None:
+                first = step * batch
+                made = self._transform, self._labeler
+                return live_stacks(self._live, *made, batch=batch, stack=stack, first_row=first, augment=self._augment)
             dataset = training_dataset(
                 self._shards,
                 self._transform,
                 self._labeler,
                 seed=self._seed,
-                batch=self._training.batch_size,
+                batch=batch,
                 stack=stack,
                 start_step=step,
                 carve=self._outside,
                 window_rows=self.window_rows,
                 # as many shards at a time as can be: a window then has rows of the whole epoch
                 cycle=max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths))),
+                augment=self._augment,
+                resample=self._resample,
             )
             return safe(dataset, self._shards)
 
@@ -138,6 +188,15 @@ class TrainingData:
             return batches
         self._carved = list(batches)
         return self._carved
+
+
+def _check_live(training: TrainingConfig) -> None:
+    where, fix = "training", "set training.steps"
+    if training.steps is None:
+        raise ConfigError("live data has no epochs to count", where=f"{where}.epochs", fix=fix)
+    for name in ("early_stopping", "sampling"):
+        if getattr(training, name) is not None:
+            raise ConfigError("live data cannot be looked through before the training", where=f"{where}.{name}")
 
 
 def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Shards:

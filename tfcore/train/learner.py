@@ -12,7 +12,7 @@ a step: a knob that the learner was not given is not in the program at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,7 @@ class Learner:
             are read here, others by the model.
         label_std: for regression; gradients are those of the error in standard deviations, so that learning rate and
             clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
+        offsets: added to the outputs while training and at no other time; see `tfcore.train.sampling`.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Learner:
         optimizer: OptimizerConfig,
         knobs: KnobVariables | None = None,
         label_std: float = 1.0,
+        offsets: Sequence[float] | None = None,
         jit: Jit = "auto",
         log: Callable[[str], None] | None = None,
     ):
@@ -87,8 +89,9 @@ class Learner:
         # before the first trace: its variables must exist, and a checkpoint must find them
         self.optimizer.build(model.trainable_variables)
         self.knobs = knobs or KnobVariables(["learning_rate"])
+        self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
         self._variance = float(label_std) ** 2
-        self.stack, self.batch = (int(size) for size in specs["label"].shape)
+        self.stack, self.batch = (int(size) for size in specs["weight"].shape)
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
         scalar = tf.TensorSpec([], tf.int32)
@@ -211,8 +214,12 @@ class Learner:
             return row_losses(self.task, label, output), weights
         if (temperature := self.knobs.get("temperature")) is not None:
             output /= temperature
+        if self._offsets is not None:
+            output += self._offsets
         if (positive := self.knobs.get("positive_weight")) is not None:
-            weights *= tf.where(label > 0.5, positive, 1.0)
+            # a label that mixup made stands for two rows, each with a weight of its own
+            factor = positive * label + (1.0 - label)
+            weights, label = weights * factor, tf.math.divide_no_nan(positive * label, factor)
         return row_losses(self.task, label, output, smoothing=self.knobs.get("label_smoothing")), weights
 
 
@@ -222,6 +229,7 @@ def row_losses(
     """The loss of each row from the model's output [rows, outputs]: natural log loss, or the squared error. [rows]
 
     Args:
+        label: [rows], or of several classes also float32 [rows, classes], a probability for each, as mixup gives.
         smoothing: the share of the label's weight that is spread evenly over all classes (Szegedy et al., "Rethinking
             the Inception architecture", 2016, section 7); float32 scalar.
     """
@@ -231,7 +239,10 @@ def row_losses(
             target = target * (1.0 - smoothing) + 0.5 * smoothing
         return tf.nn.sigmoid_cross_entropy_with_logits(labels=target, logits=output[:, 0])
     if task == "multiclass":
-        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(label, tf.int32), logits=output)
+        if label.shape.rank == 2:
+            loss = tf.nn.softmax_cross_entropy_with_logits(labels=label, logits=output)
+        else:
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(label, tf.int32), logits=output)
         if smoothing is not None:
             even = -tf.reduce_mean(tf.nn.log_softmax(output), axis=1)
             loss = loss * (1.0 - smoothing) + even * smoothing

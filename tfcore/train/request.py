@@ -30,7 +30,7 @@ class Examples(Frozen):
 class TrainRequest(Frozen):
     """Everything a training is a function of, and where it keeps what should survive a kill."""
 
-    examples: tuple[Examples, ...] = Field(min_length=1)
+    examples: tuple[Examples, ...] = Field(default=(), description="none where the rows come from a feed")
     transform: TransformParameters
     model: ModelConfig = Field(default_factory=ModelConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)

@@ -24,6 +24,7 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.stager import RemoteFiles, Stager
 from tfcore import models
+from tfcore.feeds import Feed
 from tfcore.knobs import KnobVariables
 from tfcore.runtime import prepare
 from tfcore.staged import staged
@@ -35,6 +36,7 @@ from tfcore.train.learner import Learner, Outcome
 from tfcore.train.loop import Every, run
 from tfcore.train.recorder import Recorder
 from tfcore.train.request import VERSION, TrainRequest
+from tfcore.train.sampling import logit_offsets
 from tfcore.train.summaries import Summaries
 from tfcore.train.weights import class_weights
 
@@ -43,8 +45,15 @@ __all__ = ["VERSION", "train"]
 HISTORY_POINTS = 200
 
 
-def train(request: TrainRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None) -> dict[str, Any]:
-    """Train as `request` says; see the module.
+def train(
+    request: TrainRequest,
+    out: Path,
+    monitor: Monitor,
+    *,
+    remote: RemoteFiles | None = None,
+    feed: Feed | None = None,
+) -> dict[str, Any]:
+    """Train as `request` says; see the module. With a `feed`, on its rows instead of the request's examples.
 
     Args:
         remote: how shards that are in a bucket yet come here while others are trained on; changes no result.
@@ -59,13 +68,13 @@ def train(request: TrainRequest, out: Path, monitor: Monitor, *, remote: RemoteF
         ConfigError, DataError, StoreError: with the place and what to do.
     """
     with staged(remote, monitor, open_files=MOST_OPEN_SHARDS + 1) as stager:
-        return _Training(request, monitor, stager).run(out)
+        return _Training(request, monitor, stager, feed).run(out)
 
 
 class _Training:
     """One training: its pieces, and what happens between calls of the compiled steps."""
 
-    def __init__(self, request: TrainRequest, monitor: Monitor, stager: Stager | None = None):
+    def __init__(self, request: TrainRequest, monitor: Monitor, stager: Stager | None = None, feed: Feed | None = None):
         self.request, self.monitor, config = request, monitor, request.training
         self.threads = prepare(config.threads, log=monitor.log)
         self.patience = Patience(config.early_stopping) if config.early_stopping else None
@@ -82,6 +91,7 @@ class _Training:
             training=config,
             class_weights=weights,
             preprocess=request.preprocess,
+            feed=feed,
             stager=stager,
         )
         self.total = config.total_steps(self.data.rows)
@@ -124,10 +134,16 @@ class _Training:
             optimizer=config.optimizer,
             knobs=knobs,
             label_std=models.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
+            offsets=self._offsets(),
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
             jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,  # type: ignore[arg-type]
             log=self.monitor.log,
         )
+
+    def _offsets(self) -> list[float] | None:
+        sampling, rates = self.request.training.sampling, self.data.rates
+        corrected = sampling is not None and sampling.correct == "logits" and rates is not None
+        return logit_offsets(rates, self.request.transform.label.task) if corrected and rates else None
 
     def run(self, out: Path) -> dict[str, Any]:
         began = time.monotonic()
@@ -256,7 +272,7 @@ class _Training:
         result = {
             "steps": step,
             "rows": self.data.rows,
-            "epochs": round(rows / self.data.rows, 4),
+            "epochs": round(rows / self.data.rows, 4) if self.data.rows else None,
             "seconds": round(self.seconds, 3),
             "steps_per_second": self.recorder.steps_per_second,
             "final_loss": losses[-1] if losses else None,

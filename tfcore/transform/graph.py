@@ -363,3 +363,25 @@ def _bucketize(values: tf.Tensor, boundaries: tuple[float, ...]) -> tf.Tensor:
         return tf.zeros_like(values, tf.int32)
     edges = tf.constant(boundaries, values.dtype)
     return tf.searchsorted(edges, values, side="right", out_type=tf.int32)
+
+
+def when_missing(fitted: Fitted) -> list[float] | None:
+    """The model's inputs of a column whose value is missing, in their order; None where there is no such thing.
+
+    A null, also where the train rows had none; a category that has no id for null is out of vocabulary.
+    """
+    column = fitted.column
+    if fitted.pixels is not None:
+        return None
+    if fitted.width is not None:
+        return [float(-1 if fitted.null_id is None else fitted.null_id)] + [-1.0] * (fitted.width - 1)
+    if fitted.size is not None:
+        if fitted.null_id is None and fitted.ops[-1].op != "vocabulary":
+            return None
+        return [float(fitted.size - (fitted.ops[-1].oov_buckets or 1) if fitted.null_id is None else fitted.null_id)]
+    dtype = tf.int64 if column.type == "int64" else tf.float32
+    values = tf.zeros([0] if column.is_list else [1, *column.shape], dtype)
+    null = RawColumn(values, tf.constant([False]), None, tf.constant([0], tf.int64) if column.is_list else None)
+    made = [value if value.shape.rank == 2 else value[:, None] for value in _numbers(fitted, null).values()]
+    shown: list[float] = tf.concat(made, 1)[0].numpy().tolist()
+    return shown

@@ -10,9 +10,10 @@ from headway.errors import DataError
 from headway.records.tfrecord import frame, read_records
 from headway.schema import Column
 from tfcore import reader
-from tfcore.dataset import evaluation_dataset, safe, training_dataset
+from tfcore.dataset import classes_of, evaluation_dataset, safe, training_dataset
 from tfcore.decode import Labeler
 from tfcore.reader import Reader
+from tfcore.resample import Resample
 from tfcore.shards import Carve, Shards
 from tfcore.testing import write_examples
 from tfcore.transform.graph import Transform
@@ -95,6 +96,31 @@ def test_training_sees_the_same_batches_from_any_step_on(both, written, carve):
     for start in (0, 17, 61):
         by_op, by_twin = both(lambda start=start: stacks(start))
         assert len(by_op) == 30 and by_op == by_twin
+
+
+@pytest.mark.parametrize("carve", [None, Carve(0.2, inside=False)], ids=["all", "carved"])
+def test_a_sample_has_the_same_rows_from_any_step_on(both, written, carve):
+    examples, shards = written
+    parameters = examples.fit()
+    labeler = Labeler(parameters.label)
+
+    def stacks(start, count):
+        classes = classes_of(shards, labeler)
+        assert [len(rows) for rows in classes] == [sum(rows) for rows in shards.rows]
+        resample = Resample([0.3, 1.4], classes, seed=5)
+        options = {"seed": 3, "batch": 20, "stack": 2, "window_rows": 150, "cycle": 3, "carve": carve}
+        dataset = training_dataset(
+            shards, Transform(parameters), labeler, start_step=start, resample=resample, **options
+        )
+        rows = [stack for stack, _ in zip(safe(dataset, shards), range(count), strict=False)]
+        positive = float(np.mean([stack["label"].numpy().mean() for stack in rows]))
+        return bits(rows), positive
+
+    (whole, positive), twin = both(lambda: stacks(0, 50))  # over two epochs
+    assert (whole, positive) == twin and abs(positive - 1.4 / 1.7) < 0.02
+    for start in (2, 18, 66):
+        (found, _), (by_twin, _) = both(lambda start=start: stacks(start, 10))
+        assert found == by_twin == whole[start // 2 : start // 2 + 10]
 
 
 def test_evaluation_sees_the_same_rows(both, written):

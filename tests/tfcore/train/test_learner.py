@@ -228,7 +228,43 @@ def test_smoothed_losses_of_classes_are_those_of_soft_labels():
     soft = np.full((1, 3), 0.3 / 3)
     soft[0, 1] += 0.7
     expected = tf.nn.softmax_cross_entropy_with_logits(soft.astype(np.float32), output)
-    assert np.allclose(row_losses("multiclass", label, output, smoothing=tf.constant(0.3)), expected, rtol=1e-6)
+    for given in (label, tf.one_hot(label, 3)):
+        found = row_losses("multiclass", given, output, smoothing=tf.constant(0.3))
+        assert np.allclose(found, expected, rtol=1e-6)
+
+
+def test_a_mixed_label_counts_as_its_two_rows_with_every_knob_on():
+    """Of label 0.3 and weight 2 is 0.6 of a positive row and 1.4 of a negative one, for the gradient and the loss."""
+    knobs = {"positive_weight": 3.0, "label_smoothing": 0.2, "temperature": 2.0, "learning_rate": 0.01}
+
+    def end(labels, weights):
+        it = learner(dropout=0.0, knobs=list(knobs)[:-1], offsets=[0.7])
+        half = B // 2
+
+        def two(_, one):
+            for name in ("numeric", "categorical"):
+                one[name][half:] = one[name][:half]
+            for name, values in (("label", labels), ("weight", weights)):
+                one[name] = np.repeat(np.float32(values), half)
+
+        outcome = it.run(next(stacks(0, two)), first=0, steps=K, knobs=constant(**knobs))
+        return outcome, [v.numpy() for v in it.model.trainable_variables]
+
+    mixed, moved = end((0.3, 0.3), (2.0, 0.0))
+    apart, expected = end((1.0, 0.0), (0.6, 1.4))
+    assert np.allclose(mixed.losses, apart.losses, rtol=1e-4)
+    assert np.allclose(mixed.weights, apart.weights, rtol=1e-5)
+    for found, wanted in zip(moved, expected, strict=True):
+        assert np.allclose(found, wanted, atol=1e-4)
+
+
+def test_what_a_sample_added_to_the_odds_is_added_in_training_alone():
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    plain, offset = learner(dropout=0.0), learner(dropout=0.0, offsets=[2.0])
+    assert plain.evaluate([one]) == offset.evaluate([one])
+    rate = constant(learning_rate=0.0)
+    losses = [it.run(next(stacks(0)), first=0, steps=1, knobs=rate).losses[0] for it in (plain, offset)]
+    assert losses[0] != losses[1]
 
 
 def test_a_user_s_model_reads_its_own_knob_and_one_that_predicts_its_default():

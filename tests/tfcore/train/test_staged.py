@@ -91,7 +91,7 @@ def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(bucket_u
     local = Store(tmp_path / "local")
     local.create()
     made = ingest(local, per_record)
-    early = {"early_stopping": {"carve": 0.2, "every_steps": 20, "patience": 10}}
+    early = {"early_stopping": {"carve": 0.2, "every_steps": 20, "patience": 10}, "sampling": {"negatives": 0.7}}
     train(ask(local, made, **early), tmp_path / "one", Monitor())
 
     a = BucketStore(f"{bucket_url}/store", tmp_path / "a")

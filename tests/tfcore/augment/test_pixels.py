@@ -1,0 +1,119 @@
+"""Images varied: exact pixels, one row at a time or all at once, eagerly or in a graph."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from headway.errors import ConfigError
+from tfcore.augment.config import AugmentConfig
+from tfcore.augment.draws import Draws
+from tfcore.augment.pixels import BRIGHTNESS, CONTRAST, CROP_X, CROP_Y, CUT_X, CUT_Y, FLIP_X, FLIP_Y, vary
+
+ROWS, HEIGHT, WIDTH = 40, 9, 7
+EVERYTHING = AugmentConfig(
+    flip="both", crop=2, brightness=0.3, contrast=0.4, saturation=0.5, hue=0.2, cutout=3, padding="reflect"
+)
+
+
+def pixels(rows=ROWS, channels=3):
+    made = np.random.default_rng(1).integers(0, 256, (rows, HEIGHT, WIDTH, channels), np.uint8)
+    return tf.constant(made)
+
+
+def draws(rows=ROWS, epoch=0, first=0, seed=3):
+    return Draws(seed=seed, epoch=tf.constant(epoch, tf.int64), index=tf.range(first, first + rows, dtype=tf.int64))
+
+
+def test_a_flip_is_a_mirror_image_or_nothing():
+    given, dice = pixels(), draws()
+    for flip, axis, draw in (("horizontal", 1, FLIP_X), ("vertical", 0, FLIP_Y)):
+        found = vary(given, dice, AugmentConfig(flip=flip)).numpy()
+        flipped = dice.below(draw, 2).numpy() == 1
+        assert 8 < flipped.sum() < 32
+        for row in range(ROWS):
+            image = given[row].numpy()
+            np.testing.assert_array_equal(found[row], np.flip(image, axis) if flipped[row] else image)
+
+
+@pytest.mark.parametrize("padding", ["constant", "reflect"])
+def test_a_crop_is_a_window_of_the_padded_image(padding):
+    given, dice = pixels(), draws()
+    found = vary(given, dice, AugmentConfig(crop=3, padding=padding)).numpy()
+    down, right = dice.below(CROP_Y, 7).numpy(), dice.below(CROP_X, 7).numpy()
+    assert len(set(down)) == 7
+    sides = ((3, 3), (3, 3), (0, 0))
+    for row in range(ROWS):
+        padded = np.pad(given[row].numpy(), sides, "constant" if padding == "constant" else "reflect")
+        window = padded[down[row] : down[row] + HEIGHT, right[row] : right[row] + WIDTH]
+        np.testing.assert_array_equal(found[row], window)
+
+
+def test_cutout_blackens_one_square():
+    given, dice = tf.fill([ROWS, HEIGHT, WIDTH, 3], tf.constant(9, tf.uint8)), draws()
+    found = vary(given, dice, AugmentConfig(cutout=4)).numpy()
+    for row, (y, x) in enumerate(zip(dice.below(CUT_Y, HEIGHT).numpy(), dice.below(CUT_X, WIDTH).numpy(), strict=True)):
+        wanted = np.full((HEIGHT, WIDTH, 3), 9)
+        wanted[max(0, y - 2) : y + 2, max(0, x - 2) : x + 2] = 0
+        np.testing.assert_array_equal(found[row], wanted)
+
+
+def test_brightness_and_contrast_are_an_offset_and_a_factor_about_the_mean():
+    given, dice = pixels(), draws()
+    found = vary(given, dice, AugmentConfig(brightness=0.2, contrast=0.5)).numpy()
+    image = given.numpy().astype(np.float64)
+    gain = dice.between(CONTRAST, 0.5, 1.5).numpy()[:, None, None, None]
+    offset = 255 * dice.between(BRIGHTNESS, -0.2, 0.2).numpy()[:, None, None, None]
+    mean = image.mean((1, 2, 3), keepdims=True)
+    wanted = np.clip(np.round(gain * (image - mean) + mean + offset), 0, 255)
+    assert (gain.max() > 1.3) & (gain.min() < 0.7)
+    assert (abs(found - wanted) > 0).mean() < 1e-3 and abs(found - wanted).max() <= 1
+
+
+def test_saturation_and_hue_leave_grey_and_brightness_alone():
+    dice = draws()
+    grey = tf.tile(pixels(channels=1), [1, 1, 1, 3])
+    config = AugmentConfig(saturation=0.9, hue=0.5)
+    assert abs(vary(grey, dice, config).numpy().astype(int) - grey.numpy()).max() <= 3
+    luma = np.array([0.299, 0.587, 0.114])
+    soft = tf.cast(100 + tf.cast(pixels(), tf.int32) // 10, tf.uint8)  # so that nothing is clipped
+    changed = vary(soft, dice, config).numpy()
+    assert abs(changed @ luma - soft.numpy() @ luma).max() < 1.0
+    assert (changed != soft.numpy()).any(axis=(1, 2, 3)).all()
+
+
+def test_one_colour_channel_takes_what_it_can():
+    found = vary(pixels(channels=1), draws(), EVERYTHING)
+    assert found.shape == (ROWS, HEIGHT, WIDTH, 1) and found.dtype == tf.uint8
+
+
+@pytest.mark.parametrize("size", [1, 3, 17])
+def test_a_row_s_pixels_do_not_depend_on_its_batch(size):
+    given = pixels()
+    whole = vary(given, draws(), EVERYTHING).numpy()
+    graph = tf.function(lambda image, first, rows: vary(image, draws(rows, first=first), EVERYTHING))
+    for at in range(0, ROWS, size):
+        part = given[at : at + size]
+        rows = tf.constant(part.shape[0], tf.int64)
+        np.testing.assert_array_equal(graph(part, tf.constant(at, tf.int64), rows), whole[at : at + size])
+    assert whole.dtype == np.uint8 and whole.min() == 0 and whole.max() == 255
+
+
+def test_another_epoch_or_seed_or_image_column_varies_otherwise():
+    given = pixels()
+    first = vary(given, draws(), EVERYTHING).numpy()
+    for other in (
+        vary(given, draws(epoch=1), EVERYTHING),
+        vary(given, draws(seed=4), EVERYTHING),
+        vary(given, draws(), EVERYTHING, number=1),
+    ):
+        assert (other.numpy() != first).any(axis=(1, 2, 3)).mean() > 0.9
+
+
+def test_settings_without_anything_to_work_on_are_named():
+    with pytest.raises(ValueError, match="names nothing to do"):
+        AugmentConfig()
+    for setting, fix in (({"flip": "both"}, "flip"), ({"noise": 0.1}, "noise"), ({"feature_dropout": 0.1}, "feature")):
+        with pytest.raises(ConfigError, match=f"training.augment.{fix}"):
+            AugmentConfig(**setting).check(images=0, colours=0, numeric=0, categorical=0)
+    with pytest.raises(ConfigError, match="no image has colours"):
+        AugmentConfig(hue=0.1).check(images=1, colours=0, numeric=0, categorical=0)

@@ -1,0 +1,297 @@
+"""Rows varied on their way out of shards: the same after a resume and for any batch size; mixup's labels are right."""
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from headway.monitor import Monitor
+from headway.schema import Column
+from tfcore.augment.config import AugmentConfig
+from tfcore.augment.draws import Draws
+from tfcore.augment.rows import _SALT, _SHARE, Augment
+from tfcore.augment.tables import LEVELS, beta_quantiles
+from tfcore.models_config import ModelConfig
+from tfcore.testing import write_examples
+from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.data import TrainingData
+from tfcore.train.learner import row_losses
+from tfcore.transform.config import ColumnTransform
+from tfcore.transform.graph import when_missing
+
+ROWS = 500
+COLUMNS = (
+    Column(name="x", type="float32", nullable=True),
+    Column(name="y", type="int64", nullable=False),
+    Column(name="carrier", type="bytes", nullable=True, encoding="dictionary"),
+    Column(name="origin", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="hashed", type="int64", nullable=False),
+    Column(name="tags", type="bytes", nullable=True, encoding="dictionary", shape=(None,)),
+    Column(name="photo", type="bytes", nullable=False),
+    Column(name="w", type="float32", nullable=False, role="weight"),
+)
+TRANSFORMS = {
+    "y": ColumnTransform(transform="standardize"),
+    "carrier": ColumnTransform(transform="vocabulary"),
+    "origin": ColumnTransform(transform="vocabulary"),
+    "hashed": ColumnTransform(transform={"hash": {"buckets": 9}}),
+    "tags": ColumnTransform(transform="vocabulary"),
+    "photo": ColumnTransform(transform={"image": {"height": 6, "width": 5}}),
+}
+LABELS = {"binary": "int64", "multiclass": "bytes", "regression": "float32"}
+EVERYTHING = {
+    "flip": "horizontal",
+    "crop": 1,
+    "brightness": 0.2,
+    "hue": 0.1,
+    "cutout": 2,
+    "mixup": 0.4,
+    "feature_dropout": 0.2,
+    "noise": 0.1,
+}
+
+
+def photo(rng):
+    out = io.BytesIO()
+    Image.fromarray(rng.integers(0, 255, (6, 5, 3)).astype(np.uint8)).save(out, "PNG")
+    return out.getvalue()
+
+
+def table(task, rows=ROWS):
+    rng = np.random.default_rng(0)
+    numbers = np.arange(rows)
+    photos = [photo(rng) for _ in range(20)]
+    label = {
+        "binary": pa.array(numbers % 2),
+        "multiclass": pa.array([[b"a", b"b", b"c"][i % 3] for i in numbers], pa.binary()),
+        "regression": pa.array(numbers.astype(np.float32)),
+    }[task]
+    words = pa.array([None if i % 9 == 0 else f"w{i % 5}".encode() for i in numbers], pa.binary())
+    return pa.table(
+        {
+            "x": pa.array(rng.normal(size=rows).astype(np.float32), mask=numbers % 10 == 0),
+            "y": pa.array(numbers),
+            "carrier": words.dictionary_encode(),
+            "origin": pa.array([f"o{i % 3}".encode() for i in numbers], pa.binary()).dictionary_encode(),
+            "hashed": pa.array(numbers % 50),
+            "tags": pa.array(
+                [None if i % 7 == 0 else [b"t%d" % (i % 4)] * (i % 3) for i in numbers], pa.list_(pa.binary())
+            ),
+            "photo": pa.array([photos[i % 20] for i in numbers], pa.binary()),
+            "w": pa.array(rng.uniform(0.5, 2, rows).astype(np.float32)),
+            "label": label,
+        }
+    )
+
+
+@pytest.fixture(autouse=True)
+def _little_is_read_ahead(monkeypatch):
+    """Decoding images that nobody asks for takes most of these tests' time."""
+    monkeypatch.setattr("tfcore.dataset.AHEAD_STACKS", 2)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    made = {}
+    for task, kind in LABELS.items():
+        columns = (*COLUMNS, Column(name="label", type=kind, nullable=False, role="label"))
+        folder = tmp_path_factory.mktemp(task)
+        made[task] = write_examples(folder, {"train": table(task)}, columns, rows_per_record=32, shards=3)
+    return made
+
+
+def data(found, task, augment, batch=16, seed=5):
+    training = TrainingConfig(batch_size=batch, augment=augment, shuffle_rows=100)
+    return TrainingData([found[task].part("train")], found[task].fit(TRANSFORMS, task), seed=seed, training=training)
+
+
+def rows_of(found, task, augment, *, batch=16, stack=2, start=0, stacks=4, seed=5):
+    """The rows of some stacks, one behind the other, by input."""
+    begun = data(found, task, augment, batch, seed).stacks(stack)(start)
+    taken = [next(begun) for _ in range(stacks)]
+    return {
+        name: np.concatenate([s[name].numpy().reshape(stack * batch, *s[name].shape[2:]) for s in taken])
+        for name in taken[0]
+    }
+
+
+def same(found, wanted, where):
+    assert set(found) == set(wanted)
+    for name in found:
+        np.testing.assert_array_equal(found[name], wanted[name][where], err_msg=name)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_a_resumed_training_sees_the_same_rows_at_any_step(written, task):
+    whole = rows_of(written, task, EVERYTHING, stacks=33)  # two epochs
+    for start in (1, 6, 31, 62):
+        found = rows_of(written, task, EVERYTHING, start=start, stacks=2)
+        same(found, whole, slice(start * 16, start * 16 + 64))
+
+
+def test_batches_and_stacks_of_another_size_hold_the_same_rows(written):
+    whole = rows_of(written, "multiclass", EVERYTHING, stacks=40)
+    for batch, stack in ((1, 30), (7, 5), (100, 2)):
+        found = rows_of(written, "multiclass", EVERYTHING, batch=batch, stack=stack, stacks=2)
+        same(found, whole, slice(0, 2 * batch * stack))
+
+
+def test_threads_change_nothing(written, monkeypatch):
+    import tfcore.dataset
+
+    many = rows_of(written, "multiclass", EVERYTHING, stacks=20)
+    monkeypatch.setattr(tfcore.dataset, "AUTOTUNE", 1)
+    same(rows_of(written, "multiclass", EVERYTHING, stacks=20), many, slice(None))
+
+
+def test_epochs_seeds_and_copies_of_a_row_differ(written):
+    plain, varied = (rows_of(written, "regression", a, stacks=32) for a in (None, {"noise": 0.1}))
+    for epoch in (0, 1):
+        part = slice(epoch * ROWS, (epoch + 1) * ROWS)
+        np.testing.assert_array_equal(varied["label"][part], plain["label"][part])
+    noise = varied["numeric"] - plain["numeric"]
+    first, second = (
+        noise[e * ROWS : (e + 1) * ROWS][np.argsort(plain["label"][e * ROWS : (e + 1) * ROWS])] for e in (0, 1)
+    )
+    values = [0, 2]  # x, x__missing, y
+    assert (first[:, values] != second[:, values]).mean() > 0.99
+    assert abs(first[:, values].std() - 0.1) < 0.01 and abs(np.corrcoef(first[:, 0], first[:, 2])[0, 1]) < 0.1
+    assert not first[:, 1].any()
+
+
+def test_nothing_configured_leaves_every_row_as_it_was(written):
+    assert "augment" not in TrainingConfig().model_dump()
+    rows = rows_of(written, "binary", None)
+    assert not [name for name in rows if name.startswith("augment")]
+
+
+def test_a_dropped_column_is_what_a_null_would_have_been(written):
+    parameters = written["binary"].fit(TRANSFORMS, "binary")
+    plain, varied = (rows_of(written, "binary", a, stacks=16) for a in (None, {"feature_dropout": 0.3}))
+    numeric, categorical, lists = plain["numeric"], plain["categorical"], plain["lists"]
+    missing = {f.column.name: when_missing(f) for f in parameters.fitted}
+    assert missing["x"][1] == 1.0 and missing["photo"] is None and missing["hashed"] is None
+    assert missing["origin"] == [3.0] and missing["tags"][0] == parameters.lists[0].size - 1
+    null = numeric[:, 1] == 1.0
+    np.testing.assert_array_equal(numeric[null][:, :2], np.broadcast_to(missing["x"], (null.sum(), 2)))
+    shown = {"x": (numeric[:, :2], varied["numeric"][:, :2]), "y": (numeric[:, 2:], varied["numeric"][:, 2:])}
+    shown |= {
+        name: (categorical[:, i : i + 1], varied["categorical"][:, i : i + 1])
+        for i, name in enumerate(("carrier", "origin"))
+    }
+    shown["tags"] = lists, varied["lists"]
+    for name, (before, after) in shown.items():
+        dropped = (after == np.asarray(missing[name], np.float32)).all(1)
+        was = (before == np.asarray(missing[name], np.float32)).all(1)
+        np.testing.assert_array_equal(after[~dropped], before[~dropped])
+        assert abs((dropped & ~was).sum() / (~was).sum() - 0.3) < 0.08, name
+    np.testing.assert_array_equal(varied["categorical"][:, 2], categorical[:, 2])
+    np.testing.assert_array_equal(varied["image_photo"], plain["image_photo"])
+
+
+@pytest.mark.parametrize("task", LABELS)
+def test_mixup_mixes_inputs_and_labels_by_one_share(written, task):
+    plain, mixed = (rows_of(written, task, a, stacks=15) for a in (None, {"mixup": 0.5}))
+    inside = np.flatnonzero(np.arange(480) % 100 != 0)  # a window's first row has its last as partner
+    index = tf.constant(inside, tf.int64)
+    draws = Draws(seed=5 + _SALT, epoch=tf.constant(0, tf.int64), index=index)
+    share = beta_quantiles(0.5)[draws.below(_SHARE, LEVELS).numpy()]
+    mine, theirs = ({name: value[rows] for name, value in plain.items()} for rows in (inside, inside - 1))
+    numbers = share[:, None] * mine["numeric"] + (1 - share)[:, None] * theirs["numeric"]
+    np.testing.assert_allclose(mixed["numeric"][inside], numbers, atol=1e-6)
+    part = share[:, None, None, None]
+    pixels = part * mine["image_photo"].astype(np.float32) + (1 - part) * theirs["image_photo"]
+    assert abs(mixed["image_photo"][inside].astype(int) - pixels).max() < 0.51
+    ids = mixed["categorical"][inside]
+    other = (ids != mine["categorical"]).any(1)
+    assert ((ids == mine["categorical"]) | (ids == theirs["categorical"])).all() and other.any()
+    own, rest = share * mine["weight"], (1 - share) * theirs["weight"]
+    np.testing.assert_allclose(mixed["weight"][inside], own + rest, rtol=1e-6)
+    # the loss is that of both rows, each by its share and weight
+    output = tf.constant(
+        np.random.default_rng(0).normal(size=(len(inside), 3 if task == "multiclass" else 1)), tf.float32
+    )
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(output)
+        loss = mixed["weight"][inside] * row_losses(task, tf.constant(mixed["label"][inside]), output)
+        both = own * row_losses(task, tf.constant(mine["label"]), output)
+        both += rest * row_losses(task, tf.constant(theirs["label"]), output)
+    np.testing.assert_allclose(tape.gradient(loss, output), tape.gradient(both, output), rtol=1e-3, atol=1e-5)
+    if task != "regression":  # of squares, the losses differ by what no model can change
+        np.testing.assert_allclose(loss, both, rtol=1e-4)
+    if task == "multiclass":
+        assert mixed["label"].shape == (480, 3) and mixed["label"].dtype == np.float32
+        np.testing.assert_allclose(mixed["label"].sum(1), 1, atol=1e-6)
+
+
+def test_a_row_of_no_weight_is_not_mixed_in(written):
+    augment = Augment(AugmentConfig(mixup=1.0), written["regression"].fit(TRANSFORMS, "regression"), seed=0)
+    window = {
+        "numeric": tf.constant([[1.0] * 3, [5.0] * 3, [9.0] * 3]),
+        "categorical": tf.zeros([3, 3], tf.int32),
+        "lists": tf.zeros([3, 2], tf.int32),
+        "image_photo": tf.zeros([3, 6, 5, 3], tf.uint8),
+        "label": tf.constant([1.0, 5.0, 9.0]),
+        "weight": tf.constant([1.0, 0.0, 1.0]),
+    }
+    placed = augment.placed(window, tf.range(3), tf.constant(0), tf.constant(0, tf.int64), tf.constant(0, tf.int64))
+    found = augment(window | placed)
+    assert found["label"].numpy()[2] == 9.0 and found["numeric"].numpy()[2, 0] == 9.0  # its partner weighs nothing
+    assert found["weight"].numpy()[1] == 0.0
+    assert 1.0 < found["label"].numpy()[0] <= 5.0
+
+
+def test_in_a_graph_it_is_what_it_is_eagerly(written):
+    augment = Augment(AugmentConfig(**EVERYTHING), written["multiclass"].fit(TRANSFORMS, "multiclass"), seed=1)
+    rows = rows_of(written, "multiclass", None, stacks=3)
+    window = {name: tf.constant(value) for name, value in rows.items()}
+    order = tf.range(len(rows["weight"]), dtype=tf.int32)[::-1]
+    shuffled = {name: tf.gather(value, order) for name, value in window.items()}
+    placed = augment.placed(window, order, tf.constant(0), tf.constant(2, tf.int64), tf.constant(77, tf.int64))
+    eager, graph = augment(shuffled | placed), tf.function(augment.__call__)(shuffled | placed)
+    for name in rows:
+        np.testing.assert_array_equal(eager[name], graph[name], err_msg=name)
+        assert eager[name].dtype == rows[name].dtype or name == "label"
+        assert eager[name].shape[1:] == rows[name].shape[1:] or name == "label"
+
+
+@pytest.mark.parametrize("task", ["multiclass"])
+def test_a_varied_training_is_stopped_resumed_and_ends_at_the_same_bits(written, task, tmp_path, monkeypatch):
+    from headway.errors import Cancelled
+
+    def request(checkpoints=None):
+        training = {
+            "batch_size": 32,
+            "steps": 40,
+            "steps_per_call": 8,
+            "jit": "off",
+            "early_stopping": {"every_steps": 20},
+            "sampling": {"rates": {"a": 0.6}},
+            "knobs": {"label_smoothing": 0.1, "temperature": 1.5},
+        }
+        return TrainRequest(
+            examples=(written[task].part("train"),),
+            transform=written[task].fit(TRANSFORMS, task),
+            model=ModelConfig(hidden=(8,), embedding=3),
+            training=TrainingConfig(**training, augment=EVERYTHING, shuffle_rows=100),
+            seed=3,
+            checkpoints=checkpoints,
+        )
+
+    def weights(out):
+        reader = tf.train.load_checkpoint(str(out / "weights"))
+        names = sorted(n for n in reader.get_variable_to_shape_map() if n.startswith("model/"))
+        return [reader.get_tensor(n).tobytes() for n in names]
+
+    whole = train(request(), tmp_path / "whole", Monitor())
+    monkeypatch.setattr("tfcore.train.recorder.PROGRESS_SECONDS", 0.0)
+    monitor = Monitor()
+    monkeypatch.setattr(monitor, "progress", lambda done, *_, **__: done >= 17 and monitor.stop.set())
+    with pytest.raises(Cancelled):
+        train(request(tmp_path / "checkpoints"), tmp_path / "stopped", monitor)
+    resumed = train(request(tmp_path / "checkpoints"), tmp_path / "resumed", Monitor())
+    assert resumed["resumed_from"] >= 17 and whole["traces"] == 1 and whole["best_loss"] is not None
+    assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")
