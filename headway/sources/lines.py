@@ -117,7 +117,7 @@ class TextFile:
                     yield at, data[:cut]
                 at, rest = at + cut, data[cut:]
             if end is not None and not self.gzip and at + len(rest) < end:
-                raise DataError(f"ends at byte {at + len(rest)}, not at {end}", where=self.path)
+                raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)
             if rest:
                 yield at, rest
 

@@ -26,8 +26,9 @@ class Quotes:
             self.newline_inside = bool(self._open) and b"\n" in block
             return
         data = np.frombuffer(block, np.uint8)
-        quotes = np.flatnonzero(data == self._quote[0])
-        newlines = np.flatnonzero(data == 10)
-        before = np.searchsorted(quotes, newlines) + self._open
+        either = data[np.flatnonzero((data == self._quote[0]) | (data == 10))]
+        newlines = np.flatnonzero(either == 10)
+        # of what stands before the i-th newline, i are newlines
+        before = newlines - np.arange(len(newlines)) + self._open
         self.newline_inside = bool((before & 1).any())
-        self._open = (self._open + len(quotes)) & 1
+        self._open = (self._open + len(either) - len(newlines)) & 1
