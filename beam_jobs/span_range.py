@@ -24,6 +24,7 @@ from headway.coerce import coerce
 from headway.errors import DataError
 from headway.expressions import parse
 from headway.leaks.notes import Notes
+from headway.memory import give_back
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
 from headway.records.grouping import Group, RowGrouper
@@ -71,7 +72,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         if (
             len(types) >= WIDE
         ):  # a range takes long, and leaves many small pieces behind; of narrow tables this costs more
-            pa.default_memory_pool().release_unused()
+            give_back()
 
 
 def raw_type(column: Column) -> pa.DataType:

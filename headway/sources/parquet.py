@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from headway import files as storage
 from headway.errors import DataError
+from headway.memory import give_back
 from headway.schema import suggest
 from headway.sources.config import ParquetConfig
 from headway.sources.interface import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, rows_of_range, sampled
@@ -36,10 +37,8 @@ class ParquetSource:
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         found: list[Range] = []
         for number, file in enumerate(files):
-            with _open(file.path) as parquet:
-                metadata = parquet.metadata
-                rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-                most = rows_of_range(self._config.range_rows, metadata.num_columns)
+            rows, columns = _shape(file.path)
+            most = rows_of_range(self._config.range_rows, columns)
             start, held = 0, 0
             for i, count in enumerate(rows):
                 if held and held + count > most:
@@ -48,6 +47,8 @@ class ParquetSource:
                 held += count
             if held:
                 found.append(Range(len(found), file.path, number, start, len(rows), {"rows": held}))
+            if columns >= WIDE:
+                give_back()  # what the footer took: workers read it in threads of their own
         return found
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
@@ -93,6 +94,13 @@ class ParquetSource:
         return sampled(tables, rows * len(tables)).slice(0, rows)
 
 
+def _shape(path: str) -> tuple[list[int], int]:
+    """Rows of each row group, and columns."""
+    with _open(path) as parquet:
+        metadata = parquet.metadata
+        return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)], metadata.num_columns
+
+
 def _batches(
     parquet: pq.ParquetFile, groups: list[int], ways: Mapping[str, Way], columns: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
@@ -113,7 +121,8 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFil
             footer = _footer(path, file)
             parquet = pq.ParquetFile(file, metadata=footer.metadata)
             # pyarrow cannot read a struct with a dictionary in it over several row groups
-            if plain := [name for name in dictionaries if name in parquet.schema_arrow.names]:
+            names = frozenset(parquet.schema_arrow.names)  # made anew each time it is asked for
+            if plain := [name for name in dictionaries if name in names]:
                 parquet = pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=plain)
         except (OSError, pa.ArrowException) as error:
             raise _corrupt(path, error, "its footer") from None
