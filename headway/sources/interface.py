@@ -21,7 +21,7 @@ from headway.config import Frozen
 from headway.errors import DataError
 
 BATCH_ROWS = 131_072
-BATCH_BYTES = 32 << 20
+BATCH_BYTES = 24 << 20
 """A batch of wide rows takes about this much."""
 RANGE_CELLS = 64 << 20
 """A range of a table of hundreds of columns holds no more cells than this, whatever its rows: there are to be several."""

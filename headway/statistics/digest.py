@@ -18,7 +18,7 @@ import datasketches
 import numpy as np
 from numpy.typing import NDArray
 
-GATHERED = 1024
+GATHERED = 512
 _OTHERS = 4
 """So many packed digests of other pieces wait to be merged together."""
 
