@@ -186,7 +186,8 @@ class RangeWork:
     def finish(self) -> dict[str, Any]:
         rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
         quarantined = quarantine.write(self._folder / quarantine.FILE_NAME, [rejected])
-        records = {name: split.finish() for name, split in self._splits.items()}
+        # each goes before the next one's: of a wide table its statistics take a hundred megabytes
+        records = {name: self._splits.pop(name).finish() for name in list(self._splits)}
         self._notes.save(self._folder / NOTES)
         return {"rows": self.rows, "filtered": self._filtered, "quarantined": quarantined, "records": records}
 
