@@ -9,7 +9,6 @@ Rows never pass one by one: a record is parsed, transformed and permuted as a wh
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from headway.schema import Column
 from tfcore.augment.rows import Augment
 from tfcore.decode import Labeler
 from tfcore.held import Held
+from tfcore.kept import Kept, row_bytes
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.python_failure import PythonOpError, python_text, reraise
 from tfcore.reader import Reader
@@ -54,6 +54,7 @@ def training_dataset(
     cycle: int = CYCLE,
     augment: Augment | None = None,
     resample: Resample | None = None,
+    keep_bytes: int = 0,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
     [K, B], weight float32 [K, B].
@@ -63,13 +64,14 @@ def training_dataset(
         carve: which rows take part; None: all.
         augment: varies the rows, each by its epoch and its place in it.
         resample: leaves rows out, or repeats them.
+        keep_bytes: rows that take no more stay in memory as they are after the transform, and are read once.
 
     Raises:
-        DataError: there are no rows.
+        DataError: there are no rows, or those that are to stay in memory cannot be read.
     """
-    kept = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
+    counts = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
     reader = Reader(shards, [c.name for c in shards.columns])
-    plan = Plan(kept, seed, window=window_rows, cycle=cycle, block=reader.block)
+    plan = Plan(counts, seed, window=window_rows, cycle=cycle, block=reader.block)
     if not plan.rows:
         raise DataError("there are no rows to train on", where=", ".join(shards.paths[:3]) or "the train split")
     start = plan.start(start_step * batch)
@@ -77,20 +79,25 @@ def training_dataset(
     carving = None if carve is None else Carving(carve, shards)
     resampling = None if resample is None else Resampling(resample, shards, carve)
 
-    def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
-        first = tf.equal(epoch, start.epoch)
+    def prepared(piece: tuple[tf.Tensor, ...], epoch: tf.Tensor | None) -> Batch:
+        columns, shard, number = reader(*piece)
+        rows = transform(columns)
+        rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+        if resampling is not None:
+            return resampling(rows, shard, number, epoch)
+        return rows if carving is None else carving(rows, shard, number)
+
+    kept = None
+    if keep_bytes and resampling is None:
+        shards.ahead()
+        load = lambda pieces: list(safe(pieces, shards))  # noqa: E731
+        kept = Kept.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
+
+    def read(epoch: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:
+        """The windows of an epoch, from its records."""
         skip = tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64))
         pieces = reader.in_epoch(plan, epoch, skip)
-
-        def prepared(*piece: tf.Tensor) -> Batch:
-            columns, shard, number = reader(*piece)
-            rows = transform(columns)
-            rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
-            if resampling is not None:
-                return resampling(rows, shard, number, epoch)
-            return rows if carving is None else carving(rows, shard, number)
-
-        chunks = pieces.map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
+        chunks = pieces.map(lambda *piece: prepared(piece, epoch), num_parallel_calls=AUTOTUNE, deterministic=True)
         if start.drop_rows:
             # the graph is one for every epoch, so the drop is by number
             chunks = chunks.enumerate().map(
@@ -98,11 +105,18 @@ def training_dataset(
                     rows, tf.where(first & tf.equal(i, 0), tf.constant(start.drop_rows), tf.constant(0))
                 )
             )
-        windows = chunks.rebatch(window_rows).enumerate()
+        return chunks.rebatch(window_rows)
+
+    def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
+        first = tf.equal(epoch, start.epoch)
+        begin = tf.where(first, tf.constant(start.window, tf.int64), tf.constant(0, tf.int64))
+        windows = read(epoch, first) if kept is None else kept.windows(epoch, begin)
+        if kept is not None and augment is not None:
+            windows = windows.map(kept.take, num_parallel_calls=AUTOTUNE, deterministic=True)
 
         def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
-            number = i + tf.where(first, tf.constant(start.window, tf.int64), tf.constant(0, tf.int64))
-            n = tf.shape(rows["label"])[0]
+            number = i + begin
+            n = tf.shape(next(iter(rows.values())))[0]
             key = tf.stack([seed64 * 1_000_003 + epoch, number])
             order = tf.random.experimental.stateless_shuffle(tf.range(n), seed=key)
             seen = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_in_window), tf.constant(0))
@@ -110,27 +124,26 @@ def training_dataset(
             order = order[seen:]
             return {name: tf.gather(value, order) for name, value in rows.items()} | places
 
-        windows = windows.map(shuffled, num_parallel_calls=AUTOTUNE, deterministic=True)
+        windows = windows.enumerate().map(shuffled, num_parallel_calls=AUTOTUNE, deterministic=True)
         if augment is None:
             return windows
         return windows.rebatch(augment.chunk).map(augment, num_parallel_calls=AUTOTUNE, deterministic=True)
 
-    def stacked(rows: Batch) -> Batch:
-        return {
-            name: tf.reshape(value, tf.concat([[stack, batch], tf.shape(value)[1:]], 0)) for name, value in rows.items()
-        }
-
     epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
     rows = epochs.flat_map(epoch_rows).rebatch(stack * batch, drop_remainder=True)
+    late = kept is not None and augment is None  # so far the rows are nothing but their places
+    spec = kept.spec if kept is not None and late else rows.element_spec
 
-    def fixed(stacks: Batch) -> Batch:
-        return {
-            name: tf.ensure_shape(value, [stack, batch, *rows.element_spec[name].shape[1:]])
-            for name, value in stacks.items()
+    def stacked(rows: Batch) -> Batch:
+        if kept is not None and late:
+            rows = kept.take(rows)
+        stacks = {
+            name: tf.reshape(value, tf.concat([[stack, batch], tf.shape(value)[1:]], 0)) for name, value in rows.items()
         }
+        return {name: tf.ensure_shape(value, [stack, batch, *spec[name].shape[1:]]) for name, value in stacks.items()}
 
-    ahead = _stacks_ahead(rows.element_spec, stack * batch)
-    return rows.map(lambda r: fixed(stacked(r)), num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(ahead)
+    ahead = _stacks_ahead(spec, stack * batch)
+    return rows.map(stacked, num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(ahead)
 
 
 def _weighed(rows: Batch, label: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -142,8 +155,7 @@ def _weighed(rows: Batch, label: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tenso
 def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
     """Stacks to hold ready. A new window costs its parsing and shuffling before its first row comes: with fewer stacks
     ahead the training waits for it at every window and every epoch."""
-    bytes_per_row = sum(math.prod(d or 1 for d in tensor.shape[1:]) * tensor.dtype.size for tensor in spec.values())
-    return max(2, min(AHEAD_STACKS, AHEAD_BYTES // max(1, bytes_per_row * rows)))
+    return max(2, min(AHEAD_STACKS, AHEAD_BYTES // max(1, row_bytes(spec) * rows)))
 
 
 def training_rows(shards: Shards, carve: Carve | None = None) -> int:

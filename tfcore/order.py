@@ -81,6 +81,19 @@ class Plan:
         rows = self._rows if self._rows_of is None or not epoch else [np.asarray(r) for r in self._rows_of(epoch)]
         return np.concatenate([rows[order[shard]][first : first + count] for shard, first, count in places])
 
+    def places(self, epoch: int) -> NDArray[np.int32]:
+        """Where each row of an epoch, before windows are permuted, stands in the order of the manifests; int32 [rows].
+        Only of a plan that has the same rows in every epoch."""
+        lengths = np.concatenate(self._rows)
+        begins = np.cumsum(lengths) - lengths
+        records = np.cumsum([0, *map(len, self._rows)])
+        order = self.shard_order(epoch)
+        runs = np.asarray(interleave([len(self._rows[i]) for i in order], self.cycle, self.block), np.int64).reshape(
+            -1, 3
+        )
+        read = _ranges(records[order[runs[:, 0]]] + runs[:, 1], runs[:, 2])
+        return _ranges(begins[read], lengths[read]).astype(np.int32)
+
     def runs(self, epoch: int, skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """An epoch's records from number `skip` of its sequence on, in chunks of `size` records: see `chunks`."""
         order = self.shard_order(epoch)
@@ -105,6 +118,11 @@ class Plan:
         while row >= (rows := int(self.record_rows(epoch).sum())):
             row, epoch = row - rows, epoch + 1
         return epoch, row
+
+
+def _ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ranges of integers, one behind the other."""
+    return np.repeat(firsts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
 
 def chunks(runs: NDArray[np.int64], skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -47,6 +47,8 @@ STACK_ROWS, STACK_BYTES = 262_144, 64 * 2**20
 """Most in a stack: of large batches, fewer are handed over at once."""
 MOST_OPEN_SHARDS = 64
 CARVE_BATCH = 8192
+KEPT_BYTES = 128 * 2**20
+"""Rows that take no more are parsed and transformed once, and not in every epoch."""
 CARVE_MEMORY_BYTES = 256 * 2**20
 """A carve up to this size is kept in memory instead of being read each time."""
 
@@ -172,6 +174,7 @@ class TrainingData:
                 cycle=max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths))),
                 augment=self._augment,
                 resample=self._resample,
+                keep_bytes=KEPT_BYTES,
             )
             return safe(dataset, self._shards)
 

@@ -1,0 +1,87 @@
+"""An epoch's rows as the model gets them, kept in memory where they take little: later epochs parse and transform nothing.
+
+    kept = Kept.of(reader, plan, prepared, shards, most=128 << 20)     # None: they take more, or may not be kept
+    windows = kept.windows(epoch)                                      # of {ROW: int32 [rows]}, in the epoch's order
+    rows = kept.take(window)                                           # the same windows of rows that reading would give
+
+The order is the plan's, so keeping them changes no batch. Rows are not kept where the pipeline calls Python: such a
+function may answer otherwise the next time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from tfcore.order import Plan
+from tfcore.python_op import numpy_op
+from tfcore.reader import Reader
+from tfcore.shards import Batch
+
+ROW = "row"
+"""Which row of the manifests' order, int32."""
+_PYTHON = {"PyFunc", "EagerPyFunc"}
+
+
+class Kept:
+    """See the module.
+
+    Args:
+        rows: all of them, in the order of the manifests.
+        plan: of the same rows in every epoch.
+    """
+
+    def __init__(self, rows: Batch, plan: Plan):
+        self._rows, self._plan = rows, plan
+        self.spec = {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in rows.items()}
+
+    @classmethod
+    def of(
+        cls,
+        reader: Reader,
+        plan: Plan,
+        prepared: Callable[..., Batch],
+        load: Callable[[tf.data.Dataset], list[Batch]],
+        most: int,
+    ) -> Kept | None:
+        """Reads every row once, if they take no more than `most` bytes.
+
+        Args:
+            prepared: a piece to rows.
+            load: a dataset to the list of its elements, its errors made readable.
+        """
+        pieces = reader.in_order()
+        spec = pieces.element_spec
+        piece = spec if isinstance(spec, tuple) else (spec,)
+        function = tf.function(prepared, autograph=False).get_concrete_function(*piece)
+        if row_bytes(function.structured_outputs) * plan.rows > most or _calls_python(function.graph):
+            return None
+        with tf.device("/CPU:0"):
+            parts = load(
+                pieces.map(lambda *piece: function(*piece), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            )
+            return cls({name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}, plan)
+
+    def windows(self, epoch: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:
+        """The windows of an epoch from window `first` (int64) on."""
+        size, rows = self._plan.window, self._plan.rows
+        spec = tf.TensorSpec([rows], tf.int32)
+        places = numpy_op(self._plan.places, spec, stateful=False)(epoch)
+        numbers = tf.data.Dataset.range(first, -(-rows // size))
+        return numbers.map(lambda i: {ROW: places[i * size : (i + 1) * size]})
+
+    def take(self, window: Mapping[str, tf.Tensor]) -> Batch:
+        return {name: tf.gather(value, window[ROW]) for name, value in self._rows.items()}
+
+
+def row_bytes(spec: Mapping[str, tf.TensorSpec]) -> int:
+    """What a row takes in memory; texts by their address alone."""
+    return sum(math.prod(d or 1 for d in tensor.shape[1:]) * tensor.dtype.size for tensor in spec.values())
+
+
+def _calls_python(graph: tf.Graph) -> bool:
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
+    return any(node.op in _PYTHON for node in nodes)
