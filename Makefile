@@ -29,7 +29,7 @@ demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
 	@$(PYTHON) $(FLIGHTS)/demo.py
 
 test: $(STAMP) ## the whole test suite
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2 --dist loadfile
 
 check: $(STAMP) ## lint, format, types
 	$(PYTHON) -m ruff check .
@@ -53,7 +53,9 @@ bench: $(STAMP) ## every bench, side by side, with ratios (about half an hour)
 	$(PYTHON) bench/classic.py
 	$(PYTHON) bench/stats.py
 	$(PYTHON) bench/storage.py
+	$(PYTHON) bench/text.py
 	$(PYTHON) bench/graph_functions.py
+	$(PYTHON) bench/data_access.py
 
 golden: $(STAMP) ## renew the golden files after a change that is meant
 	HEADWAY_RENEW_GOLDEN=1 $(PYTHON) -m pytest -k golden
