@@ -26,20 +26,12 @@ from tfcore.graph_function import GraphFunction, Jit
 from tfcore.knobs import KnobVariables
 from tfcore.shared_state import SharedState
 from tfcore.train.config import OptimizerConfig
+from tfcore.train.losses import row_losses
+from tfcore.train.step import TrainStep, make_optimizer
+
+__all__ = ["Learner", "Outcome", "Stack", "make_optimizer", "row_losses"]
 
 Stack = Mapping[str, Any]
-
-_OPTIMIZERS = {
-    "adam": keras.optimizers.Adam,
-    "adamw": keras.optimizers.AdamW,
-    "nadam": keras.optimizers.Nadam,
-    "adamax": keras.optimizers.Adamax,
-    "lion": keras.optimizers.Lion,
-    "sgd": keras.optimizers.SGD,
-    "rmsprop": keras.optimizers.RMSprop,
-    "adagrad": keras.optimizers.Adagrad,
-    "ftrl": keras.optimizers.Ftrl,
-}
 
 
 @dataclass(frozen=True)
@@ -89,11 +81,17 @@ class Learner:
         # before the first trace: its variables must exist, and a checkpoint must find them
         self.optimizer.build(model.trainable_variables)
         self.knobs = knobs or KnobVariables(["learning_rate"])
-        self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
-        self._variance = float(label_std) ** 2
+        self.one = TrainStep(
+            model=model,
+            task=task,
+            optimizer=self.optimizer,
+            knobs=self.knobs,
+            counter=step,
+            label_std=label_std,
+            offsets=offsets,
+        )
+        """The step whose pieces the compiled program is made of."""
         self.stack, self.batch = (int(size) for size in specs["weight"].shape)
-        # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
-        self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
         scalar = tf.TensorSpec([], tf.int32)
         values = {name: tf.TensorSpec([self.stack], tf.float32) for name in self.knobs.variables_by_name}
         self._run = GraphFunction(
@@ -165,91 +163,12 @@ class Learner:
         return tf.while_loop(lambda i, *_: i < last, body, start, parallel_iterations=1)[1:]
 
     def _train_step(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        before = [tf.identity(variable) for variable in self._moving]
-        trained = [variable.value for variable in self.model.trainable_variables]
-        with tf.GradientTape() as tape:
-            losses, weights = self._row_losses(batch, training=True)
-            weight = tf.reduce_sum(weights)
-            loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), weight)
-            own = list(self.model.losses)
-            if own and (times := self.knobs.get("regularization")) is not None:
-                own = [times * extra for extra in own]
-            objective = tf.add_n([loss / self._variance, *own])
-        gradients = [
-            # dense also for embeddings: the optimizer's moments are dense anyway
-            tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
-            for gradient, variable in zip(tape.gradient(objective, trained), trained, strict=True)
-        ]
-        norm = tf.linalg.global_norm(gradients)
-        ok = tf.math.is_finite(norm) & tf.math.is_finite(objective)
-        if (most := self.knobs.get("clip_norm")) is not None:
-            scale = most / tf.maximum(norm, most)
-            gradients = [gradient * scale for gradient in gradients]
-        self.optimizer.learning_rate = tf.convert_to_tensor(self.knobs.variables_by_name["learning_rate"])
-
-        def apply() -> tf.Tensor:
-            self.optimizer.apply(gradients, self.model.trainable_variables)
-            return tf.constant(True)
-
-        def skip() -> tf.Tensor:
-            for variable, value in zip(self._moving, before, strict=True):
-                variable.assign(value)
-            return tf.constant(False)
-
-        applied = tf.cond(ok, apply, skip)
-        self.step.assign_add(1)
-        return loss, weight, applied
+        kept = self.one.keep()
+        weight = tf.reduce_sum(self.one.row_weights(batch))
+        part = self.one.part(batch, total=weight)
+        return part.loss, weight, self.one.finish(part, kept).applied
 
     def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:
-        losses, weights = self._row_losses(batch, training=False)
+        losses, weights = self.one.plain_losses(batch)
         # a padded row may hold anything; nothing times zero weight is still not a number
         return tf.reduce_sum(tf.where(weights > 0, losses * weights, 0.0)), tf.reduce_sum(weights)
-
-    def _row_losses(self, batch: Stack, *, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """(loss, weight) of each row, both float32 [B]."""
-        inputs = {name: value for name, value in batch.items() if name not in ("label", "weight")}
-        output = tf.cast(self.model(inputs, training=training), tf.float32)
-        label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
-        if not training:
-            return row_losses(self.task, label, output), weights
-        if (temperature := self.knobs.get("temperature")) is not None:
-            output /= temperature
-        if self._offsets is not None:
-            output += self._offsets
-        if (positive := self.knobs.get("positive_weight")) is not None:
-            # a label that mixup made stands for two rows, each with a weight of its own
-            factor = positive * label + (1.0 - label)
-            weights, label = weights * factor, tf.math.divide_no_nan(positive * label, factor)
-        return row_losses(self.task, label, output, smoothing=self.knobs.get("label_smoothing")), weights
-
-
-def row_losses(
-    task: Task, label: tf.Tensor, output: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None
-) -> tf.Tensor:
-    """The loss of each row from the model's output [rows, outputs]: natural log loss, or the squared error. [rows]
-
-    Args:
-        label: [rows], or of several classes also float32 [rows, classes], a probability for each, as mixup gives.
-        smoothing: the share of the label's weight that is spread evenly over all classes (Szegedy et al., "Rethinking
-            the Inception architecture", 2016, section 7); float32 scalar.
-    """
-    if task == "binary":
-        target = tf.cast(label, tf.float32)
-        if smoothing is not None:
-            target = target * (1.0 - smoothing) + 0.5 * smoothing
-        return tf.nn.sigmoid_cross_entropy_with_logits(labels=target, logits=output[:, 0])
-    if task == "multiclass":
-        if label.shape.rank == 2:
-            loss = tf.nn.softmax_cross_entropy_with_logits(labels=label, logits=output)
-        else:
-            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(label, tf.int32), logits=output)
-        if smoothing is not None:
-            even = -tf.reduce_mean(tf.nn.log_softmax(output), axis=1)
-            loss = loss * (1.0 - smoothing) + even * smoothing
-        return loss
-    return tf.square(output[:, 0] - tf.cast(label, tf.float32))
-
-
-def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
-    """The Keras optimizer of `config`. Its learning rate is a variable that every step sets anew."""
-    return _OPTIMIZERS[config.name](learning_rate=0.0, **config.settings())
