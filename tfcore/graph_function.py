@@ -52,9 +52,6 @@ _REFUSALS = (
 class SignatureError(HeadwayError):
     """Arguments do not fit the signature: which ones, what was expected, what was given."""
 
-    ag_pass_through = True
-    """AutoGraph would make a StagingError of one that is raised while another function is traced."""
-
 
 class GraphFunction:
     """See the module. `traces` counts how often the body was traced; `trace_seconds` how long that

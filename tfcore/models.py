@@ -26,6 +26,7 @@ from headway.errors import ConfigError, StoreError
 from tfcore.knobs import KnobVariables, knob
 from tfcore.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding
 from tfcore.models_config import ModelConfig
+from tfcore.python_failure import PythonOpError
 from tfcore.user_module import line_of, load_function
 
 WEIGHTS = "weights"
@@ -249,6 +250,8 @@ def _check_user_model(model: keras.Model, name: str, layout: Layout) -> None:
         )
     try:
         result = model(example, training=False)
+    except PythonOpError:  # it says what failed in which function, and where
+        raise
     except Exception as error:
         shapes = ", ".join(f"{key} {value.dtype.name} {['rows', *value.shape[1:]]}" for key, value in example.items())
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]

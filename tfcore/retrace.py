@@ -38,9 +38,6 @@ _ADVICE = {
 class RetraceError(HeadwayError):
     """A graph function was traced more often than was allowed: the argument that changed, and how."""
 
-    ag_pass_through = True
-    """AutoGraph would make a StagingError of one that is raised while a function is traced."""
-
 
 @dataclass(frozen=True)
 class Change:
