@@ -1,0 +1,151 @@
+"""One training step under the glass: what `headway debug step` runs in the TensorFlow process.
+
+    debug_step(DebugRequest(train=request), Path("out"), monitor)
+    # {"problems": [...], "inputs": [...], "layers": [...], "variables": [...], "graph": {...}, "profile": {...}, ...}
+
+The step is that of the training: same rows, same model, same knobs, step 0. It is run once eagerly, then a few times
+compiled. `out` gets report.json, AutoGraph's code below autograph/, and TensorBoard's profile below profile/; nothing
+else is written, and no checkpoint is read.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from headway.monitor import Monitor
+from headway.stager import RemoteFiles
+from tfcore.debug.converted import Converted, conversions
+from tfcore.debug.eager import eager_step
+from tfcore.debug.findings import problems
+from tfcore.debug.graphs import Graph, has_gpu_kernels
+from tfcore.debug.profiling import profiled
+from tfcore.debug.request import DebugRequest
+from tfcore.staged import staged
+from tfcore.train.learner import Learner
+from tfcore.train.stage import _Training
+
+REPORT = "report.json"
+
+
+def debug_step(
+    request: DebugRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
+) -> dict[str, Any]:
+    """See the module.
+
+    Returns:
+        problems: what `tfcore.debug.findings` found, first things first.
+        inputs, layers, variables, loss, gradient_norm, applied, eager_seconds: of the eager step.
+        autograph: {functions: [{name, place, file}], says}: what AutoGraph converted of the user's code and of Headway's.
+        graph: {ops, nodes, functions, devices, copies, says, xla: {mode, refused, ops}}.
+        compiled: {losses, applied, seconds}; profile: {folder, files, top}, or None.
+
+    Raises:
+        ConfigError, DataError: as a training would; HeadwayError: a layer raised.
+    """
+    train = request.train.model_copy(update={"checkpoints": None, "summaries": None, "control": None})
+    users = [file for file in (train.module, train.preprocess) if file is not None]
+    said: list[str] = []
+    with staged(remote, monitor) as stager, conversions([*users, Path(__file__).parents[1]]) as functions:
+        training = _Training(train, _Listening(monitor, said), stager)
+        learner = training.learner
+        # no further than the training goes, so that every knob has a value
+        steps = min(request.steps, training.total)
+        stacks = training.data.stacks(training.stack)(0)
+        stack = next(stacks)
+        knobs = {name: float(values[0]) for name, values in training._values(0, training.stack).items()}
+        monitor.log(f"step 0 eagerly: {training.request.training.batch_size:,} rows")
+        eager = eager_step(learner, {name: value[0] for name, value in stack.items()}, knobs)
+        monitor.check()
+        losses: list[float | None] = []
+        applied: list[bool] = []
+
+        def compiled(number: int) -> None:
+            nonlocal stack
+            used = number % learner.stack
+            if number and not used:
+                stack = next(stacks)
+            outcome = learner.run(stack, first=used, steps=1, knobs=training._values(number - used, learner.stack))
+            losses.append(float(outcome.losses[0]) if np.isfinite(outcome.losses[0]) else None)
+            applied.append(bool(outcome.applied[0]))
+
+        monitor.log("step 0 compiled")
+        compiled(0)
+        monitor.check()
+        told = profiled(
+            lambda i: compiled(i + 1), steps - 1, out / "profile" if request.profile and steps > 1 else None
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    report = {
+        "problems": problems(eager, losses, applied),
+        "step": 0,
+        "rows": training.request.training.batch_size,
+        "knobs": knobs,
+        "eager_seconds": eager.pop("seconds"),
+        **eager,
+        "autograph": _autograph([Converted.of(function) for function in functions], out, bool(users)),
+        "graph": _graph(learner, said),
+        "compiled": {"losses": losses, "applied": applied, "seconds": told.pop("seconds")},
+        "profile": told or None,
+    }
+    (out / REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return report
+
+
+class _Listening(Monitor):
+    """Passes everything on, and keeps what was said."""
+
+    def __init__(self, inner: Monitor, said: list[str]):
+        super().__init__()
+        self._inner, self._said = inner, said
+
+    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
+        self._inner.progress(done, total, unit, **facts)
+
+    def log(self, line: str) -> None:
+        self._said.append(line)
+        self._inner.log(line)
+
+    def cancelled(self) -> bool:
+        return self._inner.cancelled()
+
+
+def _autograph(converted: list[Converted], out: Path, users: bool) -> dict[str, Any]:
+    functions = []
+    for number, one in enumerate(converted):
+        folder = out / "autograph"
+        folder.mkdir(exist_ok=True)
+        file = folder / f"{number:02d}_{''.join(c if c.isalnum() else '_' for c in one.name)}.py"
+        file.write_text(one.code, encoding="utf-8")
+        functions.append({"name": one.name, "place": one.place, "file": str(file), "code": one.code})
+    says = "the training step is traced without AutoGraph: its loop is tf.while_loop, its branches tf.cond"
+    if users and not functions:
+        says += "; nothing of the user's module is converted, so Python's if and for in a layer run while it is traced"
+    return {"functions": functions, "says": says}
+
+
+def _graph(learner: Learner, said: list[str]) -> dict[str, Any]:
+    graph = Graph.of(learner._run.trace())
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    copies = graph.copies()
+    if gpus:
+        says = "these nodes run on the CPU while the step runs on the GPU: what they read and give is copied"
+    elif has_gpu_kernels():
+        says = "there is one device here, the CPU, so nothing is copied; beside a GPU these would be"
+    else:
+        says = "there is one device here, the CPU, and this TensorFlow has none for a GPU: nothing is copied"
+        copies = [one for one in copies if "no kernel" not in one["why"]]
+    refused = [line for line in said if "XLA cannot compile" in line]
+    return {
+        "ops": graph.ops,
+        "nodes": sum(graph.ops.values()),
+        "functions": graph.functions,
+        "devices": [device.name for device in tf.config.list_physical_devices()],
+        "copies": copies,
+        "says": says,
+        "xla": {"mode": learner.mode, "refused": refused, "ops": graph.breaks_xla() if learner.mode != "jit" else []},
+    }
