@@ -33,7 +33,8 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
         layers: as `tfcore.debug.layers.watched` tells.
         variables: {name, gradient (summary; None where none reaches it), weight (summary, before the step), change (the
         length of what the step added over the weight's own)}.
-        loss; gradient_norm; applied: false where the step was skipped; seconds.
+        loss; gradient_norm; applied: false where the step was skipped; excused: for a loss scale that was too large;
+        seconds.
     """
     model = learner.model
     trained = list(model.trainable_variables)
@@ -43,13 +44,14 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
     weights = [variable.numpy() for variable in trained]
     began = time.perf_counter()
     try:
-        with watched(model) as layers, _asked(trained) as found:
-            loss, _, applied = learner._train_step(batch)
+        with watched(model) as layers, _reached(trained) as reached:
+            part = learner.one.part(batch)
+            done = learner.one.finish(part, learner.one.keep())
         changes = [_change(before, variable.numpy()) for before, variable in zip(weights, trained, strict=True)]
     finally:
         for variable, value in zip(everything, kept, strict=True):
             variable.assign(value)
-    gradients = _summed(found, len(trained))
+    gradients = [gradient if there else None for gradient, there in zip(part.gradients, reached, strict=True)]
     return {
         "inputs": [{"name": name} | summarize(value) for name, value in batch.items()],
         "layers": layers,
@@ -62,44 +64,34 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
             }
             for variable, gradient, weight, change in zip(trained, gradients, weights, changes, strict=True)
         ],
-        "loss": _finite(float(loss)),
-        "gradient_norm": _norm(gradients),
-        "applied": bool(applied),
+        "loss": _finite(float(part.loss)),
+        "gradient_norm": _finite(float(tf.linalg.global_norm(part.gradients))),
+        "applied": bool(done.applied),
+        "excused": done.excused is not None and bool(done.excused),
         "seconds": round(time.perf_counter() - began, 4),
     }
 
 
 @contextmanager
-def _asked(trained: list[Any]) -> Iterator[list[list[Any]]]:
-    """The gradients of the `trained` variables as tapes give them inside, with None where there is none.
+def _reached(trained: list[Any]) -> Iterator[list[bool]]:
+    """Which of the `trained` variables the tape inside gives a gradient at all.
 
-    The learner makes zeros of those, as an optimizer needs; here the difference is what is looked for.
+    The learner makes zeros for the others, as an optimizer needs; here the difference is what is looked for.
     """
-    answers: list[list[Any]] = []
+    there: list[bool] = []
     own = tf.GradientTape.gradient
 
     def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **keywords: Any) -> Any:
         result = own(tape, target, sources, *arguments, **keywords)
-        if isinstance(sources, list) and len(sources) == len(trained):
-            answers.append(list(result))
+        if isinstance(sources, list) and len(sources) == len(trained) and not there:
+            there.extend(one is not None for one in result)
         return result
 
     tf.GradientTape.gradient = gradient
     try:
-        yield answers
+        yield there
     finally:
         tf.GradientTape.gradient = own
-
-
-def _summed(answers: list[list[Any]], count: int) -> list[Any]:
-    """Over the parts of a batch, if it came in several."""
-    total: list[Any] = [None] * count
-    for answer in answers:
-        for i, gradient in enumerate(answer):
-            if gradient is not None:
-                gradient = tf.convert_to_tensor(gradient)
-                total[i] = gradient if total[i] is None else total[i] + gradient
-    return total
 
 
 def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float | None:
@@ -108,11 +100,6 @@ def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float 
     length = float(np.linalg.norm(before.astype(np.float64)))
     step = float(np.linalg.norm(after.astype(np.float64) - before.astype(np.float64)))
     return _finite(step / length) if length else None
-
-
-def _norm(gradients: list[Any]) -> float | None:
-    there = [gradient for gradient in gradients if gradient is not None]
-    return _finite(float(tf.linalg.global_norm(there))) if there else None
 
 
 def _finite(value: float) -> float | None:

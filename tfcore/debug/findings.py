@@ -30,7 +30,8 @@ def problems(
 
     Args:
         eager: what `eager_step` saw.
-        losses, applied: of the compiled steps, the first on the same batch as the eager one.
+        losses, applied: of the compiled steps, the first on the same batch as the eager one; those that were only skipped
+            to find a loss scale count as applied.
     """
     return [
         *_values(eager),
@@ -76,7 +77,7 @@ def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
             "not finite", "the loss", "is no number though every layer's output is", "look at labels and weights"
         )
     gradients = [one for one in eager["variables"] if one["gradient"] and not_finite(one["gradient"])]
-    if gradients and not bad:
+    if gradients and not bad and not eager["excused"]:
         names = ", ".join(repr(one["name"]) for one in gradients[:4])
         yield _problem(
             "not finite",
@@ -143,7 +144,7 @@ def _changes(variables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
 
 def _steps(eager: Mapping[str, Any], losses: Sequence[float | None], applied: Sequence[bool]) -> Iterator[Problem]:
     skipped = [i for i, done in enumerate(applied) if not done]
-    if skipped and eager["applied"]:
+    if skipped and (eager["applied"] or eager["excused"]):
         told = f"step {skipped[0]} of the compiled ones was skipped, its loss or gradients not finite"
         yield _problem("not finite", "training", f"{told}: {len(skipped)} of {len(applied)} were")
     if losses and losses[0] is not None and eager["loss"] is None:

@@ -69,9 +69,17 @@ def debug_step(
             used = number % learner.stack
             if number and not used:
                 stack = next(stacks)
-            outcome = learner.run(stack, first=used, steps=1, knobs=training._values(number - used, learner.stack))
+            outcome = learner.run(
+                stack,
+                first=used,
+                steps=1,
+                knobs=training._values(number - used, learner.stack),
+                micro_batches=training.request.training.micro_batches,
+            )
+            if not len(outcome.losses):
+                return  # too many steps in a row were not finite: the training would have ended
             losses.append(float(outcome.losses[0]) if np.isfinite(outcome.losses[0]) else None)
-            applied.append(bool(outcome.applied[0]))
+            applied.append(bool(outcome.applied[0] or outcome.excused[0]))
 
         monitor.log("step 0 compiled")
         compiled(0)
