@@ -167,7 +167,7 @@ class SharedState(tf.Module):
                 tf.train.Checkpoint(iterator=iterator).write(str(folder / f"{_ITERATOR}{i}"))
             except tf.errors.FailedPreconditionError as error:
                 raise SharingError(
-                    f"the place of iterator {name!r} cannot be kept: {str(error.message).split('}} ')[-1]}",
+                    f"the place of iterator {name!r} cannot be kept: {_reason(error)}",
                     where="shared state",
                     fix="leave Python functions out of its dataset, or hold the dataset and a counter, and skip()",
                 ) from None
@@ -228,6 +228,11 @@ class _Bag(tf.Module):
         super().__init__()
         for name, variable in kept.items():
             setattr(self, name, variable)
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """Its message without the names of the op that raised it."""
+    return str(error.message).split("}} ")[-1].split(" [Op:")[0]
 
 
 def _key(name: str) -> str:
