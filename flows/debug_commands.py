@@ -241,8 +241,6 @@ def _graph(graph: Mapping[str, Any]) -> str:
 
 
 def _copies(graph: Mapping[str, Any]) -> str:
-    if not graph["copies"]:
-        return f"host and device: {graph['says']}; none was found"
     rows = [
         {
             "op": one["op"],
@@ -252,4 +250,5 @@ def _copies(graph: Mapping[str, Any]) -> str:
         }
         for one in graph["copies"]
     ]
-    return f"host and device: {graph['says']}\n" + text_table(rows)
+    fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device with a call of many steps"
+    return f"host and device: {graph['says']}; {fed}" + ("\n" + text_table(rows) if rows else "")

@@ -11,6 +11,8 @@ else is written, and no checkpoint is read.
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,8 @@ def debug_step(
         problems: what `tfcore.debug.findings` found, first things first.
         inputs, layers, variables, loss, gradient_norm, applied, eager_seconds: of the eager step.
         autograph: {functions: [{name, place, file}], says}: what AutoGraph converted of the user's code and of Headway's.
-        graph: {ops, nodes, functions, devices, copies, says, xla: {mode, refused, ops}}.
+        graph: {ops, nodes, functions, devices, copies, fed_bytes (rows that a call is given), says,
+        xla: {mode, refused, ops}}.
         compiled: {losses, applied, seconds}; profile: {folder, files, top}, or None.
 
     Raises:
@@ -96,7 +99,7 @@ def debug_step(
         "eager_seconds": eager.pop("seconds"),
         **eager,
         "autograph": _autograph([Converted.of(function) for function in functions], out, bool(users)),
-        "graph": _graph(learner, said),
+        "graph": _graph(learner, stack, said),
         "compiled": {"losses": losses, "applied": applied, "seconds": told.pop("seconds")},
         "profile": told or None,
     }
@@ -136,17 +139,17 @@ def _autograph(converted: list[Converted], out: Path, users: bool) -> dict[str, 
     return {"functions": functions, "says": says}
 
 
-def _graph(learner: Learner, said: list[str]) -> dict[str, Any]:
+def _graph(learner: Learner, stack: Mapping[str, tf.Tensor], said: list[str]) -> dict[str, Any]:
     graph = Graph.of(learner._run.trace())
     gpus = len(tf.config.list_physical_devices("GPU"))
     copies = graph.copies()
+    if not has_gpu_kernels():
+        copies = [one for one in copies if "no kernel" not in one["why"]]  # of anything
+    which = "these nodes of the step" if copies else "no node of the step"
     if gpus:
-        says = "these nodes run on the CPU while the step runs on the GPU: what they read and give is copied"
-    elif has_gpu_kernels():
-        says = "there is one device here, the CPU, so nothing is copied; beside a GPU these would be"
+        says = f"{which} run on the CPU, though there is a GPU: what they read and give is copied"
     else:
-        says = "there is one device here, the CPU, and this TensorFlow has none for a GPU: nothing is copied"
-        copies = [one for one in copies if "no kernel" not in one["why"]]
+        says = f"there is one device here, the CPU, so nothing is copied; beside a GPU {which} would run on the CPU"
     refused = [line for line in said if "XLA cannot compile" in line]
     return {
         "ops": graph.ops,
@@ -154,6 +157,7 @@ def _graph(learner: Learner, said: list[str]) -> dict[str, Any]:
         "functions": graph.functions,
         "devices": [device.name for device in tf.config.list_physical_devices()],
         "copies": copies,
+        "fed_bytes": sum(math.prod(value.shape) * value.dtype.size for value in stack.values()),
         "says": says,
         "xla": {"mode": learner.mode, "refused": refused, "ops": graph.breaks_xla() if learner.mode != "jit" else []},
     }
