@@ -25,11 +25,11 @@ from tfcore.debug.converted import Converted, conversions
 from tfcore.debug.eager import eager_step
 from tfcore.debug.findings import problems
 from tfcore.debug.graphs import Graph, has_gpu_kernels
+from tfcore.debug.pieces import pieces
 from tfcore.debug.profiling import profiled
 from tfcore.debug.request import DebugRequest
 from tfcore.staged import staged
 from tfcore.train.learner import Learner
-from tfcore.train.stage import _Training
 
 REPORT = "report.json"
 
@@ -50,11 +50,14 @@ def debug_step(
     Raises:
         ConfigError, DataError: as a training would; HeadwayError: a layer raised.
     """
-    train = request.train.model_copy(update={"checkpoints": None, "summaries": None, "control": None})
+    train = request.train
     users = [file for file in (train.module, train.preprocess) if file is not None]
     said: list[str] = []
-    with staged(remote, monitor) as stager, conversions([*users, Path(__file__).parents[1]]) as functions:
-        training = _Training(train, _Listening(monitor, said), stager)
+    with (
+        staged(remote, monitor) as stager,
+        conversions([*users, Path(__file__).parents[1]]) as functions,
+        pieces(train, _Listening(monitor, said), stager) as training,
+    ):
         learner = training.learner
         # no further than the training goes, so that every knob has a value
         steps = min(request.steps, training.total)
