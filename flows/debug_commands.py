@@ -20,7 +20,7 @@ from flows.cli import stop_on_signals
 from flows.commands import answer, trip_of
 from flows.engine import load_function, validated
 from flows.reporting import Reporter, reporter
-from flows.road import SPLITS, VALIDATE, Trip, road
+from flows.road import Trip, road
 from flows.steps import Output, Step
 from flows.tables import text_table
 from headway.errors import ConfigError, StoreError
@@ -114,7 +114,7 @@ class _Stored:
                 where=self.store.name,
                 fix="headway ingest, or headway train",
             )
-        if name in (SPLITS.name, VALIDATE.name):  # judgements: no training reads them
+        if name in ("splits", "validate"):  # judgements: no training reads them
             return Output(step.title, name, step.fingerprint, self.made / name, None, hit=False)
         return self._made(step)
 
