@@ -178,6 +178,7 @@ def parser() -> argparse.ArgumentParser:
     window(debugged)
     debugged.add_argument("--steps", type=_count, default=5, metavar="N", help="compiled steps (default: 5)")
     debugged.add_argument("--out", metavar="FOLDER", help="for the report (default: debug/ in the store)")
+    debugged.add_argument("--resumed", action="store_true", help="the step after the newest checkpoint, not the first")
     debugged.add_argument("--no-profile", action="store_true", help="write no profile for TensorBoard")
     add("doctor", "check versions, TensorFlow's devices, Prefect, the disk and the store")
     return root

@@ -1,5 +1,7 @@
 """`headway debug step`: one training step under the glass, of a pipeline whose spans are ingested.
 
+The first step, or with --resumed the one after the newest checkpoint of a training that was stopped or failed.
+
 It walks the road as `headway train` would, up to the training itself, and writes nothing into the store's stages, runs or
 registry: what is ingested is read, and what the road makes of it in passing (statistics, the transform's parameters) is
 made in the report's own folder where the store has it not.
@@ -48,7 +50,12 @@ def debug(options: argparse.Namespace) -> int:
             step = training_step(trip, child, report, made)
             request = TrainRequest.model_validate(step.request())
             remote = trip.store.localize(request.model_dump(mode="json"), later=True)
-            asked = DebugRequest(train=request, steps=options.steps, profile=not options.no_profile)
+            asked = DebugRequest(
+                train=request,
+                checkpoints=_copied(request.checkpoints, made) if options.resumed else None,
+                steps=options.steps,
+                profile=not options.no_profile,
+            )
             runtime = {"remote": remote} if remote else {}
             found = child.call("tfcore.debug.step:debug_step", asked, out, report.monitor("debug"), **runtime)
         finally:
@@ -68,6 +75,22 @@ def _folder(wanted: str | None, trip: Trip) -> Path:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError("is there already, and not an empty folder", where=f"--out {wanted}", fix="name a new one")
     return out
+
+
+def _copied(checkpoints: Path | None, made: Path) -> Path:
+    """The newest checkpoint aside: a look at it sweeps, and a training may be writing there."""
+    steps = (
+        [path for path in checkpoints.iterdir() if path.name.isdigit()] if checkpoints and checkpoints.is_dir() else []
+    )
+    if not steps:
+        raise StoreError(
+            "there is no checkpoint of this training: it ended well, or was stopped before it saved one",
+            where=str(checkpoints),
+            fix="leave --resumed out to look at the first step; training.checkpoint_every_steps says when one is saved",
+        )
+    newest = max(steps, key=lambda path: int(path.name))
+    shutil.copytree(newest, made / "checkpoints" / newest.name)
+    return made / "checkpoints"
 
 
 def training_step(trip: Trip, child: Child, report: Reporter, made: Path) -> Step:

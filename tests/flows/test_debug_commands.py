@@ -61,6 +61,8 @@ def test_a_model_that_goes_wrong_is_told_where_and_the_store_stays_as_it_is(brok
     assert done.returncode == 5 and "headway ingest" in done.stderr
     headway("ingest", broken, check=0)
     before = _files(broken / "store")
+    done = headway("debug", "step", broken, "--resumed", "--out", broken / "seen")
+    assert done.returncode == 5 and "no checkpoint of this training" in done.stderr
     done = headway("debug", "step", broken, "--steps", "3", "--json", check=0)
     found = json.loads(done.stdout)
     after = _files(broken / "store")

@@ -3,9 +3,9 @@
     debug_step(DebugRequest(train=request), Path("out"), monitor)
     # {"problems": [...], "inputs": [...], "layers": [...], "variables": [...], "graph": {...}, "profile": {...}, ...}
 
-The step is that of the training: same rows, same model, same knobs, step 0. It is run once eagerly, then a few times
-compiled. `out` gets report.json, AutoGraph's code below autograph/, and TensorBoard's profile below profile/; nothing
-else is written, and no checkpoint is read.
+The step is that of the training: same rows, same model, same knobs; its first one, or the one after a checkpoint. It is run
+once eagerly, then compiled together with those after it. `out` gets report.json, AutoGraph's code below autograph/, and
+TensorBoard's profile below profile/; nothing else is written.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from headway.errors import StoreError
 from headway.monitor import Monitor
 from headway.stager import RemoteFiles
 from tfcore.debug.converted import Converted, conversions
@@ -48,7 +49,7 @@ def debug_step(
         compiled: {losses, applied, seconds}; profile: {folder, files, top}, or None.
 
     Raises:
-        ConfigError, DataError: as a training would; HeadwayError: a layer raised.
+        ConfigError, DataError, StoreError: as a training would; HeadwayError: a layer raised.
     """
     train = request.train
     users = [file for file in (train.module, train.preprocess) if file is not None]
@@ -56,30 +57,36 @@ def debug_step(
     with (
         staged(remote, monitor) as stager,
         conversions([*users, Path(__file__).parents[1]]) as functions,
-        pieces(train, _Listening(monitor, said), stager) as training,
+        pieces(train, _Listening(monitor, said), stager, request.checkpoints) as training,
     ):
         learner = training.learner
         # no further than the training goes, so that every knob has a value
-        steps = min(request.steps, training.total)
-        stacks = training.data.stacks(training.stack)(0)
+        start = training.start
+        steps = min(request.steps, training.total - start)
+        if not steps:
+            raise StoreError(f"the newest is of the training's end, step {start:,}", where=str(request.checkpoints))
+        offset = start % training.stack
+        stacks = training.data.stacks(training.stack)(start - offset)
         stack = next(stacks)
-        knobs = {name: float(values[0]) for name, values in training._values(0, training.stack).items()}
-        monitor.log(f"step 0 eagerly: {training.request.training.batch_size:,} rows")
-        eager = eager_step(learner, {name: value[0] for name, value in stack.items()}, knobs)
+        knobs = {
+            name: float(values[offset]) for name, values in training._values(start - offset, training.stack).items()
+        }
+        monitor.log(f"step {start:,} eagerly: {training.request.training.batch_size:,} rows")
+        eager = eager_step(learner, {name: value[offset] for name, value in stack.items()}, knobs)
         monitor.check()
         losses: list[float | None] = []
         applied: list[bool] = []
 
         def compiled(number: int) -> None:
             nonlocal stack
-            used = number % learner.stack
+            used = (offset + number) % learner.stack
             if number and not used:
                 stack = next(stacks)
             outcome = learner.run(
                 stack,
                 first=used,
                 steps=1,
-                knobs=training._values(number - used, learner.stack),
+                knobs=training._values(start + number - used, learner.stack),
                 micro_batches=training.request.training.micro_batches,
             )
             if not len(outcome.losses):
@@ -87,7 +94,7 @@ def debug_step(
             losses.append(float(outcome.losses[0]) if np.isfinite(outcome.losses[0]) else None)
             applied.append(bool(outcome.applied[0] or outcome.excused[0]))
 
-        monitor.log("step 0 compiled")
+        monitor.log("the same compiled")
         compiled(0)
         monitor.check()
         told = profiled(
@@ -96,7 +103,7 @@ def debug_step(
     out.mkdir(parents=True, exist_ok=True)
     report = {
         "problems": problems(eager, losses, applied),
-        "step": 0,
+        "step": start,
         "rows": training.request.training.batch_size,
         "knobs": knobs,
         "eager_seconds": eager.pop("seconds"),
@@ -114,7 +121,7 @@ class _Listening(Monitor):
     """Passes everything on, and keeps what was said."""
 
     def __init__(self, inner: Monitor, said: list[str]):
-        super().__init__()
+        super().__init__(inner.stop)
         self._inner, self._said = inner, said
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
@@ -123,9 +130,6 @@ class _Listening(Monitor):
     def log(self, line: str) -> None:
         self._said.append(line)
         self._inner.log(line)
-
-    def cancelled(self) -> bool:
-        return self._inner.cancelled()
 
 
 def _autograph(converted: list[Converted], out: Path, users: bool) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from headway.errors import HeadwayError
+from headway.errors import Cancelled, HeadwayError
 from headway.monitor import Monitor
 from headway.schema import Column
 from tfcore.debug.converted import Converted, conversions
@@ -23,6 +23,7 @@ from tfcore.knobs import KnobVariables
 from tfcore.models_config import ModelConfig
 from tfcore.python_op import numpy_op
 from tfcore.testing import assert_same_bytes, write_examples
+from tfcore.train import train
 from tfcore.train.config import OptimizerConfig, TrainingConfig
 from tfcore.train.learner import Learner
 from tfcore.train.request import TrainRequest
@@ -235,3 +236,46 @@ def test_the_stage_reports_and_profiles_and_touches_nothing_else(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["examples", "out"]
     again = debug_step(DebugRequest(train=train, steps=4, profile=False), tmp_path / "again", Monitor())
     assert again["compiled"]["losses"] == found["compiled"]["losses"] and again["profile"] is None
+
+
+def test_the_step_after_a_checkpoint_is_the_one_that_the_training_goes_on_with(tmp_path):
+    """Weights, rows and knobs are those of that step: its loss is what the training itself would have seen."""
+    rng = np.random.default_rng(0)
+    rows = pa.table({"x": rng.standard_normal(400).astype(np.float32), "label": rng.integers(0, 2, 400)})
+    columns = (
+        Column(name="x", type="float32", nullable=False),
+        Column(name="label", type="int64", nullable=False, role="label"),
+    )
+    examples = write_examples(tmp_path / "examples", {"train": rows}, columns, rows_per_record=64)
+
+    def request(**training):
+        rate = {"name": "cosine", "initial": 0.05}
+        settings = {"batch_size": 32, "steps": 50, "steps_per_call": 4, "learning_rate": rate, "jit": "off"} | training
+        return TrainRequest(
+            examples=(examples.part("train"),),
+            transform=examples.fit(task="binary"),
+            model=ModelConfig(hidden=(4,), dropout=0.2),
+            training=TrainingConfig(**settings),
+        )
+
+    class Stop(Monitor):
+        asked = 0
+
+        def cancelled(self):  # before each call
+            self.asked += 1
+            if self.asked == 4:
+                self.stop.set()
+            return super().cancelled()
+
+    whole = debug_step(DebugRequest(train=request(), steps=20, profile=False), tmp_path / "whole", Monitor())
+    kept = tmp_path / "kept"
+    with pytest.raises(Cancelled):
+        train(request(checkpoint_every_steps=3).model_copy(update={"checkpoints": kept}), tmp_path / "trained", Stop())
+    (newest,) = {max(int(path.name) for path in kept.iterdir())}
+    assert newest % 4, "not where a stack begins"
+    asked = DebugRequest(train=request(), checkpoints=kept, steps=4, profile=False)
+    found = debug_step(asked, tmp_path / "out", Monitor())
+    assert found["step"] == newest
+    assert found["loss"] == pytest.approx(whole["compiled"]["losses"][newest], rel=1e-5)
+    assert found["compiled"]["losses"] == whole["compiled"]["losses"][newest : newest + 4]
+    assert found["knobs"]["learning_rate"] < 0.05
