@@ -30,7 +30,7 @@ from headway.store import Store
 from tfcore.debug.request import DebugRequest
 from tfcore.train.request import TrainRequest
 
-MOST_OPS, MOST_STEPS = 15, 1000
+MOST_OPS, MOST_STEPS, MOST_LOSSES = 15, 1000, 12
 
 
 def debug(options: argparse.Namespace) -> int:
@@ -175,13 +175,14 @@ def told(found: Mapping[str, Any]) -> str:
     parts.append(_autograph(found["autograph"]))
     parts.append(_graph(found["graph"]))
     parts.append(_copies(found["graph"]))
-    losses = " ".join(_number(value) or "nan" for value in compiled["losses"])
+    shown = [_number(value) or "nan" for value in compiled["losses"]]
+    losses = " ".join(shown if len(shown) <= MOST_LOSSES else [*shown[: MOST_LOSSES - 2], "...", shown[-1]])
     took = (
         f"; {min(seconds) * 1e3:.2f} ms a step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
         if seconds
         else ""
     )
-    parts.append(f"{len(compiled['losses'])} compiled steps: loss {losses}{took}")
+    parts.append(f"{len(compiled['losses'])} compiled steps from {compiled['first']:,}: loss {losses}{took}")
     if profile := found["profile"]:
         parts.append(f"profile: tensorboard --logdir {profile['folder']}\n" + text_table(_top(profile["top"])))
     return "\n\n".join(part for part in parts if part)

@@ -31,6 +31,7 @@ from tfcore.debug.profiling import profiled
 from tfcore.debug.request import DebugRequest
 from tfcore.staged import staged
 from tfcore.train.learner import Learner
+from tfcore.train.stage import _Training
 
 REPORT = "report.json"
 
@@ -42,11 +43,12 @@ def debug_step(
 
     Returns:
         problems: what `tfcore.debug.findings` found, first things first.
-        inputs, layers, variables, loss, gradient_norm, applied, eager_seconds: of the eager step.
+        step: which one was looked at: the first, or the first that was skipped.
+        inputs, layers, variables, loss, gradient_norm, applied, eager_seconds: of that step, run eagerly.
         autograph: {functions: [{name, place, file}], says}: what AutoGraph converted of the user's code and of Headway's.
         graph: {ops, nodes, functions, devices, copies, fed_bytes (rows that a call is given), says,
         xla: {mode, refused, ops}}.
-        compiled: {losses, applied, seconds}; profile: {folder, files, top}, or None.
+        compiled: {first, losses, applied, seconds}; profile: {folder, files, top}, or None.
 
     Raises:
         ConfigError, DataError, StoreError: as a training would; HeadwayError: a layer raised.
@@ -59,62 +61,82 @@ def debug_step(
         conversions([*users, Path(__file__).parents[1]]) as functions,
         pieces(train, _Listening(monitor, said), stager, request.checkpoints) as training,
     ):
-        learner = training.learner
-        # no further than the training goes, so that every knob has a value
-        start = training.start
-        steps = min(request.steps, training.total - start)
+        steps = min(request.steps, training.total - training.start)  # further there are no knobs
         if not steps:
-            raise StoreError(f"the newest is of the training's end, step {start:,}", where=str(request.checkpoints))
-        offset = start % training.stack
-        stacks = training.data.stacks(training.stack)(start - offset)
-        stack = next(stacks)
-        knobs = {
-            name: float(values[offset]) for name, values in training._values(start - offset, training.stack).items()
-        }
-        monitor.log(f"step {start:,} eagerly: {training.request.training.batch_size:,} rows")
-        eager = eager_step(learner, {name: value[offset] for name, value in stack.items()}, knobs)
+            where = str(request.checkpoints)
+            raise StoreError(f"the newest is of the training's end, step {training.start:,}", where=where)
+        monitor.log(f"step {training.start:,} eagerly: {training.request.training.batch_size:,} rows")
+        walk = _Walk(training)
         monitor.check()
-        losses: list[float | None] = []
-        applied: list[bool] = []
-
-        def compiled(number: int) -> None:
-            nonlocal stack
-            used = (offset + number) % learner.stack
-            if number and not used:
-                stack = next(stacks)
-            outcome = learner.run(
-                stack,
-                first=used,
-                steps=1,
-                knobs=training._values(start + number - used, learner.stack),
-                micro_batches=training.request.training.micro_batches,
-            )
-            if not len(outcome.losses):
-                return  # too many steps in a row were not finite: the training would have ended
-            losses.append(float(outcome.losses[0]) if np.isfinite(outcome.losses[0]) else None)
-            applied.append(bool(outcome.applied[0] or outcome.excused[0]))
-
         monitor.log("the same compiled")
-        compiled(0)
+        walk.compiled(0)
         monitor.check()
-        told = profiled(
-            lambda i: compiled(i + 1), steps - 1, out / "profile" if request.profile and steps > 1 else None
-        )
+        folder = out / "profile" if request.profile and steps > 1 else None
+        told = profiled(lambda i: walk.compiled(i + 1), steps - 1, folder)
     out.mkdir(parents=True, exist_ok=True)
     report = {
-        "problems": problems(eager, losses, applied),
-        "step": start,
+        "problems": problems(walk.eager, walk.losses[walk.at :], walk.applied[walk.at :]),
+        "step": training.start + walk.at,
         "rows": training.request.training.batch_size,
-        "knobs": knobs,
-        "eager_seconds": eager.pop("seconds"),
-        **eager,
+        "knobs": walk.knobs,
+        "eager_seconds": walk.eager.pop("seconds"),
+        **walk.eager,
         "autograph": _autograph([Converted.of(function) for function in functions], out, bool(users)),
-        "graph": _graph(learner, stack, said),
-        "compiled": {"losses": losses, "applied": applied, "seconds": told.pop("seconds")},
+        "graph": _graph(training.learner, walk.stack, said),
+        "compiled": {
+            "first": training.start,
+            "losses": walk.losses,
+            "applied": walk.applied,
+            "seconds": told.pop("seconds"),
+        },
         "profile": told or None,
     }
     (out / REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return report
+
+
+class _Walk:
+    """The steps from a training's start on, compiled one at a time, with an eager look at the one that matters.
+
+    That is the first, unless a later one is the first to be skipped: skipped steps change no weight, so that it can be
+    looked at as it was.
+    """
+
+    def __init__(self, training: _Training):
+        self._training, self._learner = training, training.learner
+        self._offset = training.start % training.stack
+        self._stacks = training.data.stacks(training.stack)(training.start - self._offset)
+        self.stack = next(self._stacks)
+        self.losses: list[float | None] = []
+        self.applied: list[bool] = []
+        self._look(0)
+
+    def _look(self, number: int) -> None:
+        used = (self._offset + number) % self._learner.stack
+        values = self._training._values(self._training.start + number - used, self._learner.stack)
+        self.at, self.knobs = number, {name: float(value[used]) for name, value in values.items()}
+        self.eager = eager_step(self._learner, {name: value[used] for name, value in self.stack.items()}, self.knobs)
+
+    def compiled(self, number: int) -> None:
+        """Run step `number` from the start; each once, in order."""
+        used = (self._offset + number) % self._learner.stack
+        if number and not used:
+            self.stack = next(self._stacks)
+        outcome = self._learner.run(
+            self.stack,
+            first=used,
+            steps=1,
+            knobs=self._training._values(self._training.start + number - used, self._learner.stack),
+            micro_batches=self._training.request.training.micro_batches,
+        )
+        if not len(outcome.losses):
+            return  # too many in a row were not finite: the training would have ended
+        self.losses.append(float(outcome.losses[0]) if np.isfinite(outcome.losses[0]) else None)
+        self.applied.append(bool(outcome.applied[0] or outcome.excused[0]))
+        if number and self.applied.index(self.applied[-1]) == number and not self.applied[-1]:
+            self._learner.step.assign_sub(1)  # what dropout draws from
+            self._look(number)
+            self._learner.step.assign_add(1)
 
 
 class _Listening(Monitor):

@@ -27,6 +27,7 @@ from tfcore.train import train
 from tfcore.train.config import OptimizerConfig, TrainingConfig
 from tfcore.train.learner import Learner
 from tfcore.train.request import TrainRequest
+from tfcore.transform.config import ColumnTransform
 
 K, B, N = 2, 16, 3
 SPECS = {
@@ -279,3 +280,33 @@ def test_the_step_after_a_checkpoint_is_the_one_that_the_training_goes_on_with(t
     assert found["loss"] == pytest.approx(whole["compiled"]["losses"][newest], rel=1e-5)
     assert found["compiled"]["losses"] == whole["compiled"]["losses"][newest : newest + 4]
     assert found["knobs"]["learning_rate"] < 0.05
+
+
+def test_a_step_that_fails_later_is_the_one_that_is_looked_at(tmp_path):
+    values = np.zeros(128, np.float32)
+    values[100] = 3e38  # one row, whose square is infinite
+    rows = pa.table({"x": values, "label": np.arange(128) % 2})
+    columns = (
+        Column(name="x", type="float32", nullable=False),
+        Column(name="label", type="int64", nullable=False, role="label"),
+    )
+    examples = write_examples(tmp_path / "examples", {"train": rows}, columns, rows_per_record=64)
+    module = tmp_path / "mine.py"
+    module.write_text(
+        "import keras\n\n\ndef model(layout, options):\n"
+        "    inputs = {n: keras.Input(r, dtype=d, name=n) for n, (r, d) in layout.inputs().items()}\n"
+        "    square = keras.ops.square(inputs['numeric'])\n"
+        "    return keras.Model(inputs, keras.layers.Dense(1)(square))\n"
+    )
+    training = TrainingConfig(batch_size=16, steps=16, steps_per_call=4, non_finite_limit=2)
+    train = TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit({"x": ColumnTransform(transform="identity")}, task="binary"),
+        model=ModelConfig(name="mine:model"),
+        module=module,
+        training=training,
+    )
+    found = debug_step(DebugRequest(train=train, steps=8, profile=False), tmp_path / "out", Monitor())
+    first = found["compiled"]["applied"].index(False)
+    assert found["step"] == first > 0
+    assert found["problems"][0]["where"].startswith("layer 'square"), found["problems"]
