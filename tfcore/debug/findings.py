@@ -58,19 +58,22 @@ def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
     bad = [layer for layer in eager["layers"] if any(map(not_finite, layer["outputs"]))]
     if bad:
         first = bad[0]
+        large = first["largest_input"]
         after = (
-            "; its inputs were finite"
-            if not first["bad_inputs"]
-            else f"; of its inputs {first['bad_inputs']:,} were too"
+            f"; of its inputs {first['bad_inputs']:,} were too" if first["bad_inputs"] else "; its inputs were finite"
         )
-        later = f"; {len(bad) - 1} calls after it give some too" if len(bad) > 1 else ""
+        after += f", up to {large:.3g}" if large > LARGE else ""
+        calls = len(bad) - 1
+        later = f"; {calls} call{'s' * (calls > 1)} after it give{'s' * (calls == 1)} some too" if calls else ""
+        if large > LARGE:
+            fix = "what it is given is too large: lower training.learning_rate, set training.clip_norm, or scale its inputs"
+        else:
+            fix = "look for a division, log, sqrt or exp in it: tf.math.divide_no_nan, tf.maximum(x, 1e-6)"
         yield _problem(
             "not finite",
             f"layer {first['layer']!r} ({first['type']})",
             f"is the first to give what is no number: {_how_many(*first['outputs'])}{after}{later}",
-            None
-            if fed or held
-            else "look for a division, log, sqrt or exp in it: tf.math.divide_no_nan, tf.maximum(x, 1e-6)",
+            None if fed or held else fix,
         )
     elif eager["loss"] is None:
         yield _problem(
@@ -118,9 +121,7 @@ def _gradients(variables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
             yield _problem("zero gradient", where, "its gradient is 0 everywhere on this batch")
         elif largest(gradient) > LARGE_GRADIENT:
             told = f"its gradient goes up to {largest(gradient):.3g}"
-            yield _problem(
-                "exploding", where, told, "training.knobs: {clip_norm: 1.0}, or look at the ranges of the layers"
-            )
+            yield _problem("exploding", where, told, "set training.clip_norm, or look at the ranges of the layers")
 
 
 def _ranges(layers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
