@@ -1,9 +1,11 @@
 """What graph functions cost: the figures of docs/graph-functions, a section a page.
 
     python bench/graph_functions.py                     # all
-    python bench/graph_functions.py --only python       # tf-function, python
+    python bench/graph_functions.py --only python       # runtime-data, tf-function, sharing-state, python
 
+runtime-data: a value that changes with every call, as an argument, as a variable, and as a Python number.
 tf-function: a call of a traced function, eager, with its arguments checked, and what a new Python value costs instead.
+sharing-state: what a function pays that reads and writes variables, tables and an iterator; saving and restoring it all.
 python: a Python function in a pipeline, by row and by batch, beside TensorFlow ops and beside tf.numpy_function.
 Each case is timed in turn, and the best of five rounds counts.
 """
@@ -14,6 +16,7 @@ import argparse
 import itertools
 import os
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -105,6 +108,88 @@ def tf_function() -> None:
     shown("a trace", times, 1e3, "ms")
 
 
+def runtime_data() -> None:
+    x, knob = tf.ones([256, 50]), tf.Variable(0.9)
+    by_argument = tf.function(layers)
+    by_variable = tf.function(lambda x: layers(x, knob))
+    by_python = tf.function(layers)
+    values: Iterator[float] = (i / 1e6 for i in itertools.count(1))
+
+    def assigned() -> None:
+        knob.assign(next(values))
+        by_variable(x)
+
+    names = [f"knob_{i}" for i in range(12)]
+    specs = {name: tf.TensorSpec([], tf.float32) for name in names}
+    many = GraphFunction(lambda knobs: layers(x, tf.add_n(list(knobs.values()))), {"knobs": specs})
+    cases = {
+        "the same value each time, as a tensor": lambda: by_argument(x, knob),
+        "a new one as an argument": lambda: by_argument(x, tf.constant(next(values))),
+        "a new one assigned to a variable": assigned,
+        "twelve new ones, as arguments of a graph_function": lambda: many(
+            knobs={name: np.float32(next(values)) for name in names}
+        ),
+    }
+    found = best(cases, 200)
+    found |= best({"a new one as a Python float: a graph each": lambda: by_python(x, next(values))}, 8)
+    shown("ten small layers and a value that changes", found)
+
+
+def sharing_state() -> None:
+    x, held, counter = tf.ones([256, 50]), tf.Variable(0.9), tf.Variable(0, dtype=tf.int64)
+    constant = tf.constant(0.9)
+    words = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    asked = tf.constant([f"word {i}" for i in range(1024)])
+    words.insert(asked, tf.range(1024, dtype=tf.int64))
+    once = tf.data.Dataset.from_tensors(x).repeat()
+    inside, outside = iter(once), iter(once)
+    taken = tf.function(lambda: layers(inside.get_next(), 0.9))
+    given = tf.function(lambda x: layers(x, 0.9))
+
+    def counted(x: Any) -> Any:
+        counter.assign_add(1)
+        return layers(x, 0.9)
+
+    def looked_up(x: Any) -> Any:
+        return layers(x, 0.9), words.lookup(asked)
+
+    reads = tf.function(lambda x: layers(x, held))
+    captures = tf.function(lambda x: layers(x, constant))
+    writes, looks = tf.function(counted), tf.function(looked_up)
+    cases = {
+        "ten small layers": lambda: given(x),
+        "and a tensor that is captured": lambda: captures(x),
+        "and a variable that is read": lambda: reads(x),
+        "and a variable that is counted up": lambda: writes(x),
+        "and 1,024 words looked up in a table": lambda: looks(x),
+        "the batch from Python's next(iterator)": lambda: given(next(outside)),
+        "the batch from an iterator that is held": lambda: taken(),
+    }
+    shown("what a function reads and writes", best(cases, 300))
+
+    import keras
+
+    from tfcore.shared_state import SharedState
+
+    state = SharedState()
+    model = keras.Sequential([keras.Input([100]), *(keras.layers.Dense(100) for _ in range(20))])
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    state.hold("model", model), state.hold("optimizer", optimizer), state.hold("words", words)
+    with tempfile.TemporaryDirectory() as folder:
+        numbers = itertools.count()
+        kept = Path(folder) / "kept"
+        state.save(kept)
+        found = best(
+            {
+                "SharedState.save": lambda: state.save(Path(folder) / str(next(numbers))),
+                "SharedState.restore": lambda: state.restore(kept),
+            },
+            3,
+        )
+    shown(f"{len(state.named())} variables and a table of 1,024 words", found, 1e3, "ms")
+
+
 ROWS = 8192
 
 
@@ -164,7 +249,12 @@ def python() -> None:
     shown("a value and its gradient, 4,096 rows", best({name: stepped(op) for name, op in cube.items()}, 50))
 
 
-SECTIONS = {"tf-function": tf_function, "python": python}
+SECTIONS = {
+    "runtime-data": runtime_data,
+    "tf-function": tf_function,
+    "sharing-state": sharing_state,
+    "python": python,
+}
 
 
 def main() -> None:

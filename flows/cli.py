@@ -34,6 +34,7 @@ _MODULES = {
     "quarantine": "data_commands",
     "export-examples": "data_commands",
     "knobs": "knob_commands",
+    "debug": "debug_commands",
 }
 """Commands that lie in modules of their own."""
 
@@ -85,13 +86,14 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         command.add_argument("--json", action="store_true", help="answer in JSON on stdout, say nothing else")
         if pipeline:
-            command.add_argument(
-                "pipeline", nargs="?", default=".", help="pipeline.yaml, or its folder (default: here)"
-            )
-            command.add_argument(
-                "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key: training.epochs=3"
-            )
+            of_pipeline(command)
         return command
+
+    def of_pipeline(command: argparse.ArgumentParser) -> None:
+        command.add_argument("pipeline", nargs="?", default=".", help="pipeline.yaml, or its folder (default: here)")
+        command.add_argument(
+            "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key: training.epochs=3"
+        )
 
     def window(command: argparse.ArgumentParser) -> None:
         command.add_argument(
@@ -170,6 +172,14 @@ def parser() -> argparse.ArgumentParser:
     exported.add_argument("--tfds", action="store_true", help="for tensorflow_datasets.builder_from_directory")
     knobs = add("knobs", "what a running training reads anew at every step; NAME=VALUE changes it")
     knobs.add_argument("values", nargs="*", metavar="NAME=VALUE", help="NAME=schedule lets it go again")
+    debugged = add("debug", "look into a training: 'step' runs one eagerly and says what is in it", pipeline=False)
+    debugged.add_argument("what", choices=("step",), help="one training step: ranges, gradients, graph, profile")
+    of_pipeline(debugged)
+    window(debugged)
+    debugged.add_argument("--steps", type=_count, default=5, metavar="N", help="compiled steps (default: 5)")
+    debugged.add_argument("--out", metavar="FOLDER", help="for the report (default: debug/ in the store)")
+    debugged.add_argument("--resumed", action="store_true", help="the step after the newest checkpoint, not the first")
+    debugged.add_argument("--no-profile", action="store_true", help="write no profile for TensorBoard")
     add("doctor", "check versions, TensorFlow's devices, Prefect, the disk and the store")
     return root
 

@@ -84,7 +84,7 @@ class Engine:
             else:
                 runtime = step.runtime | self._runtime.get(step.stage.name, {})
                 function = load_function(step.stage.function)
-                result = function(_validated(function, request), staging.path, monitor, **runtime)
+                result = function(validated(function, request), staging.path, monitor, **runtime)
             manifest = _commit(staging, result, time.perf_counter() - started)
         return self._done(step, manifest, why)
 
@@ -183,7 +183,7 @@ def load_function(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _validated(function: Callable[..., Any], request: Any) -> Any:
+def validated(function: Callable[..., Any], request: Any) -> Any:
     """A request given as plain values, as the type that the function's first parameter is annotated with."""
     if not isinstance(request, dict):
         return request

@@ -18,6 +18,10 @@ class HeadwayError(Exception):
     """
 
     exit_code = 1
+    ag_pass_through = True
+    """Raised where TensorFlow traces Python: AutoGraph would make a StagingError of it, with frames of its own."""
+    _keras_call_info_injected = True
+    """Raised in a Keras layer: Keras would make another of it, with the layer's arguments as the problem."""
 
     def __init__(self, problem: str, *, where: str | None = None, fix: str | None = None):
         super().__init__(problem)

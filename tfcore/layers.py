@@ -6,12 +6,26 @@ x = HashDropout(0.1, seed=3, salt=0, step=step)(x)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+
+_FIRST_ROW: ContextVar[Any] = ContextVar("first_row", default=None)
+
+
+@contextmanager
+def rows_from(first: Any) -> Iterator[None]:
+    """What is called inside gets the rows of a batch from `first` on, an int or int32 scalar; None: all of them."""
+    token = _FIRST_ROW.set(first)
+    try:
+        yield
+    finally:
+        _FIRST_ROW.reset(token)
 
 
 class HashDropout(keras.layers.Layer):
@@ -40,21 +54,27 @@ class HashDropout(keras.layers.Layer):
         step = self._step[0]
         if step is None:
             raise ValueError("this model was built to predict: it has no step to draw dropout masks from")
-        keep = hash_uniform(tf.shape(inputs), self.seed, step, self.salt) >= rate
+        keep = hash_uniform(tf.shape(inputs), self.seed, step, self.salt, first=_FIRST_ROW.get()) >= rate
         return tf.where(keep, inputs * tf.cast(1.0 / (1.0 - rate), inputs.dtype), tf.zeros_like(inputs))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
 
 
-def hash_uniform(shape: Any, seed: int, step: Any, salt: int) -> tf.Tensor:
-    """Numbers in [0, 1) of `shape`, float32: a hash of (seed, step, salt, index), with and without XLA the same."""
+def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = None) -> tf.Tensor:
+    """Numbers in [0, 1) of `shape`, float32: a hash of (seed, step, salt, index), with and without XLA the same.
+
+    With `first`, those of the rows from there on in a longer batch.
+    """
     key = tf.constant(0, tf.uint32)
     # bitcast, since a cast of an int64 beyond 2**32 to uint32 is undefined on some devices
     low_high = tf.bitcast(tf.cast(step, tf.int64), tf.uint32)
     for part in (tf.constant(seed & 0xFFFFFFFF, tf.uint32), low_high[0], low_high[1], tf.constant(salt, tf.uint32)):
         key = _mix(tf.bitwise.bitwise_xor(key, part) + tf.constant(0x9E3779B9, tf.uint32))
-    index = tf.cast(tf.range(tf.reduce_prod(shape)), tf.uint32) * tf.constant(0x9E3779B9, tf.uint32)
+    index = tf.range(tf.reduce_prod(shape))
+    if first is not None:
+        index += first * tf.reduce_prod(shape[1:])
+    index = tf.cast(index, tf.uint32) * tf.constant(0x9E3779B9, tf.uint32)
     bits = _mix(_mix(tf.bitwise.bitwise_xor(index, key)) + key)
     # 24 bits: what a float32 in [0, 1) holds exactly
     return tf.reshape(tf.cast(tf.bitwise.right_shift(bits, _u32(8)), tf.float32) * (1.0 / (1 << 24)), shape)
@@ -93,12 +113,15 @@ class OffsetEmbedding(keras.layers.Layer):
         )
 
     def build(self, input_shape: Any) -> None:
-        self.table = self.add_weight(name="table", shape=(self.rows, self.width), initializer=self._initializer)
+        # float32 whatever the layer computes in: the gradients of many rows with one id are added up in it
+        self.table = self.add_weight(
+            name="table", shape=(self.rows, self.width), initializer=self._initializer, autocast=False
+        )
         self.built = True
 
     def call(self, inputs: Any) -> Any:
         """int32 ids [rows, columns] -> [rows, columns, width]."""
-        return tf.gather(tf.convert_to_tensor(self.table), inputs + self.offsets)
+        return tf.cast(tf.gather(tf.convert_to_tensor(self.table), inputs + self.offsets), self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape, self.width)
@@ -135,7 +158,10 @@ class ListEmbedding(keras.layers.Layer):
         )
 
     def build(self, input_shape: Any) -> None:
-        self.table = self.add_weight(name="table", shape=(self.rows, self.width), initializer=self._initializer)
+        # float32 whatever the layer computes in: the gradients of many rows with one id are added up in it
+        self.table = self.add_weight(
+            name="table", shape=(self.rows, self.width), initializer=self._initializer, autocast=False
+        )
         self.built = True
 
     def call(self, inputs: Any) -> Any:
@@ -148,7 +174,7 @@ class ListEmbedding(keras.layers.Layer):
             tf.split(found * weight, self.lengths, 1), tf.split(weight, self.lengths, 1), strict=True
         ):
             means.append(tf.math.divide_no_nan(tf.reduce_sum(values, 1), tf.reduce_sum(weights, 1)))
-        return tf.stack(means, 1)
+        return tf.cast(tf.stack(means, 1), self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], len(self.lengths), self.width)

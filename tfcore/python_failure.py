@@ -39,9 +39,6 @@ _NUMBER = re.compile(r"\[python failure (\d+)\]")
 class PythonOpError(HeadwayError):
     """A Python function in a graph raised (see `__cause__`), or returned what was not declared."""
 
-    ag_pass_through = True
-    """AutoGraph would make a StagingError of one that is raised while a function is traced."""
-
 
 class NoGradientError(PythonOpError):
     """A gradient was asked for that nobody has given."""

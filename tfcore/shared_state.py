@@ -8,26 +8,31 @@
     print(other_state.restore(path))                  # restored 12 of 13 variables; not found: model/output/bias
 
 A graph function sees what another one writes only where both reach the same variable or table. A tensor, an array or a
-number that Python hands to both is a copy in each graph; an iterator or a dataset is read by whoever asks first. Those
+number that Python hands to both is a copy in each graph; an iterator of Python's is asked once, while it is traced. Those
 are refused here with what to use instead, and `captured_values` finds the ones that a traced function has anyway.
+
+A dataset can be held: each function goes through it from its start. So can `iter(dataset)`: one pass for all functions,
+each element going to whoever asks first, and its place is part of the checkpoint. Neither can be exported.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import keras
-import numpy as np
 import tensorflow as tf
 
+from headway.disk import write_synced, writing
 from headway.errors import HeadwayError, StoreError
+from tfcore.shareable import entries, fill, instead, is_iterator, is_table, kind_of, tables_of, variables_of
 
 NAMES = "names.json"
-_PREFIX = "state"
+_PREFIX, _ITERATOR = "state", "iterator_"
 _BIG = 1024
 """Constants of more values than this were most likely meant to be state."""
 
@@ -84,16 +89,16 @@ class SharedState(tf.Module):
         """Share `thing` under `name`, and return it.
 
         Args:
-            thing: a variable or a sequence of them, a Keras model, optimizer (built) or metric, a tf.Module, or a lookup
-                table.
+            thing: a variable or a sequence of them, a Keras model, optimizer (built) or metric, a tf.Module, a lookup
+                table, a tf.data.Dataset, or its iterator.
 
         Raises:
             SharingError: the name is taken, or `thing` is no state: the message says what to share in its place.
         """
         if name in self._held:
             raise SharingError(f"{name!r} is held already", where="shared state", fix="give each thing its own name")
-        if (instead := _instead(thing)) is not None:
-            raise SharingError(f"{name!r} is {_what(thing)}", where="shared state", fix=instead)
+        if (other := instead(thing)) is not None:
+            raise SharingError(f"{name!r} is {kind_of(thing)}", where="shared state", fix=other)
         self._held[name] = thing
         return thing
 
@@ -107,13 +112,13 @@ class SharedState(tf.Module):
 
     def groups(self) -> dict[str, list[tf.Variable]]:
         """The variables of each thing that is held, in its own order."""
-        return {name: [variable for _, variable in _variables(thing)] for name, thing in self._held.items()}
+        return {name: [variable for _, variable in variables_of(thing)] for name, thing in self._held.items()}
 
     def named(self) -> dict[str, tf.Variable]:
         """Every variable by its name: "model/hidden_0/kernel"; of several with one name the later get a number."""
         found: dict[str, tf.Variable] = {}
         for name, thing in self._held.items():
-            for path, variable in _variables(thing):
+            for path, variable in variables_of(thing):
                 whole = base = f"{name}/{path}" if path else name
                 number = 2
                 while whole in found:
@@ -122,22 +127,56 @@ class SharedState(tf.Module):
         return found
 
     def tables(self) -> dict[str, Any]:
-        """The mutable lookup tables that are held."""
-        return {name: thing for name, thing in self._held.items() if _is_table(thing) and hasattr(thing, "insert")}
+        """The mutable lookup tables that are held, by name, also within modules."""
+        return {
+            f"{name}/{path}" if path else name: table
+            for name, thing in self._held.items()
+            for path, table in tables_of(thing)
+        }
+
+    def iterators(self) -> dict[str, Any]:
+        """The iterators of datasets that are held."""
+        return {name: thing for name, thing in self._held.items() if is_iterator(thing)}
 
     def save(self, folder: Path) -> None:
-        """Write everything into `folder`, which must not exist yet: one checkpoint, and names.json that says what is in it."""
-        variables = self.named()
-        folder.mkdir(parents=True)
-        arrays = {name: [array.numpy() for array in table.export()] for name, table in self.tables().items()}
+        """Write everything into `folder`, which must not exist yet: one checkpoint, and names.json that says what is in it.
+
+        Raises:
+            StoreError: the folder is there already, or cannot be written; nothing is left behind then.
+            SharingError: an iterator cannot tell its place, since its dataset calls Python.
+        """
+        if folder.exists():
+            raise StoreError("is there already", where=str(folder), fix="save into a new folder")
+        aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+        try:
+            with writing(folder.parent):
+                aside.mkdir(parents=True)
+                self._save(aside)
+                aside.rename(folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def _save(self, folder: Path) -> None:
+        variables, tables, iterators = self.named(), self.tables(), self.iterators()
         kept = {f"v{i}": variable for i, variable in enumerate(variables.values())}
-        kept |= {
-            f"t{i}_{j}": tf.Variable(array) for i, pair in enumerate(arrays.values()) for j, array in enumerate(pair)
-        }
+        for i, table in enumerate(tables.values()):
+            kept |= {f"t{i}_{j}": tf.Variable(array) for j, array in enumerate(entries(table))}
         tf.train.Checkpoint(**{_PREFIX: _Bag(kept)}).write(str(folder / _PREFIX))
-        facts = {name: [variable.dtype.name, variable.shape.as_list()] for name, variable in variables.items()}
-        text = json.dumps({"variables": facts, "tables": list(arrays)}, indent=1)
-        (folder / NAMES).write_text(text + "\n", encoding="utf-8")
+        for i, (name, iterator) in enumerate(iterators.items()):
+            try:
+                tf.train.Checkpoint(iterator=iterator).write(str(folder / f"{_ITERATOR}{i}"))
+            except tf.errors.FailedPreconditionError as error:
+                raise SharingError(
+                    f"the place of iterator {name!r} cannot be kept: {_reason(error)}",
+                    where="shared state",
+                    fix="leave Python functions out of its dataset, or hold the dataset and a counter, and skip()",
+                ) from None
+        facts = {
+            "variables": {name: [v.dtype.name, v.shape.as_list()] for name, v in variables.items()},
+            "tables": list(tables),
+            "iterators": {name: str(iterator.element_spec) for name, iterator in iterators.items()},
+        }
+        write_synced(folder / NAMES, json.dumps(facts, indent=1) + "\n")
 
     def restore(self, folder: Path) -> Restored:
         """Fill what is held from `folder`, by name. What does not fit stays as it was, and the answer names it.
@@ -148,31 +187,37 @@ class SharedState(tf.Module):
         try:
             facts = json.loads((folder / NAMES).read_text(encoding="utf-8"))
             reader = tf.train.load_checkpoint(str(folder / _PREFIX))
-            return self._restore(facts, reader)
+            return self._restore(folder, facts, reader)
         except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
             raise StoreError(f"is no shared state: {str(error).splitlines()[0]}", where=str(folder)) from None
 
-    def _restore(self, facts: Mapping[str, Any], reader: Any) -> Restored:
-        held, tables, stored = self.named(), self.tables(), facts["variables"]
-        restored, different = [], []
-        for number, (name, (dtype, shape)) in enumerate(stored.items()):
-            variable = held.get(name)
-            if variable is None:
-                continue
-            if (variable.dtype.name, variable.shape.as_list()) != (dtype, shape):
-                different.append(name)
-                continue
-            variable.assign(reader.get_tensor(_key(f"v{number}")))
-            restored.append(name)
+    def _restore(self, folder: Path, facts: Mapping[str, Any], reader: Any) -> Restored:
+        held, tables, iterators = self.named(), self.tables(), self.iterators()
+        stored, read = facts["variables"], facts.get("iterators", {})
+        fits: dict[str, bool] = {}
+        for number, (name, kind) in enumerate(stored.items()):
+            if (variable := held.get(name)) is not None:
+                fits[name] = [variable.dtype.name, variable.shape.as_list()] == kind
+                if fits[name]:
+                    variable.assign(reader.get_tensor(_key(f"v{number}")))
         for number, name in enumerate(facts["tables"]):
-            if name in tables:
+            if (table := tables.get(name)) is not None:
                 keys, values = (reader.get_tensor(_key(f"t{number}_{j}")) for j in (0, 1))
-                tables[name].remove(tables[name].export()[0])
-                tables[name].insert(keys, values)
-                restored.append(name)
-        wanted, there = {*held, *tables}, {*stored, *facts["tables"]}
+                found = [tf.string if a.dtype.kind in "OSU" else tf.as_dtype(a.dtype) for a in (keys, values)]
+                fits[name] = found == [table.key_dtype, table.value_dtype]
+                if fits[name]:
+                    fill(table, keys, values)
+        for number, (name, spec) in enumerate(read.items()):
+            if (iterator := iterators.get(name)) is not None:
+                fits[name] = str(iterator.element_spec) == spec
+                if fits[name]:
+                    tf.train.Checkpoint(iterator=iterator).read(str(folder / f"{_ITERATOR}{number}")).assert_consumed()
+        wanted, there = {*held, *tables, *iterators}, {*stored, *facts["tables"], *read}
         return Restored(
-            tuple(restored), tuple(sorted(wanted - there)), tuple(sorted(there - wanted)), tuple(sorted(different))
+            restored=tuple(name for name, fit in fits.items() if fit),
+            not_found=tuple(sorted(wanted - there)),
+            not_used=tuple(sorted(there - wanted)),
+            different=tuple(sorted(name for name, fit in fits.items() if not fit)),
         )
 
 
@@ -185,57 +230,13 @@ class _Bag(tf.Module):
             setattr(self, name, variable)
 
 
+def _reason(error: tf.errors.OpError) -> str:
+    """Its message without the names of the op that raised it."""
+    return str(error.message).split("}} ")[-1].split(" [Op:")[0]
+
+
 def _key(name: str) -> str:
     return f"{_PREFIX}/{name}/.ATTRIBUTES/VARIABLE_VALUE"
-
-
-def _variables(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
-    """(path within the thing, variable); the path of a lone variable is empty."""
-    if isinstance(thing, tf.Variable):
-        yield "", thing
-    elif isinstance(thing, keras.Variable):
-        yield "", thing.value
-    elif isinstance(thing, keras.Model | keras.optimizers.Optimizer | keras.metrics.Metric):
-        for variable in thing.variables:
-            # Keras counts its objects: the second Adam of a process is adam_1
-            yield variable.path.removeprefix(f"{thing.name}/"), variable.value
-    elif isinstance(thing, tf.Module):
-        for path, variable in thing._flatten(predicate=lambda v: isinstance(v, tf.Variable), with_path=True):
-            yield "/".join(map(str, path)), variable
-    elif isinstance(thing, Sequence):
-        for number, variable in enumerate(thing):
-            yield str(number), variable if isinstance(variable, tf.Variable) else variable.value
-
-
-def _instead(thing: Any) -> str | None:
-    """What to share in place of what is no state; None where it is."""
-    if isinstance(thing, tf.Tensor | np.ndarray | np.generic | bool | int | float | str | bytes):
-        return "each graph would have a copy of its own: hold a tf.Variable, and assign to it"
-    if isinstance(thing, tf.data.Dataset):
-        return (
-            "each reader goes through it anew: give it to each function, or share one iterator of it outside of graphs"
-        )
-    if isinstance(thing, tf.data.Iterator | tf.data.NumpyIterator) or hasattr(thing, "__next__"):
-        return "whoever asks first takes the element: one loop should read it and hand the batch to every function"
-    if isinstance(thing, keras.optimizers.Optimizer) and not thing.built:
-        return "its slots do not exist yet: call optimizer.build(model.trainable_variables) first"
-    if isinstance(thing, keras.Model) and not thing.built:
-        return "its weights do not exist yet: call it on a batch first"
-    state = tf.Variable | keras.Variable | keras.Model | keras.optimizers.Optimizer | keras.metrics.Metric | tf.Module
-    if isinstance(thing, state) or _is_table(thing):
-        return None
-    if isinstance(thing, Sequence) and thing and all(isinstance(v, tf.Variable | keras.Variable) for v in thing):
-        return None
-    return "hold variables, a Keras model, optimizer or metric, a tf.Module or a lookup table"
-
-
-def _is_table(thing: Any) -> bool:
-    return hasattr(thing, "lookup") and hasattr(thing, "resource_handle")
-
-
-def _what(thing: Any) -> str:
-    kind = type(thing).__name__
-    return "a tensor" if isinstance(thing, tf.Tensor) else f"an {kind}" if kind[:1] in "aeiouAEIOU" else f"a {kind}"
 
 
 def captured_values(function: tf.types.experimental.ConcreteFunction, state: SharedState | None = None) -> list[str]:
@@ -244,7 +245,7 @@ def captured_values(function: tf.types.experimental.ConcreteFunction, state: Sha
     Nothing that another function writes reaches it. An empty list: everything comes in as an argument, a variable or a
     table. What the tables of `state` answer for words they do not have is theirs, and does not count.
     """
-    tables = [] if state is None else [thing for thing in state._held.values() if _is_table(thing)]
+    tables = [] if state is None else [thing for thing in state._held.values() if is_table(thing)]
     defaults = {id(getattr(table, "_default_value", None)) for table in tables}
     found = [
         f"{tensor.dtype.name} {tensor.shape.as_list() if tensor.shape.rank is not None else '[...]'}"

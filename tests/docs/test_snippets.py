@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "graph-functions").glob("*.md"))
+GUIDE = ROOT / "docs" / "graph-functions"
+PAGES = [*sorted(page for page in GUIDE.glob("*.md") if page.name != "README.md"), ROOT / "docs" / "testing.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHILD = """
 import contextlib, io, json, sys
@@ -81,6 +82,29 @@ def test_the_guide_s_programs_run_and_print_what_they_show(page, tmp_path):
     assert any(expected for *_, expected in blocks(page)), "a page shows what its programs print"
     wrong = differences(page, tmp_path)
     assert not wrong, "\n".join(wrong)
+
+
+PARTS = ("The program", "What goes wrong, and how it shows", "What it costs", "Where Headway uses it")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent == GUIDE], ids=lambda page: page.stem)
+def test_a_page_of_the_guide_has_its_parts_and_what_it_names_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    assert "**Short answer.**" in text.split("## ")[0]
+    titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert [title for title in titles if title in PARTS] == list(PARTS)
+    parts = dict(zip(titles, re.split(r"^## .+$", text, flags=re.MULTILINE)[1:], strict=True))
+    (bench, section), *_ = re.findall(r"`python (bench/\w+\.py)(?: --only ([\w-]+))?`", parts["What it costs"])
+    assert section == page.stem or not section
+    assert f'"{page.stem}"' in (ROOT / bench).read_text(encoding="utf-8") or not section
+    used = parts["Where Headway uses it"]
+    files = {ROOT / name for name in re.findall(r"`(\w+(?:/\w+)*(?:\.py|/))`", used)}
+    modules = {ROOT / name.replace(".", "/") for name in re.findall(r"`(tfcore(?:\.[a-z_]+)+)", used)}
+    missing = [file for file in files if not file.exists()]
+    missing += [m for m in modules if not m.with_suffix(".py").exists() and not m.is_dir()]
+    assert files | modules and not missing, missing
+    index = (GUIDE / "README.md").read_text(encoding="utf-8")
+    assert f"({page.name})" in index
 
 
 def test_a_page_that_shows_what_is_not_printed_or_fails_is_found(tmp_path):

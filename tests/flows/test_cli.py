@@ -30,6 +30,7 @@ COMMANDS = [
     "quarantine",
     "export-examples",
     "knobs",
+    "debug",
     "doctor",
 ]
 OPTIONS = {
@@ -43,6 +44,9 @@ OPTIONS = {
     "gc": {"--json", "--set", "--keep", "--dry-run"},
     "runs": {"--json", "--set", "--limit"},
     "schema": {"--json", "--set", "--window", "--until", "--seed", "--wait", "--update"},
+    "debug": {
+        *("--json", "--set", "--window", "--until", "--seed", "--steps", "--out", "--resumed", "--no-profile"),
+    },
 }
 
 

@@ -1,0 +1,65 @@
+"""What AutoGraph converts while something is traced: the functions, and the code it makes of them.
+
+    with conversions([Path("features.py")]) as functions:
+        dataset.map(preprocess)
+    [Converted.of(function) for function in functions]
+
+Watched where it happens, since whether AutoGraph converts a function is decided by who traces it: Headway's training
+step is traced without it, so Python's `if` and `for` in a layer of the user's run while it is traced.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.autograph.impl import api
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A function that AutoGraph converted."""
+
+    name: str
+    place: str
+    """ "features.py:12"."""
+    code: str
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Converted:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        place = f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else "?"
+        try:
+            text = tf.autograph.to_code(function)
+        except Exception as error:  # its source is not to be had, or AutoGraph does not understand it
+            text = f"# AutoGraph cannot show it: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"
+        return cls(getattr(function, "__qualname__", repr(function)), place, text)
+
+
+@contextmanager
+def conversions(files: Sequence[Path]) -> Iterator[list[Callable[..., Any]]]:
+    """The functions of `files`, or of folders, that are converted within it; each once, in order."""
+    wanted = [file.resolve() for file in files]
+    found: dict[Any, Callable[..., Any]] = {}
+    convert = api._convert_actual
+
+    def noting(entity: Any, context: Any) -> Any:
+        code = getattr(inspect.unwrap(entity), "__code__", None)
+        if code is not None:
+            path = Path(code.co_filename).resolve()
+            if any(path == file or file in path.parents for file in wanted):
+                found.setdefault(code, entity)
+        return convert(entity, context)
+
+    functions: list[Callable[..., Any]] = []
+    api._convert_actual = noting
+    try:
+        yield functions
+    finally:
+        api._convert_actual = convert
+        functions += found.values()

@@ -1,0 +1,107 @@
+"""One training step run eagerly, op by op, with what every layer gave and what became of every variable.
+
+seen = eager_step(learner, batch, {"learning_rate": 0.01})
+seen["layers"], seen["variables"], seen["loss"], seen["applied"]
+
+It is the learner's own step, so what is seen is what is trained with; its variables are put back afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfcore.debug.layers import watched
+from tfcore.debug.summary import summarize
+from tfcore.train.learner import Learner
+
+
+def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[str, float]) -> dict[str, Any]:
+    """Run one step on `batch` and put everything back.
+
+    Args:
+        batch: "numeric" [B, n], "label" [B], "weight" [B], ...: one batch of a stack.
+        knobs: the value of each of the learner's.
+
+    Returns:
+        inputs: the batch's tensors, {name, **summary}.
+        layers: as `tfcore.debug.layers.watched` tells.
+        variables: {name, gradient (summary; None where none reaches it), weight (summary, before the step), change (the
+        length of what the step added over the weight's own)}.
+        loss; gradient_norm; applied: false where the step was skipped; excused: for a loss scale that was too large;
+        seconds.
+    """
+    model = learner.model
+    trained = list(model.trainable_variables)
+    everything = [variable for group in learner.variables().values() for variable in group]
+    learner.knobs.assign({name: tf.constant(knobs[name], tf.float32) for name in learner.knobs.variables_by_name})
+    kept = [variable.numpy() for variable in everything]
+    weights = [variable.numpy() for variable in trained]
+    began = time.perf_counter()
+    try:
+        with watched(model) as layers, _reached(trained) as reached:
+            part = learner.one.part(batch)
+            done = learner.one.finish(part, learner.one.keep())
+        changes = [_change(before, variable.numpy()) for before, variable in zip(weights, trained, strict=True)]
+    finally:
+        for variable, value in zip(everything, kept, strict=True):
+            variable.assign(value)
+    gradients = [gradient if there else None for gradient, there in zip(part.gradients, reached, strict=True)]
+    return {
+        "inputs": [{"name": name} | summarize(value) for name, value in batch.items()],
+        "layers": layers,
+        "variables": [
+            {
+                "name": variable.path,
+                "gradient": None if gradient is None else summarize(gradient),
+                "weight": summarize(weight),
+                "change": change,
+            }
+            for variable, gradient, weight, change in zip(trained, gradients, weights, changes, strict=True)
+        ],
+        "loss": _finite(float(part.loss)),
+        "gradient_norm": _finite(float(tf.linalg.global_norm(part.gradients))),
+        "applied": bool(done.applied),
+        "excused": done.excused is not None and bool(done.excused),
+        "seconds": round(time.perf_counter() - began, 4),
+    }
+
+
+@contextmanager
+def _reached(trained: list[Any]) -> Iterator[list[bool]]:
+    """Which of the `trained` variables the tape inside gives a gradient at all.
+
+    The learner makes zeros for the others, as an optimizer needs; here the difference is what is looked for.
+    """
+    there: list[bool] = []
+    own = tf.GradientTape.gradient
+
+    def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **keywords: Any) -> Any:
+        result = own(tape, target, sources, *arguments, **keywords)
+        if isinstance(sources, list) and len(sources) == len(trained) and not there:
+            there.extend(one is not None for one in result)
+        return result
+
+    tf.GradientTape.gradient = gradient
+    try:
+        yield there
+    finally:
+        tf.GradientTape.gradient = own
+
+
+def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float | None:
+    if not np.issubdtype(before.dtype, np.floating):
+        return None
+    length = float(np.linalg.norm(before.astype(np.float64)))
+    step = float(np.linalg.norm(after.astype(np.float64) - before.astype(np.float64)))
+    return _finite(step / length) if length else None
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no form for others."""
+    return value if np.isfinite(value) else None

@@ -1,0 +1,166 @@
+"""What is wrong with a step, in the order in which a person should look.
+
+problems(eager, compiled)      # [{"kind": "not finite", "where": "layer 'ratio'", "problem": "...", "fix": "..."}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tfcore.debug.summary import largest, not_finite
+
+DEAD_SHARE = 0.5
+"""So many units that are 0 in every row are told."""
+LARGE, GROWTH = 1e4, 1e3
+"""A layer's output is told to explode beyond LARGE where that is GROWTH times what the layer was given."""
+LARGE_GRADIENT = 1e4
+LARGE_CHANGE = 1.0
+"""A step that changes a matrix of weights by more than this share of its length; from a small start the first ones do."""
+SAME_LOSS = 1e-3
+"""Relative difference of the eager and the compiled loss that rounding explains."""
+
+Problem = dict[str, str | None]
+
+
+def problems(
+    eager: Mapping[str, Any], losses: Sequence[float | None] = (), applied: Sequence[bool] = ()
+) -> list[Problem]:
+    """See the module.
+
+    Args:
+        eager: what `eager_step` saw.
+        losses, applied: of the compiled steps, the first on the same batch as the eager one; those that were only skipped
+            to find a loss scale count as applied.
+    """
+    return [
+        *_values(eager),
+        *_dead(eager["layers"]),
+        *_gradients(eager["variables"]),
+        *_ranges(eager["layers"]),
+        *_changes(eager["variables"]),
+        *_steps(eager, losses, applied),
+    ]
+
+
+def _problem(kind: str, where: str, problem: str, fix: str | None = None) -> Problem:
+    return {"kind": kind, "where": where, "problem": problem, "fix": fix}
+
+
+def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
+    """Where a NaN or an infinity first comes from: inputs, weights, then layers in the order in which they ran."""
+    fed = [one for one in eager["inputs"] if not_finite(one)]
+    for one in fed:
+        yield _problem("not finite", f"input {one['name']!r}", _how_many(one), "look at the columns' transforms")
+    held = [one for one in eager["variables"] if not_finite(one["weight"])]
+    for one in held:
+        yield _problem("not finite", f"variable {one['name']!r}", f"{_how_many(one['weight'])} before the step")
+    bad = [layer for layer in eager["layers"] if any(map(not_finite, layer["outputs"]))]
+    if bad:
+        first = bad[0]
+        large = first["largest_input"]
+        after = (
+            f"; of its inputs {first['bad_inputs']:,} were too" if first["bad_inputs"] else "; its inputs were finite"
+        )
+        after += f", up to {large:.3g}" if large > LARGE else ""
+        calls = len(bad) - 1
+        later = f"; {calls} call{'s' * (calls > 1)} after it give{'s' * (calls == 1)} some too" if calls else ""
+        if large > LARGE:
+            fix = "what it is given is too large: lower training.learning_rate, set training.clip_norm, or scale its inputs"
+        else:
+            fix = "look for a division, log, sqrt or exp in it: tf.math.divide_no_nan, tf.maximum(x, 1e-6)"
+        yield _problem(
+            "not finite",
+            f"layer {first['layer']!r} ({first['type']})",
+            f"is the first to give what is no number: {_how_many(*first['outputs'])}{after}{later}",
+            None if fed or held else fix,
+        )
+    elif eager["loss"] is None:
+        yield _problem(
+            "not finite", "the loss", "is no number though every layer's output is", "look at labels and weights"
+        )
+    gradients = [one for one in eager["variables"] if one["gradient"] and not_finite(one["gradient"])]
+    if gradients and not bad and not eager["excused"]:
+        names = ", ".join(repr(one["name"]) for one in gradients[:4])
+        yield _problem(
+            "not finite",
+            f"the gradient of {names}" + (f" and {len(gradients) - 4} more" if len(gradients) > 4 else ""),
+            "is no number though the layers' outputs are",
+            "look for sqrt, norm or division at 0, and for tf.where around one: both its branches are differentiated",
+        )
+
+
+def _how_many(*summaries: Mapping[str, Any]) -> str:
+    counts = [
+        (sum(int(one.get(kind, 0)) for one in summaries), word) for kind, word in (("nan", "NaN"), ("inf", "infinite"))
+    ]
+    size = ", ".join(f"{one['dtype']} {one['shape']}" for one in summaries)
+    return " and ".join(f"{count:,} {word}" for count, word in counts if count) + f" in {size}"
+
+
+def _dead(layers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    for layer in layers:
+        where = f"layer {layer['layer']!r} ({layer['type']})"
+        summaries = [one for one in layer["outputs"] if "zeros" in one and one["dtype"].startswith(("float", "bfloat"))]
+        if summaries and all(one["zeros"] == 1.0 for one in summaries):
+            if layer["largest_input"]:
+                fix = "look at its weights and bias; a ReLU that is never above 0 never learns"
+                yield _problem("dead layer", where, "gives zeros only, though it is given others", fix)
+        elif (layer["dead"] or 0.0) >= DEAD_SHARE:
+            yield _problem("dead units", where, f"{layer['dead']:.0%} of its units are 0 in every row of the batch")
+
+
+def _gradients(variables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    for one in variables:
+        where = f"variable {one['name']!r}"
+        gradient = one["gradient"]
+        if gradient is None:
+            fix = "is its layer used, and is there a tf.stop_gradient, an integer or a numpy_op on the way to the loss?"
+            yield _problem("no gradient", where, "no gradient reaches it: it will stay as it is", fix)
+        elif not not_finite(gradient) and gradient["zeros"] == 1.0:
+            yield _problem("zero gradient", where, "its gradient is 0 everywhere on this batch")
+        elif largest(gradient) > LARGE_GRADIENT:
+            told = f"its gradient goes up to {largest(gradient):.3g}"
+            yield _problem("exploding", where, told, "set training.clip_norm, or look at the ranges of the layers")
+
+
+def _ranges(layers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    for layer in layers:
+        most = max(map(largest, layer["outputs"]), default=0.0)
+        # a Rescaling is told its range, as that of a regression's label
+        if layer["type"] != "Rescaling" and most > LARGE and most > GROWTH * max(1.0, layer["largest_input"]):
+            told = f"goes up to {most:.3g}, given values up to {layer['largest_input']:.3g}"
+            yield _problem("exploding", f"layer {layer['layer']!r} ({layer['type']})", told)
+            return  # all that follow are large for its sake
+
+
+def _changes(variables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    large = [one for one in variables if (one["change"] or 0.0) > LARGE_CHANGE and len(one["weight"]["shape"]) > 1]
+    if large:
+        worst = max(large, key=lambda one: one["change"])
+        told = f"one step changes it by {worst['change']:.0%} of its length"
+        more = f", and {len(large) - 1} more by over {LARGE_CHANGE:.0%}" if len(large) > 1 else ""
+        yield _problem("large step", f"variable {worst['name']!r}", told + more, "lower training.learning_rate")
+
+
+def _steps(eager: Mapping[str, Any], losses: Sequence[float | None], applied: Sequence[bool]) -> Iterator[Problem]:
+    skipped = [i for i, done in enumerate(applied) if not done]
+    if skipped and (eager["applied"] or eager["excused"]):
+        told = f"step {skipped[0]} of the compiled ones was skipped, its loss or gradients not finite"
+        yield _problem("not finite", "training", f"{told}: {len(skipped)} of {len(applied)} were")
+    if losses and losses[0] is not None and eager["loss"] is None:
+        yield _problem(
+            "eager is not graph",
+            "training",
+            f"the compiled loss of the same batch is {losses[0]:.6g}, though it is no number eagerly",
+            "a fused op, such as MatMul with ReLU, made 0 of the NaN on its way: its finite loss means nothing",
+        )
+    if losses and losses[0] is not None and eager["loss"] is not None:
+        difference = abs(losses[0] - eager["loss"]) / max(1.0, abs(eager["loss"]))
+        if difference > SAME_LOSS:
+            yield _problem(
+                "eager is not graph",
+                "training",
+                f"the same batch has the loss {eager['loss']:.6g} eagerly and {losses[0]:.6g} compiled",
+                "Python that runs once while it is traced, or random numbers that are drawn anew",
+            )

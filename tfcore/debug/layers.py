@@ -1,0 +1,114 @@
+"""What each layer of a Keras model takes and gives while it runs eagerly.
+
+    with watched(model) as calls:
+        model(batch, training=True)
+    calls[0]      # {"layer": "embeddings", "type": "OffsetEmbedding", "depth": 0, "outputs": [...], ...}
+
+Calls are in the order in which they end, so an inner layer stands before the one that calls it, and the first that gives
+something is where it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from headway.errors import HeadwayError
+from tfcore.debug.summary import largest, not_finite, summarize
+
+
+@contextmanager
+def watched(model: keras.Model) -> Iterator[list[dict[str, Any]]]:
+    """Within it, every layer and op of `model` notes its calls.
+
+    Each is {layer, type, depth, outputs (summaries), bad_inputs (values that are not finite), largest_input, dead (share
+    of the units that are 0 in every row; None where it means nothing), finished}.
+
+    Raises:
+        HeadwayError: a layer raised: which, given what, with the exception as its cause.
+    """
+    calls: list[dict[str, Any]] = []
+    depth = [0]
+    patched = []
+    for operation in _operations(model):
+        operation.__dict__["call"] = _watch(operation, operation.call, calls, depth)
+        patched.append(operation)
+    filtered = keras.config.is_traceback_filtering_enabled()
+    keras.config.disable_traceback_filtering()  # it also writes messages anew, and drops causes
+    try:
+        yield calls
+    finally:
+        if filtered:
+            keras.config.enable_traceback_filtering()
+        for operation in patched:
+            del operation.__dict__["call"]
+
+
+def _operations(model: keras.Model) -> list[Any]:
+    """Layers, also inside of others, and the plain ops of functional models."""
+    found: dict[int, Any] = {}
+    for layer in model._flatten_layers(include_self=True):
+        if layer is not model:
+            found[id(layer)] = layer
+        for operation in getattr(layer, "operations", None) or ():
+            found[id(operation)] = operation
+    return [one for one in found.values() if not isinstance(one, keras.layers.InputLayer) and "call" not in vars(one)]
+
+
+def _watch(
+    operation: Any, call: Callable[..., Any], calls: list[dict[str, Any]], depth: list[int]
+) -> Callable[..., Any]:
+    def watching(*arguments: Any, **keywords: Any) -> Any:
+        depth[0] += 1
+        try:
+            result = call(*arguments, **keywords)
+        except HeadwayError:
+            raise
+        except Exception as error:
+            given = ", ".join(_told(tensor) for tensor in _tensors((arguments, keywords))) or "nothing"
+            first = (str(error).strip().splitlines() or ["no message"])[0]
+            raise HeadwayError(
+                f"raised {type(error).__name__}: {first}", where=f"layer {operation.name!r}, given {given}"
+            ) from error
+        finally:
+            depth[0] -= 1
+        inputs = [summarize(tensor) for tensor in _tensors((arguments, keywords))]
+        outputs = _tensors(result)
+        calls.append(
+            {
+                "layer": operation.name,
+                "type": type(operation).__name__,
+                "depth": depth[0],
+                "outputs": [summarize(tensor) for tensor in outputs],
+                "bad_inputs": sum(map(not_finite, inputs)),
+                "largest_input": max(map(largest, inputs), default=0.0),
+                "dead": _dead(outputs),
+            }
+        )
+        return result
+
+    return watching
+
+
+def _tensors(nest: Any) -> list[Any]:
+    return [leaf for leaf in tf.nest.flatten(nest, expand_composites=False) if tf.is_tensor(leaf)]
+
+
+def _dead(outputs: list[Any]) -> float | None:
+    """The share of the last dimension's units that are 0 for every row and place."""
+    if len(outputs) != 1 or not isinstance(outputs[0], tf.Tensor):
+        return None
+    output = outputs[0]
+    if not output.dtype.is_floating or output.shape.rank is None or output.shape.rank < 2 or output.shape[0] < 2:
+        return None
+    values = np.asarray(output).reshape(-1, output.shape[-1])
+    return float(np.mean((values == 0).all(axis=0))) if values.size else None
+
+
+def _told(tensor: Any) -> str:
+    return f"{tf.as_dtype(tensor.dtype).name} {tensor.shape}"

@@ -1,0 +1,105 @@
+"""What several graph functions can share, and what of it a checkpoint has to keep.
+
+variables_of(model)          # (path within it, variable), in its own order
+tables_of(module)            # (path within it, mutable lookup table)
+instead(0.5)                 # "each graph would have a copy of its own: hold a tf.Variable, and assign to it"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+def variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
+    """(path within the thing, variable); the path of a lone variable is empty."""
+    if isinstance(thing, tf.Variable):
+        yield "", thing
+    elif isinstance(thing, keras.Variable):
+        yield "", thing.value
+    elif isinstance(thing, keras.Model | keras.optimizers.Optimizer | keras.metrics.Metric):
+        for variable in thing.variables:
+            # Keras counts its objects: the second Adam of a process is adam_1
+            yield variable.path.removeprefix(f"{thing.name}/"), variable.value
+    elif isinstance(thing, tf.Module):
+        for path, variable in thing._flatten(predicate=lambda v: isinstance(v, tf.Variable), with_path=True):
+            yield "/".join(map(str, path)), variable
+    elif isinstance(thing, Sequence):
+        for number, variable in enumerate(thing):
+            yield str(number), variable if isinstance(variable, tf.Variable) else variable.value
+
+
+def tables_of(thing: Any) -> Iterator[tuple[str, Any]]:
+    """(path within the thing, mutable lookup table); the path of a lone table is empty.
+
+    A table that cannot be written to is filled by its initializer, and has nothing to keep.
+    """
+    if is_table(thing):
+        if hasattr(thing, "insert"):
+            yield "", thing
+    elif isinstance(thing, tf.Module):
+        for path, table in thing._flatten(predicate=lambda v: is_table(v) and hasattr(v, "insert"), with_path=True):
+            yield "/".join(map(str, path)), table
+
+
+def entries(table: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The keys and values of a mutable table."""
+    keys, values = (array.numpy() for array in table.export())
+    free = [getattr(table, name, None) for name in ("_empty_key", "_deleted_key")]
+    if free[0] is None:
+        return keys, values
+    # a DenseHashTable exports its free buckets too, and a scalar as a vector of one
+    keys = keys.reshape(-1, *np.shape(free[0]))
+    values = values.reshape(-1, *np.shape(table._default_value))
+    used = np.ones(len(keys), bool)
+    for key in free:
+        used &= (keys != np.asarray(key)).reshape(len(keys), -1).any(axis=1)
+    return keys[used], values[used]
+
+
+def fill(table: Any, keys: Any, values: Any) -> None:
+    """Make these the entries of a mutable table, and no others."""
+    old = entries(table)[0]
+    if len(old):
+        table.remove(old)
+    if len(keys):
+        table.insert(keys, values)
+
+
+def is_iterator(thing: Any) -> bool:
+    """Of tf.data, which graphs read from; one of Python's is read while they are traced."""
+    return isinstance(thing, tf.data.Iterator)
+
+
+def instead(thing: Any) -> str | None:
+    """What to share in place of what is no state; None where it is."""
+    if isinstance(thing, tf.Tensor | np.ndarray | np.generic | bool | int | float | str | bytes):
+        return "each graph would have a copy of its own: hold a tf.Variable, and assign to it"
+    if isinstance(thing, tf.data.Dataset) or is_iterator(thing):
+        return None
+    if hasattr(thing, "__next__"):
+        return "a graph asks it once, while it is traced: hold iter() of a tf.data.Dataset, which graphs read from"
+    if isinstance(thing, keras.optimizers.Optimizer) and not thing.built:
+        return "its slots do not exist yet: call optimizer.build(model.trainable_variables) first"
+    if isinstance(thing, keras.Model) and not thing.built:
+        return "its weights do not exist yet: call it on a batch first"
+    state = tf.Variable | keras.Variable | keras.Model | keras.optimizers.Optimizer | keras.metrics.Metric | tf.Module
+    if isinstance(thing, state) or is_table(thing):
+        return None
+    if isinstance(thing, Sequence) and thing and all(isinstance(v, tf.Variable | keras.Variable) for v in thing):
+        return None
+    return "hold variables, a Keras model, optimizer or metric, a tf.Module, a lookup table, a dataset or its iterator"
+
+
+def is_table(thing: Any) -> bool:
+    return hasattr(thing, "lookup") and hasattr(thing, "resource_handle")
+
+
+def kind_of(thing: Any) -> str:
+    """ "an Adam", "a tensor"."""
+    kind = type(thing).__name__
+    return "a tensor" if isinstance(thing, tf.Tensor) else f"an {kind}" if kind[:1] in "aeiouAEIOU" else f"a {kind}"
