@@ -13,9 +13,9 @@ from flows.artifacts import artifacts_of
 from flows.cli import STAGE_COMMANDS, stop_on_signals
 from flows.pipeline import Located, json_schema, read_pipeline
 from flows.reporting import metrics_line, reporter
-from flows.road import Trip
 from flows.steps import Output
 from flows.tables import text_table
+from flows.trip import Trip
 from headway.config import read_value
 from headway.errors import ConfigError, StoreError
 from headway.registry import Registry, names

@@ -18,8 +18,9 @@ from flows.child import Child
 from flows.engine import Planner
 from flows.replay import ReplayProcess
 from flows.reporting import Reporter
-from flows.road import ALREADY, Caller, End, Trip, road
+from flows.road import road
 from flows.steps import Output
+from flows.trip import ALREADY, Caller, End, Trip
 from headway.errors import Cancelled, HeadwayError
 from headway.registry import Event, Version
 from headway.store import now
