@@ -145,6 +145,7 @@ def plan(options: argparse.Namespace) -> int:
     lines += [
         f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {r['why'] or ''}".rstrip() for r in rows
     ]
+    lines += [f"  note: {note}" for note in end.notes]
     if end.later:
         lines.append(f"  then, as the verdict goes: {', '.join(end.later)}")
     elif end.verdict:

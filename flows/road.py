@@ -37,8 +37,9 @@ class _Walk(ModelSteps):
         self.statistics = statistics.fingerprint
         if self._stops("statistics"):
             return self.end
-        self._freeze_schema(statistics)
+        self._complete_schema(statistics)
         validated = self._validate(ingested, statistics, self._splits(ingested))
+        self._freeze_schema(validated)
         if self._stops("validate") or not self._passed(validated):
             return self.end
         transform = self._transform(statistics, self._analyse(ingested))

@@ -89,13 +89,19 @@ class DataSteps:
 
         return self._call(STATISTICS, "statistics", key, request)
 
-    def _freeze_schema(self, statistics: Output) -> None:
-        """The first time: what the window showed becomes what later windows are held against."""
+    def _complete_schema(self, statistics: Output) -> None:
+        """The first time: with what the window's statistics show."""
         if not self.columns.inferred or not self.freeze or statistics.result is None:
             return
         folder = self.trip.store.local(statistics.path)
         splits = [SplitStatistics.load(folder / name) for name in statistics.result["rows"]]
-        self.columns = self.columns.frozen(self.trip.located, splits)
+        self.columns = self.columns.completed(splits)
+
+    def _freeze_schema(self, validated: Output) -> None:
+        """The first time: what the window showed becomes what later windows are held against, unless it was refused."""
+        if not self.columns.inferred or not self.freeze or validated.result is None or errors(validated.result):
+            return
+        self.columns = self.columns.frozen(self.trip.located)
         self.end.notes = list(self.columns.notes)
 
     def _splits(self, ingested: Mapping[str, Output]) -> Output:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from headway.errors import ConfigError
 from headway.lists import is_list
 from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, suggest
+from headway.sources.odd import told
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 
@@ -75,6 +76,9 @@ def infer(
                 )
             notes.append(f"column {name!r} is left out: {why}")
             continue
+        if (odd := told(prefix.schema.field(name))) and not (config is not None and config.type):
+            keep = f"say 'type: string' to keep them ({name}: {{type: string}})"
+            notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
         columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding, shape=shape, separator=separator))
     return Schema(columns=tuple(columns)), notes

@@ -30,6 +30,7 @@ from headway.sources.lines import (
     pieces,
     row_offsets,
 )
+from headway.sources.odd import as_numbers
 
 _PARSE_BYTES = 1 << 20
 _SAMPLE_FILES = 8
@@ -150,7 +151,7 @@ class CsvSource:
         for place, field in enumerate(whole.schema):
             if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
                 whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
-        return whole
+        return as_numbers(whole, whole.column_names)
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> pa.Table:
         """A sample in the types that pyarrow finds."""

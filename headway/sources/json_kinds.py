@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from headway.errors import DataError
+from headway.sources.odd import ONE_IN
 
 Kinds = dict[str, list[Any]]
-"""By column: [the way to it, the kind of all its values, the kind of most]; a kind is
+"""By column: [the way to it, the kind of all its values but a few odd ones, the kind of most]; a kind is
 int, float, bool, text, mixed, null, or list:<kind>. Plain JSON."""
 _LISTS = "list:"
 _PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": pa.null()}
@@ -74,7 +75,7 @@ def seen_in(data: bytes, path: str) -> Kinds:
         name = ".".join(way)
         if name in found:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
-        found[name] = [list(way), _together(kinds), _most(kinds)]
+        found[name] = [list(way), _together(_usual(kinds)), _most(kinds)]
     return found
 
 
@@ -108,6 +109,17 @@ def _kind(value: Any) -> str:
         kinds = Counter(_kind(item) for item in value)
         return _LISTS + _together(kinds)
     return "text" if isinstance(value, str) else "mixed"
+
+
+def _usual(kinds: Counter[str]) -> Counter[str]:
+    """Without those that hardly ever occur: one odd line decides nothing."""
+    there = sum(count for kind, count in kinds.items() if kind != "null")
+    return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > there})
+
+
+def is_number(kind: str) -> bool:
+    """Whether the values are numbers, true or false, or lists of them."""
+    return kind.removeprefix(_LISTS) in ("int", "float", "bool")
 
 
 def _together(kinds: Counter[str]) -> str:

@@ -14,9 +14,10 @@ import pyarrow as pa
 from headway.errors import DataError
 from headway.sources.config import JsonlConfig
 from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
-from headway.sources.json_kinds import Kinds, natural, read_type, seen_in
+from headway.sources.json_kinds import Kinds, is_number, natural, read_type, seen_in
 from headway.sources.json_lines import Parser
 from headway.sources.lines import BOM, SAMPLE_BYTES, SAMPLE_PIECES, TextFile, last_line_end, pieces
+from headway.sources.odd import as_numbers
 
 _BLOCK_BYTES = 4 << 20
 _SAMPLE_FILES = 8
@@ -69,16 +70,20 @@ class JsonlSource:
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
         """Rows from places spread over the files."""
         tables = []
+        numbers: dict[str, bool] = {}
         for file in files[:_SAMPLE_FILES]:
             text = TextFile(file.path)
             for data in _sample(text, file.bytes):
                 kinds = seen_in(data, file.path)
+                for name, (_, kind, _) in kinds.items():
+                    if kind != "null":
+                        numbers[name] = numbers.get(name, True) and is_number(kind)
                 if kinds:
                     parser = Parser({name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()})
                     tables.append(pa.Table.from_batches([parser.parse(data, 0, 0)[0].batch]))
         if not tables or not any(table.num_rows for table in tables):
             raise DataError("the files hold no rows", where=files[0].path)
-        return sampled(tables, rows)
+        return as_numbers(sampled(tables, rows), [name for name, all_of_it in numbers.items() if all_of_it])
 
 
 def _is_number(kind: pa.DataType) -> bool:

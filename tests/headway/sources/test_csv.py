@@ -354,7 +354,7 @@ def test_a_prefix_takes_from_the_whole_file(written):
         ([b"a,b\n1,x\n", b"a,b\n,z\n"], ["int64", "string"]),
         ([b"a,b\n1,x\n", b"b,c\nz,1\n"], ["int64", "string", "int64"]),
         ([b"a,b\n2013-01-01,12:30\n"], ["string", "string"]),
-        ([b"a,b\n1,2\n" + b"1,2\n" * 400_000 + b"x,y\n"], ["string", "string"]),
+        ([b"a,b\n1,2\n" + b"1,2\n" * 400_000 + b"x,y\n"], ["int64", "int64"]),
         ([b"a,b\n" + b"1,2\n" * 700_000 + b"x,y\n" * 700_000], ["binary", "binary"]),
         ([b'a,b\n"1\n2",2\n'], ["string", "int64"]),
         ([b"a,b\n1\n2\n"], ["null", "null"]),
