@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headway.errors import ConfigError
 from headway.lists import is_list
 from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, suggest
-from headway.sources.odd import told
+from headway.sources.odd import ONE_IN, told
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 
@@ -60,6 +61,9 @@ def infer(
         separator = config.separator if config is not None else None
         element = values.type.value_type if is_list(values.type) and shape else values.type
         kind = STORED[config.type] if config is not None and config.type else _stored(element)
+        if kind == "int64" and not (config is not None and config.type) and (large := _too_large(values)):
+            kind = "bytes"
+            notes.append(f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number")
         if kind is None or "/" in name or not name:
             why = (
                 "it has no name"
@@ -69,6 +73,7 @@ def infer(
                 else "it is empty"
                 if pa.types.is_null(values.type)
                 else f"its type {values.type} cannot be stored"
+                + ("; a column holds single values or lists of them" if pa.types.is_nested(values.type) else "")
             )
             if wanted:
                 raise ConfigError(
@@ -97,6 +102,15 @@ def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
         if column.type == "bytes" and (domain := _domain(found)):
             domains[column.name] = domain
     return schema.model_copy(update={"domains": domains, "required": tuple(required)})
+
+
+def _too_large(values: pa.ChunkedArray) -> str | None:
+    """Unsigned integers that int64 mostly cannot hold, such as hashes of 64 bits."""
+    if not pa.types.is_uint64(values.type) or not len(values):
+        return None
+    large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0
+    there = len(values) - values.null_count
+    return f"{large:,} of {there:,} sampled values do not fit int64" if large * ONE_IN > there else None
 
 
 def _shape(kind: pa.DataType) -> Shape:

@@ -144,7 +144,7 @@ def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
                 where=span.span,
                 message=f"{span.quarantined:,} of {span.read:,} rows of span {span.span} ({share:.2%}) were rejected; "
                 f"at most {request.config.max_quarantined:.2%} may be",
-                fix="look at the span's quarantine.parquet (headway show), mend the files or raise validation.max_quarantined",
+                fix="headway quarantine shows them; mend the files or raise validation.max_quarantined",
             )
         if not span.written:
             yield Anomaly(

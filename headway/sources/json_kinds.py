@@ -17,7 +17,7 @@ from headway.sources.odd import ONE_IN
 
 Kinds = dict[str, list[Any]]
 """By column: [the way to it, the kind of all its values but a few odd ones, the kind of most]; a kind is
-int, float, bool, text, mixed, null, or list:<kind>. Plain JSON."""
+int, float, bool, text, mixed, null, list:<kind>, or object in a list. Plain JSON."""
 _LISTS = "list:"
 _PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": pa.null()}
 
@@ -108,7 +108,7 @@ def _kind(value: Any) -> str:
     if isinstance(value, list):
         kinds = Counter(_kind(item) for item in value)
         return _LISTS + _together(kinds)
-    return "text" if isinstance(value, str) else "mixed"
+    return "text" if isinstance(value, str) else "object"
 
 
 def _usual(kinds: Counter[str]) -> Counter[str]:
@@ -120,6 +120,12 @@ def _usual(kinds: Counter[str]) -> Counter[str]:
 def is_number(kind: str) -> bool:
     """Whether the values are numbers, true or false, or lists of them."""
     return kind.removeprefix(_LISTS) in ("int", "float", "bool")
+
+
+def storable(kind: str) -> bool:
+    """Whether a column can be of that kind: values and lists of them, no lists of lists or of objects."""
+    inner = kind.removeprefix(_LISTS)
+    return inner != "object" and not inner.startswith(_LISTS)
 
 
 def _together(kinds: Counter[str]) -> str:
@@ -145,6 +151,8 @@ def _most(kinds: Counter[str]) -> str:
 
 def natural(kind: str) -> pa.DataType:
     """The type of a column that nothing is wanted of; text is bytes."""
+    if not storable(kind):  # one type for all, whatever lies in them
+        return pa.list_(pa.struct([]) if kind == _LISTS + "object" else pa.list_(pa.null()))
     if kind.startswith(_LISTS):
         return pa.list_(natural(kind.removeprefix(_LISTS)))
     return _PLAIN.get(kind, pa.string())

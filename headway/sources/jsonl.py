@@ -14,7 +14,7 @@ import pyarrow as pa
 from headway.errors import DataError
 from headway.sources.config import JsonlConfig
 from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
-from headway.sources.json_kinds import Kinds, is_number, natural, read_type, seen_in
+from headway.sources.json_kinds import Kinds, is_number, natural, read_type, seen_in, storable
 from headway.sources.json_lines import Parser
 from headway.sources.lines import BOM, SAMPLE_BYTES, SAMPLE_PIECES, TextFile, last_line_end, pieces
 from headway.sources.odd import as_numbers
@@ -79,11 +79,22 @@ class JsonlSource:
                     if kind != "null":
                         numbers[name] = numbers.get(name, True) and is_number(kind)
                 if kinds:
-                    parser = Parser({name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()})
-                    tables.append(pa.Table.from_batches([parser.parse(data, 0, 0)[0].batch]))
+                    tables.append(_shown(data, kinds))
         if not tables or not any(table.num_rows for table in tables):
             raise DataError("the files hold no rows", where=files[0].path)
         return as_numbers(sampled(tables, rows), [name for name, all_of_it in numbers.items() if all_of_it])
+
+
+def _shown(data: bytes, kinds: Kinds) -> pa.Table:
+    """Some lines as they are; what no column can hold comes as nulls of its type."""
+    types = {name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()}
+    parser = Parser({name: types[name] for name, (_, kind, _) in kinds.items() if storable(kind)})
+    batch = parser.parse(data, 0, 0)[0].batch
+    rows = batch.num_rows if batch.num_columns else sum(1 for line in data.splitlines() if line.strip())
+    arrays = {
+        name: batch.column(name) if name in batch.schema.names else pa.nulls(rows, types[name][1]) for name in kinds
+    }
+    return pa.table(arrays)
 
 
 def _is_number(kind: pa.DataType) -> bool:
