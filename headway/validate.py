@@ -33,7 +33,7 @@ from headway.validation.serving import requests
 from headway.validation.stratification import Report, stratification
 
 __all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
-VERSION = 3
+VERSION = 4
 FILE = "validation.json"
 PROOF = "splits.json"
 """What the stage that proves the splits wrote."""
@@ -246,7 +246,7 @@ def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
             severity="warning",
             kind="serving rows",
             where="serving",
-            message=f"{unfit:,} of {logged.rows:,} logged requests hold a value that does not fit its column, first {reason}",
+            message=f"{unfit:,} of {logged.rows:,} logged requests are broken or do not fit, first {reason}",
             fix="mend the client, or the column's type in the pipeline",
         )
     yield from skew(train, logged.statistics, request.config)

@@ -50,10 +50,7 @@ class JsonlSource:
         return found
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        kinds: Kinds = piece.facts["kinds"]
-        wanted = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
-        numbers = [name for name in columns if name in types and _is_number(types[name])]
-        parser = Parser({name: (_way(name, kinds), wanted[name]) for name in columns}, numbers)
+        parser = parser_of(piece.facts["kinds"], columns, types)
         before = 0
         for at, data in TextFile(piece.path).blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end):
             if not at and data.startswith(BOM):
@@ -83,6 +80,13 @@ class JsonlSource:
         if not tables or not any(table.num_rows for table in tables):
             raise DataError("the files hold no rows", where=files[0].path)
         return as_numbers(sampled(tables, rows), [name for name, all_of_it in numbers.items() if all_of_it])
+
+
+def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
+    """What reads these columns of lines whose beginning showed these kinds."""
+    wanted = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
+    numbers = [name for name in columns if name in types and _is_number(types[name])]
+    return Parser({name: (_way(name, kinds), wanted[name]) for name in columns}, numbers)
 
 
 def _shown(data: bytes, kinds: Kinds) -> pa.Table:
