@@ -27,6 +27,7 @@ from headway.schema_file import from_text, to_text
 from headway.sources.base import InputFile, open_source
 from headway.statistics.split import SplitStatistics
 from tfcore.transform.config import ColumnTransform
+from tfcore.transform.fits import check_all
 
 _STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
 
@@ -105,7 +106,9 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
         read.append(_configured(column, configs.get(column.name), role))
     _check(read, located, notes)
     stored = tuple(column.name for column in read if column.role in _STORED_ROLES)
-    return Columns(schema, tuple(read), stored, tuple(notes), inferred)
+    columns = Columns(schema, tuple(read), stored, tuple(notes), inferred)
+    check_all(columns.read, columns.transforms(configs), where=str(located.file))
+    return columns
 
 
 def _infer(located: Located, files: Sequence[InputFile]) -> tuple[Schema, list[str]]:
