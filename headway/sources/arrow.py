@@ -15,6 +15,7 @@ from headway.errors import DataError
 from headway.schema import suggest
 from headway.sources.config import ArrowConfig
 from headway.sources.interface import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, rows_of_range, sampled
+from headway.sources.magic import not_a
 from headway.sources.nested import flat, leaves, pick
 
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
@@ -107,7 +108,8 @@ def _open(
                 options = pa.ipc.IpcReadOptions(included_fields=wanted[: len(reader.schema)], use_threads=False)
                 reader = open_reader(file, options=options)
         except (OSError, pa.ArrowException) as error:
-            raise _corrupt(path, error, "its footer" if open_reader is pa.ipc.open_file else "byte 0") from None
+            at = "its footer" if open_reader is pa.ipc.open_file else "byte 0"
+            raise not_a(path, "arrow") or _corrupt(path, error, at) from None
         yield reader
 
 

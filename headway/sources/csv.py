@@ -30,6 +30,7 @@ from headway.sources.lines import (
     pieces,
     row_offsets,
 )
+from headway.sources.magic import is_object
 from headway.sources.odd import as_numbers
 
 _PARSE_BYTES = 1 << 20
@@ -66,6 +67,9 @@ class CsvSource:
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             fix = "save the file as UTF-8"
             raise DataError(f"the header cannot be read: {error}", where=text.path, fix=fix) from None
+        if is_object(line[skip:]):
+            problem = "its first line is a JSON object, where column names should be"
+            raise DataError(problem, where=f"{text.path}:1", fix="say 'format: jsonl'")
         twice(names, text.path)
         return names, len(line)
 
@@ -146,7 +150,8 @@ class CsvSource:
                 if piece.strip():
                     tables.append(self._guessed(piece, names, file.path, quoted))
         if not tables:
-            raise DataError("the files hold no rows", where=files[0].path)
+            what = "column names and no rows" if self._config.header else "no rows"
+            raise DataError(f"the files hold {what}", where=files[0].path, fix="bring files with rows")
         whole = sampled(tables, rows)
         for place, field in enumerate(whole.schema):
             if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text

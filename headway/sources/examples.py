@@ -17,6 +17,7 @@ from headway.records.tfrecord import masked
 from headway.sources.config import ExamplesConfig
 from headway.sources.example_batch import ExampleBatch
 from headway.sources.interface import CUT, Chunk, InputFile, Malformed, Range, sampled
+from headway.sources.magic import not_a
 
 _HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 _MOST = 1 << 31
@@ -208,5 +209,7 @@ def _more(source: pa.NativeFile, size: int, path: str, at: int) -> bytes:
 
 
 def _damaged(path: str, at: int, what: str) -> DataError:
+    if not at and (other := not_a(path, "examples")):
+        return other
     fix = "not a TFRecord file? check source.format and the file" if not at else _FIX
     return DataError(f"{what} (record at byte {at})", where=path, fix=fix)

@@ -78,7 +78,7 @@ class JsonlSource:
                 if kinds:
                     tables.append(_shown(data, kinds))
         if not tables or not any(table.num_rows for table in tables):
-            raise DataError("the files hold no rows", where=files[0].path)
+            raise _no_rows(files[0].path)
         return as_numbers(sampled(tables, rows), [name for name, all_of_it in numbers.items() if all_of_it])
 
 
@@ -118,6 +118,20 @@ def _beginning(text: TextFile) -> Kinds:
     for _, data in text.blocks(0, None, SAMPLE_BYTES, last_line_end):
         return seen_in(data.removeprefix(BOM), text.path)
     return {}
+
+
+def _no_rows(path: str) -> DataError:
+    """What is wrong with a file of which no line is an object."""
+    for _, data in TextFile(path).blocks(0, None, SAMPLE_BYTES, last_line_end):
+        for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
+            if not line.strip():
+                continue
+            shown = line[:60].decode("utf-8", "backslashreplace").strip()
+            fix = "say 'format: csv' if it is CSV, or check source.format"
+            if line.lstrip().startswith(b"{"):
+                fix = "write one object a line: jq -c . old.json > new.jsonl"
+            return DataError(f"no line is a JSON object, beginning with {shown!r}", where=f"{path}:{number}", fix=fix)
+    return DataError("the files hold empty lines and no rows", where=path, fix="bring files with rows")
 
 
 def _sample(text: TextFile, size: int) -> Iterator[bytes]:

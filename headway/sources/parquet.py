@@ -16,6 +16,7 @@ from headway.errors import DataError
 from headway.schema import suggest
 from headway.sources.config import ParquetConfig
 from headway.sources.interface import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, rows_of_range, sampled
+from headway.sources.magic import not_a
 from headway.sources.nested import Way, flat, leaves, pick
 from headway.sources.wide import WIDE, by_columns
 
@@ -116,7 +117,7 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFil
             if plain := [name for name in dictionaries if name in parquet.schema_arrow.names]:
                 parquet = pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=plain)
         except (OSError, pa.ArrowException) as error:
-            raise _corrupt(path, error, "its footer") from None
+            raise not_a(path, "parquet") or _corrupt(path, error, "its footer") from None
         leaves(parquet.schema_arrow, path)
         yield parquet
 
