@@ -14,7 +14,7 @@ from flows.cli import STAGE_COMMANDS, stop_on_signals
 from flows.pipeline import Located, json_schema, read_pipeline
 from flows.reporting import metrics_line, reporter
 from flows.steps import Output
-from flows.tables import text_table
+from flows.tables import findings, text_table
 from flows.trip import Trip
 from headway.config import read_value
 from headway.errors import ConfigError, StoreError
@@ -96,7 +96,8 @@ def _tables(record: dict[str, Any], trip: Trip) -> list[str]:
         output = Output(ran["title"], ran["stage"], ran["fingerprint"], path, manifest.result, hit=True)
         for artifact in artifacts_of(output):
             if artifact.table:
-                found.append(f"{artifact.description}\n{text_table(artifact.table)}\n")
+                show = findings if "message" in artifact.table[0] else text_table
+                found.append(f"{artifact.description}\n{show(artifact.table)}\n")
     return found
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from headway import files as storage
 from headway.errors import DataError
 from headway.lists import is_list
+from headway.quarantine import text_of
 from headway.records.tfrecord import masked
 from headway.sources.config import ExamplesConfig
 from headway.sources.example_batch import ExampleBatch
@@ -64,7 +65,7 @@ class ExamplesSource:
                     array = pa.nulls(batch.rows, kind.value_type if pa.types.is_dictionary(kind) else kind)
                 arrays.append(array)
                 for row, why in misfits.items():
-                    shown = str(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
+                    shown = text_of(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
                     bad.setdefault(row, Malformed(first + row, shown, why, name))
             whole = pa.RecordBatch.from_arrays(arrays, names=list(columns))
             if bad:

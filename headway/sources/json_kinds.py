@@ -50,6 +50,21 @@ def decode(line: bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def as_json(value: Any) -> str:
+    """What `decode` gave, as JSON again, numbers as they were written; a text by itself without quotes."""
+    return str(value) if isinstance(value, str) else _as_json(value)
+
+
+def _as_json(value: Any) -> str:
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_as_json, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key, ensure_ascii=False)}: {_as_json(inner)}' for key, inner in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
 def seen_in(data: bytes, path: str) -> Kinds:
     """The columns of some lines; broken lines show none.
 
