@@ -34,6 +34,7 @@ def _fit(cell: str, width: int, right: bool) -> str:
 
 def _cell(value: Any) -> str:
     text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    text = text.replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")  # a row is a line
     return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
 
 

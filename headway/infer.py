@@ -9,6 +9,7 @@ storage unless the pipeline says otherwise. Domains and presence come from every
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -45,7 +46,11 @@ def infer(
     names = list(prefix.column_names)
     for name in [*configs, *sorted(needed)]:
         if name not in names:
-            raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=suggest(name, names))
+            fix = suggest(name, names)
+            if len(names) == 1 and (separators := [s for s in ";\t|," if s in names[0]]):
+                fix = f"the source has one column, {names[0]!r}: if values are parted by {separators[0]!r}, "
+                fix += f"say source.csv.delimiter: {json.dumps(separators[0])}"
+            raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=fix)
     columns: list[Column] = []
     notes: list[str] = []
     for name in names:

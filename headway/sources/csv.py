@@ -142,28 +142,34 @@ class CsvSource:
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
         """Rows from places spread over the files: a file sorted by a column shows one value of it at its beginning."""
         tables = []
+        bad: DataError | None = None
         for file in files[:_SAMPLE_FILES]:
             text = TextFile(file.path)
             names, start = self._header(text)
             quoted = file.quoted_newlines or text.gzip
             for piece in self._sample(text, file.bytes, start, whole=not quoted):
                 if piece.strip():
-                    tables.append(self._guessed(piece, names, file.path, quoted))
+                    table, malformed = self._guessed(piece, names, file.path, quoted)
+                    tables.append(table)
+                    if malformed and not table.num_rows:
+                        bad = bad or _no_line(malformed[0], len(malformed), file.path)
         if not tables:
             what = "column names and no rows" if self._config.header else "no rows"
             raise DataError(f"the files hold {what}", where=files[0].path, fix="bring files with rows")
+        if bad and not any(table.num_rows for table in tables):
+            raise bad
         whole = sampled(tables, rows)
         for place, field in enumerate(whole.schema):
             if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
                 whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
         return as_numbers(whole, whole.column_names)
 
-    def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> pa.Table:
+    def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
         """A sample in the types that pyarrow finds."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = piece.decode("latin-1").encode()
         try:
-            return self._attempt(piece, names, names, None, quoted, len(piece))[0]
+            return self._attempt(piece, names, names, None, quoted, len(piece))
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
 
@@ -261,6 +267,13 @@ class CsvSource:
             newlines_in_values=quoted,
             invalid_row_handler=handler,
         )
+
+
+def _no_line(first: Malformed, lines: int, path: str) -> DataError:
+    problem = (
+        f"none of {lines:,} sampled lines fits the column names: {first.reason}, first {(first.text or '')[:60]!r}"
+    )
+    return DataError(problem, where=path, fix="check csv.delimiter and the first line, or end it as the others end")
 
 
 def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:

@@ -17,6 +17,7 @@ from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampl
 from headway.sources.json_kinds import Kinds, is_number, natural, read_type, seen_in, storable
 from headway.sources.json_lines import Parser
 from headway.sources.lines import BOM, SAMPLE_BYTES, SAMPLE_PIECES, TextFile, last_line_end, pieces
+from headway.sources.magic import is_object
 from headway.sources.odd import as_numbers
 
 _BLOCK_BYTES = 4 << 20
@@ -127,6 +128,8 @@ def _no_rows(path: str) -> DataError:
             if not line.strip():
                 continue
             shown = line[:60].decode("utf-8", "backslashreplace").strip()
+            if is_object(line):
+                return DataError("its objects hold no keys", where=f"{path}:{number}", fix="bring lines with features")
             fix = "say 'format: csv' if it is CSV, or check source.format"
             if line.lstrip().startswith(b"{"):
                 fix = "write one object a line: jq -c . old.json > new.jsonl"

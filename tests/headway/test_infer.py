@@ -13,6 +13,14 @@ def _infer(table, configs=None, needed=()):
     return infer(table, configs or {}, only=False, needed=frozenset(needed), where="pipeline.yaml")
 
 
+def test_a_file_of_another_delimiter_is_told_of_it():
+    for separator, said in ((";", '";"'), ("\t", '"\\t"')):
+        table = pa.table({separator.join("aby"): ["1"]})
+        with pytest.raises(ConfigError) as error:
+            _infer(table, needed=["y"])
+        assert f"say source.csv.delimiter: {said}" in error.value.fix
+
+
 @pytest.mark.parametrize(
     "kind", [pa.list_(pa.list_(pa.int64())), pa.list_(pa.struct([("a", pa.int64())])), pa.map_(pa.string(), pa.int64())]
 )
