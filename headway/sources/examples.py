@@ -19,6 +19,7 @@ from headway.sources.config import ExamplesConfig
 from headway.sources.example_batch import ExampleBatch
 from headway.sources.interface import CUT, Chunk, InputFile, Malformed, Range, sampled
 from headway.sources.magic import not_a
+from headway.sources.odd import as_numbers
 
 _HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 _MOST = 1 << 31
@@ -78,6 +79,7 @@ class ExamplesSource:
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
         tables: list[pa.Table] = []
+        numbers: dict[str, bool] = {}
         held = 0
         for file in files:
             records: list[bytes] = []
@@ -88,6 +90,9 @@ class ExamplesSource:
             if records:
                 batch = ExampleBatch.of(records[:rows])
                 names = batch.names()
+                for name in names:
+                    if (known := batch.is_number(name)) is not None:
+                        numbers[name] = numbers.get(name, True) and known
                 arrays = [batch.column(name, several=None)[0] for name in names]
                 tables.append(pa.Table.from_arrays(arrays, names=names))
                 held += len(records)
@@ -95,7 +100,8 @@ class ExamplesSource:
                 break
         if not tables:
             raise DataError("the files hold no rows", where=files[0].path)
-        return sampled(_agreed(tables), rows * len(tables)).slice(0, rows)
+        whole = sampled(_agreed(tables), rows * len(tables)).slice(0, rows)
+        return as_numbers(whole, [name for name, all_of_it in numbers.items() if all_of_it])
 
 
 def _agreed(tables: list[pa.Table]) -> list[pa.Table]:

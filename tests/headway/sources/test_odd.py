@@ -6,6 +6,8 @@ import pyarrow as pa
 import pytest
 
 from headway.infer import infer
+from headway.records.tfrecord import frame
+from headway.records.wire import BYTES, INTS, field
 from headway.sources.odd import as_numbers, told
 
 
@@ -62,6 +64,18 @@ def test_one_odd_line_of_json_decides_nothing(opened, usual, odd, kind):
     data = b"".join(json.dumps({"a": value}).encode() + b"\n" for value in [*[usual] * 150, odd, *[usual] * 49])
     types, _ = _types(opened, "jsonl", data)
     assert types == {"a": kind}
+
+
+def _feature(name, tag, body):
+    return field(field(name.encode()) + field(field(body, tag), b"\x12"))
+
+
+@pytest.mark.parametrize(("odd", "kind"), [(1, "int64"), (3, "bytes")])
+def test_one_odd_record_of_examples_decides_nothing(opened, odd, kind):
+    usual, other = _feature("a", INTS, field(b"\x05")), _feature("a", BYTES, field(b"word"))
+    data = b"".join(frame(field(part)) for part in [*[usual] * 150, *[other] * odd, *[usual] * 49])
+    types, notes = _types(opened, "examples", data)
+    assert types == {"a": (kind, ())} and ("'word'" in " ".join(notes)) == (kind == "int64")
 
 
 def test_quoted_digits_of_one_file_and_numbers_of_another_are_text(opened):
