@@ -188,7 +188,7 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
         raise ConfigError(
             "; ".join(["there is no feature column", *notes]),
             where=where,
-            fix="list the columns to learn from, or use 'columns: auto'"
+            fix="list the columns to learn from; '\"*\": auto' among them takes all others too"
             if located.pipeline.only_named
             else "bring columns of numbers, texts, or lists of them, beside the label and the keys",
         )

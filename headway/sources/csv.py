@@ -18,9 +18,19 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from headway.errors import DataError
-from headway.schema import suggest
 from headway.sources.config import CsvConfig
-from headway.sources.interface import BATCH_ROWS, CUT, Chunk, InputFile, Malformed, Range, empty_batch, sampled, twice
+from headway.sources.interface import (
+    BATCH_ROWS,
+    CUT,
+    Chunk,
+    InputFile,
+    Malformed,
+    Range,
+    empty_batch,
+    no_column,
+    sampled,
+    twice,
+)
 from headway.sources.lines import (
     BOM,
     SAMPLE_BYTES,
@@ -103,7 +113,7 @@ class CsvSource:
         names = list(piece.facts["names"])
         for name in columns:
             if name not in names:
-                raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, names))
+                raise no_column(name, names, piece.path)
         before = 0
         for at, data in self._blocks(piece):
             table, malformed = self._parse(data, names, list(columns), types, piece, at)
