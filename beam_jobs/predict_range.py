@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from beam_jobs.collect import file_names
 from beam_jobs.parts import Format, PartWriter
 from beam_jobs.predict_request import FILE, ROW, PredictRequest
-from beam_jobs.span_range import Tick, raw_type
+from beam_jobs.span_range import Tick
 from headway import quarantine
-from headway.coerce import coerce
+from headway.coerce import coerce, raw_type
 from headway.errors import DataError, StoreError
 from headway.sources.base import Chunk, Range, open_source
 

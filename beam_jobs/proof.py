@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from beam_jobs.collect import file_names
 from beam_jobs.request import IngestRequest
-from beam_jobs.span_range import RangeWork, Rows, raw_type
+from beam_jobs.span_range import RangeWork, Rows
+from headway.coerce import raw_type
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.leaks.keys import canonical, key_hashes, key_text

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from beam_jobs.request import IngestRequest
 from headway import quarantine
-from headway.coerce import coerce
+from headway.coerce import coerce, raw_type
 from headway.errors import DataError
 from headway.expressions import parse
 from headway.leaks.notes import Notes
@@ -73,18 +73,6 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
             len(types) >= WIDE
         ):  # a range takes long, and leaves many small pieces behind; of narrow tables this costs more
             give_back()
-
-
-def raw_type(column: Column) -> pa.DataType:
-    """What a reader should aim for: text that recurs as a dictionary, and numbers as doubles, since a float32 reader
-    turns 1e99 into infinity where coercion would quarantine it. A list is aimed for by its elements."""
-    if column.separator is not None:
-        return pa.binary()
-    if column.shape:
-        return pa.list_(raw_type(column.element.model_copy(update={"encoding": "plain"})))
-    if column.encoding == "dictionary":
-        return pa.dictionary(pa.int32(), pa.binary())
-    return pa.float64() if column.type == "float32" else column.arrow
 
 
 class RangeWork:

@@ -2,11 +2,13 @@
 
     columns = resolve(located, files_of_first_span)
     columns.read, columns.stored, columns.notes
-    columns = columns.frozen(located, statistics)      # the first time: the schema file is written
+    columns = columns.completed(statistics)            # the first time: with domains and presence
+    columns = columns.frozen(located)                  # and once they passed validation the schema file is written
 
 The schema comes from the file beside the pipeline. Without one its types are inferred from a sample of the window's first
-span; once the window's statistics are there it is completed and frozen in that file, and the run says so. Columns that
-the label is made of, keys and times never become features by themselves.
+span; once the window's statistics are there it is completed, and once validation has passed it is frozen in that file, and
+the run says so: what a window shows that is refused binds nobody. Columns that the label is made of, keys and times never
+become features by themselves.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from headway.schema_file import from_text, to_text
 from headway.sources.base import InputFile, open_source
 from headway.statistics.split import SplitStatistics
 from tfcore.transform.config import ColumnTransform
+from tfcore.transform.fits import check_all
 
 _STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
 
@@ -39,12 +42,15 @@ class Columns:
     inferred: bool
     """There is no schema file yet."""
 
-    def frozen(self, located: Located, splits: Sequence[SplitStatistics]) -> Columns:
-        """With the schema completed by the first window's statistics, and written beside the pipeline."""
-        schema = complete(self.schema, splits)
-        replace_text(located.schema_file, to_text(schema))
+    def completed(self, splits: Sequence[SplitStatistics]) -> Columns:
+        """With the schema completed by the first window's statistics."""
+        return dataclasses.replace(self, schema=complete(self.schema, splits))
+
+    def frozen(self, located: Located) -> Columns:
+        """With the schema written beside the pipeline."""
+        replace_text(located.schema_file, to_text(self.schema))
         note = f"the schema was inferred from this window and frozen in {located.schema_file}"
-        return dataclasses.replace(self, schema=schema, inferred=False, notes=(*self.notes, note))
+        return dataclasses.replace(self, inferred=False, notes=(*self.notes, note))
 
     def of_role(self, role: Role) -> Column | None:
         """The one column of a role that only one column can have."""
@@ -98,9 +104,11 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
         ):
             continue
         read.append(_configured(column, configs.get(column.name), role))
-    _check(read, located)
+    _check(read, located, notes)
     stored = tuple(column.name for column in read if column.role in _STORED_ROLES)
-    return Columns(schema, tuple(read), stored, tuple(notes), inferred)
+    columns = Columns(schema, tuple(read), stored, tuple(notes), inferred)
+    check_all(columns.read, columns.transforms(configs), where=str(located.file))
+    return columns
 
 
 def _infer(located: Located, files: Sequence[InputFile]) -> tuple[Schema, list[str]]:
@@ -151,7 +159,7 @@ def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Colu
     return Column.model_validate(column.model_dump() | changes)
 
 
-def _check(read: Sequence[Column], located: Located) -> None:
+def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> None:
     where = f"{located.file}: columns"
     for role in ("weight", "group", "time"):
         named = [column.name for column in read if column.role == role]
@@ -178,5 +186,9 @@ def _check(read: Sequence[Column], located: Located) -> None:
             )
     if not any(column.role == "feature" for column in read):
         raise ConfigError(
-            "names no feature column", where=where, fix="list the columns to learn from, or use 'columns: auto'"
+            "; ".join(["there is no feature column", *notes]),
+            where=where,
+            fix="list the columns to learn from; '\"*\": auto' among them takes all others too"
+            if located.pipeline.only_named
+            else "bring columns of numbers, texts, or lists of them, beside the label and the keys",
         )

@@ -13,9 +13,9 @@ from flows.artifacts import artifacts_of
 from flows.cli import STAGE_COMMANDS, stop_on_signals
 from flows.pipeline import Located, json_schema, read_pipeline
 from flows.reporting import metrics_line, reporter
-from flows.road import Trip
 from flows.steps import Output
-from flows.tables import text_table
+from flows.tables import findings, text_table
+from flows.trip import Trip
 from headway.config import read_value
 from headway.errors import ConfigError, StoreError
 from headway.registry import Registry, names
@@ -96,7 +96,8 @@ def _tables(record: dict[str, Any], trip: Trip) -> list[str]:
         output = Output(ran["title"], ran["stage"], ran["fingerprint"], path, manifest.result, hit=True)
         for artifact in artifacts_of(output):
             if artifact.table:
-                found.append(f"{artifact.description}\n{text_table(artifact.table)}\n")
+                show = findings if "message" in artifact.table[0] else text_table
+                found.append(f"{artifact.description}\n{show(artifact.table)}\n")
     return found
 
 
@@ -145,6 +146,7 @@ def plan(options: argparse.Namespace) -> int:
     lines += [
         f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {r['why'] or ''}".rstrip() for r in rows
     ]
+    lines += [f"  note: {note}" for note in end.notes]
     if end.later:
         lines.append(f"  then, as the verdict goes: {', '.join(end.later)}")
     elif end.verdict:

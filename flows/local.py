@@ -11,9 +11,9 @@ from typing import Any
 
 from flows.engine import Engine
 from flows.reporting import Reporter
-from flows.road import GATE, REPLAY, Caller, Trip
 from flows.runs import Helpers, execute
 from flows.steps import Output
+from flows.trip import GATE, REPLAY, Caller, Trip
 from headway.monitor import Monitor
 
 

@@ -9,7 +9,9 @@ its own part and nothing else, so that what it fingerprints is what it can read.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +32,7 @@ from headway.store import Store
 from headway.validation.config import ValidateConfig
 from tfcore.models_config import ModelConfig
 from tfcore.train.config import TrainingConfig
-from tfcore.transform.config import MAX_LENGTH, POOL, ImputeConfig, PoolConfig, TransformConfig
+from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ImputeConfig, PoolConfig, TransformConfig
 from tfcore.transform.preprocess_config import PreprocessConfig
 
 Task = Literal["auto", "binary", "multiclass", "regression"]
@@ -127,15 +129,29 @@ class Pipeline(Frozen):
         return isinstance(self.columns, dict) and "*" not in self.columns
 
 
+_ROLES = ("key", "time", "group", "weight", "passthrough", "ignore")
+
+
 def _column(entry: Any) -> Any:
-    fields = set(ColumnConfig.model_fields)
     if entry is None:
         return {}
-    if isinstance(entry, str) and entry in ("key", "time", "group", "weight", "passthrough", "ignore"):
+    if isinstance(entry, str) and (entry in _ROLES or _nearly(entry, _ROLES)):
         return {"role": entry}
-    if isinstance(entry, dict) and (not entry or set(entry) & fields):
+    if isinstance(entry, dict) and (
+        not entry
+        or set(entry) & set(ColumnConfig.model_fields)
+        or any(_nearly(k, ColumnConfig.model_fields) for k in entry)
+    ):
         return entry
     return {"transform": entry} if isinstance(entry, str | list | dict) else entry
+
+
+def _nearly(word: Any, words: Iterable[str]) -> bool:
+    """Whether a word is more like one of these than like an operation, so that the error is about what was meant."""
+    if not isinstance(word, str) or word in ("auto", *OPS):
+        return False
+    close = difflib.get_close_matches(word, [*words, *OPS], 1, 0.7)
+    return bool(close) and close[0] not in OPS
 
 
 class Located(Frozen):

@@ -32,10 +32,10 @@ from prefect.states import Completed, Failed, State
 from flows.local import engine
 from flows.pipeline import read_pipeline
 from flows.reporting import metrics_line
-from flows.road import Caller, Trip
 from flows.runlog import RunLog, without_tracebacks
 from flows.runs import Helpers, execute
 from flows.steps import Output, Step
+from flows.trip import Caller, Trip
 from headway.errors import Cancelled, HeadwayError
 
 

@@ -18,8 +18,9 @@ from flows.child import Child
 from flows.engine import Planner
 from flows.replay import ReplayProcess
 from flows.reporting import Reporter
-from flows.road import ALREADY, Caller, End, Trip, road
+from flows.road import road
 from flows.steps import Output
+from flows.trip import ALREADY, Caller, End, Trip
 from headway.errors import Cancelled, HeadwayError
 from headway.registry import Event, Version
 from headway.store import now
@@ -76,6 +77,7 @@ class _Run:
     def __init__(self, trip: Trip, run: str, caller_for: CallerFor, report: Reporter):
         self.trip, self.caller_for, self.report = trip, caller_for, report
         self.began = time.perf_counter()
+        self.notes: list[str] = []
         pipeline = trip.located.pipeline
         self.record: dict[str, Any] = {
             "run": run,
@@ -102,6 +104,8 @@ class _Run:
                 end = road(self.trip, self.caller_for(helpers, self._output))
             self._finish(end)
         except HeadwayError as error:
+            for note in self.notes:  # what was found out on the way may be why
+                self.report.note(f"note: {note}")
             self._failed("cancelled" if isinstance(error, Cancelled) else "failed", str(error))
             raise
         except BaseException as error:
@@ -113,6 +117,7 @@ class _Run:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while Beam ingests."""
         planner = Planner(self.trip.store)
         plan = road(self.trip, planner, freeze=False)
+        self.notes = plan.notes
         if planner.tensorflow:
             self.record["spans"] = plan.spans
             self.trip.store.save_run(self.record)
@@ -157,7 +162,7 @@ class _Run:
         self._close()
 
     def _failed(self, state: str, error: str) -> None:
-        self.record |= {"state": state, "error": error}
+        self.record |= {"state": state, "error": error, "notes": self.notes}
         self._close()
 
     def _close(self) -> None:

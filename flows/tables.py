@@ -12,10 +12,12 @@ _WIDEST = 48
 
 
 def text_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Columns in the order of the first row; numbers to the right, columns that are empty throughout left out."""
+    """The columns of all rows, in the order in which they first occur; numbers to the right, and what is empty
+    throughout left out."""
     if not rows:
         return ""
-    names = [name for name in rows[0] if any(row.get(name) not in (None, "") for row in rows)]
+    seen = dict.fromkeys(name for row in rows for name in row)
+    names = [name for name in seen if any(row.get(name) not in (None, "") for row in rows)]
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
     right = [all(_is_number(row.get(name)) for row in rows) for name in names]
     widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
@@ -32,6 +34,7 @@ def _fit(cell: str, width: int, right: bool) -> str:
 
 def _cell(value: Any) -> str:
     text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    text = text.replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")  # a row is a line
     return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
 
 
@@ -39,3 +42,12 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, str):
         return not value or value.replace(",", "").replace(".", "").replace("-", "").replace("%", "").isdigit()
     return value is None or isinstance(value, int | float)
+
+
+def findings(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What validation found, a paragraph each: sentences and fixes are whole here, and no cell of a table holds them."""
+    lines = []
+    for row in rows:
+        lines.append(f"  {row['severity']}: {row['message']}")
+        lines += [f"    fix: {row['fix']}"] * bool(row.get("fix"))
+    return "\n".join(lines)

@@ -75,6 +75,18 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
     return Coerced(whole.take(pa.array(kept)), kept, _one_per_row(pa.concat_tables(tables)))
 
 
+def raw_type(column: Column) -> pa.DataType:
+    """What a reader should aim for: text that recurs as a dictionary, and numbers as doubles, since a float32 reader
+    turns 1e99 into infinity where coercion would quarantine it. A list is aimed for by its elements."""
+    if column.separator is not None:
+        return pa.binary()
+    if column.shape:
+        return pa.list_(raw_type(column.element.model_copy(update={"encoding": "plain"})))
+    if column.encoding == "dictionary":
+        return pa.dictionary(pa.int32(), pa.binary())
+    return pa.float64() if column.type == "float32" else column.arrow
+
+
 def _find(batch: pa.RecordBatch, name: str) -> pa.Array:
     places = batch.schema.get_all_field_indices(name)
     if len(places) != 1:

@@ -8,15 +8,15 @@ load(SplitConfig, {"eval": "x"}, where="pipeline.yaml")   # ConfigError: split.e
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from headway.config_words import sentences
 from headway.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -95,48 +95,7 @@ def load(model: type[Model], value: Any, *, where: str) -> Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise ConfigError("\n".join(_sentences(model, error)), where=where, fix=None) from None
-
-
-def _sentences(model: type[BaseModel], error: ValidationError) -> list[str]:
-    lines = []
-    for item in error.errors():
-        key = ".".join(str(part) for part in item["loc"]) or "(top level)"
-        if item["type"] == "extra_forbidden":
-            known = _fields_at(model, item["loc"][:-1])
-            close = difflib.get_close_matches(str(item["loc"][-1]), known, 1)
-            hint = f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(known)}" if known else ""
-            lines.append(f"{key}: unknown key{hint}")
-        elif item["type"] == "missing":
-            lines.append(f"{key}: is required")
-        else:
-            message = item["msg"].removeprefix("Value error, ")
-            lines.append(f"{key}: {message} (got {_short(item['input'])})")
-    return lines
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _fields_at(model: Any, loc: tuple[Any, ...]) -> list[str]:
-    """Field names of the model that `loc` leads to, as far as the annotations tell."""
-    for part in loc:
-        field = getattr(model, "model_fields", {}).get(part)
-        if field is None:
-            # a union's tag, a list index, or a mapping's key: the model stays the same
-            continue
-        models = [a for a in _flatten(field.annotation) if isinstance(a, type) and issubclass(a, BaseModel)]
-        if not models:
-            return []
-        model = models[0]
-    return sorted(field.alias or name for name, field in getattr(model, "model_fields", {}).items())
-
-
-def _flatten(annotation: Any) -> list[Any]:
-    inner = [a for a in get_args(annotation) if a is not type(None)]
-    return [found for a in inner for found in _flatten(a)] if inner else [annotation]
+        raise ConfigError("\n".join(sentences(model, error, value)), where=where, fix=None) from None
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

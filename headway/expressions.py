@@ -13,6 +13,7 @@ null, `and` and `or` are Kleene's. Nothing is ever handed to Python's eval.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headway.errors import ConfigError, DataError
+from headway.errors import ConfigError
 
 Value = Any
 """An Arrow array or scalar."""
@@ -37,6 +38,7 @@ def _together(left: Value, right: Value) -> tuple[Value, Value]:
     column compares with 0.2 as it was stored; columns of integers and floats meet as doubles. Truth counts as 0 or 1."""
     if pa.types.is_boolean(left.type) != pa.types.is_boolean(right.type):
         left, right = (pc.cast(v, pa.int64()) if pa.types.is_boolean(v.type) else v for v in (left, right))
+    left, right = _dated(left, right.type), _dated(right, left.type)
     kinds = [left.type, right.type]
     floats = [pa.types.is_floating(kind) for kind in kinds]
     if not any(floats) or not all(f or pa.types.is_integer(kind) for f, kind in zip(floats, kinds, strict=True)):
@@ -46,6 +48,16 @@ def _together(left: Value, right: Value) -> tuple[Value, Value]:
             cast = pc.cast(constant, other, safe=False)
             return (cast, right) if constant is left else (left, cast)
     return (left, right) if all(floats) else (_double(left), _double(right))
+
+
+def _dated(value: Value, other: pa.DataType) -> Value:
+    """A constant text that meets dates or times as one of them; without a zone it is in UTC."""
+    if not (isinstance(value, pa.Scalar) and pa.types.is_string(value.type) and pa.types.is_temporal(other)):
+        return value
+    if pa.types.is_timestamp(other) and other.tz is not None:
+        with contextlib.suppress(pa.ArrowInvalid):  # it says its zone
+            return value.cast(pa.timestamp(other.unit)).cast(other)
+    return value.cast(other)
 
 
 def _integers(left: Value, right: Value) -> bool:
@@ -140,13 +152,9 @@ class Expression:
         try:
             value = _evaluate(self._tree, batch)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            types = ", ".join(f"{name}: {batch.schema.field(name).type}" for name in sorted(self.columns))
-            reason = str(error).splitlines()[0]
-            raise DataError(
-                f"cannot be evaluated on columns {types}: {reason}",
-                where=f"expression {self.text!r}",
-                fix="compare numbers with numbers and text with text; of a flag write flag == 1",
-            ) from None
+            from headway.expression_errors import misfit
+
+            raise misfit(self.text, _failing(self._tree, batch), batch.schema, error) from None
         if isinstance(value, pa.Scalar):
             value = pa.repeat(value, batch.num_rows)
         return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
@@ -159,9 +167,9 @@ class Expression:
         """
         value = self.evaluate(batch)
         if not pa.types.is_boolean(value.type):
-            raise ConfigError(
-                f"is {value.type}, not a condition", where=f"expression {self.text!r}", fix="compare it with something"
-            )
+            from headway.expression_errors import no_condition
+
+            raise no_condition(self.text, self._tree, value.type)
         return pc.fill_null(value, False)
 
 
@@ -276,6 +284,17 @@ def _evaluate(node: ast.expr, batch: pa.RecordBatch) -> Value:
         case ast.Call(func=ast.Name(id=function), args=[argument]):
             return FUNCTIONS[function](_evaluate(argument, batch))
     raise AssertionError(f"{ast.dump(node)} passed the check")
+
+
+def _failing(node: ast.expr, batch: pa.RecordBatch) -> ast.expr:
+    """The smallest part of an expression that cannot be evaluated."""
+    for child in node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr) and not isinstance(child, ast.List | ast.Tuple):
+            try:
+                _evaluate(child, batch)
+            except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
+                return _failing(child, batch)
+    return node
 
 
 def _compare(op: ast.cmpop, left: ast.expr, right: ast.expr, batch: pa.RecordBatch) -> Value:

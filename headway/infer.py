@@ -9,14 +9,17 @@ storage unless the pipeline says otherwise. Domains and presence come from every
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headway.errors import ConfigError
 from headway.lists import is_list
 from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, suggest
+from headway.sources.odd import ONE_IN, told
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 
@@ -43,7 +46,11 @@ def infer(
     names = list(prefix.column_names)
     for name in [*configs, *sorted(needed)]:
         if name not in names:
-            raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=suggest(name, names))
+            fix = suggest(name, names)
+            if len(names) == 1 and (separators := [s for s in ";\t|," if s in names[0]]):
+                fix = f"the source has one column, {names[0]!r}: if values are parted by {separators[0]!r}, "
+                fix += f"say source.csv.delimiter: {json.dumps(separators[0])}"
+            raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=fix)
     columns: list[Column] = []
     notes: list[str] = []
     for name in names:
@@ -59,6 +66,9 @@ def infer(
         separator = config.separator if config is not None else None
         element = values.type.value_type if is_list(values.type) and shape else values.type
         kind = STORED[config.type] if config is not None and config.type else _stored(element)
+        if kind == "int64" and not (config is not None and config.type) and (large := _too_large(values)):
+            kind = "bytes"
+            notes.append(f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number")
         if kind is None or "/" in name or not name:
             why = (
                 "it has no name"
@@ -68,6 +78,7 @@ def infer(
                 else "it is empty"
                 if pa.types.is_null(values.type)
                 else f"its type {values.type} cannot be stored"
+                + ("; a column holds single values or lists of them" if pa.types.is_nested(values.type) else "")
             )
             if wanted:
                 raise ConfigError(
@@ -75,6 +86,9 @@ def infer(
                 )
             notes.append(f"column {name!r} is left out: {why}")
             continue
+        if (odd := told(prefix.schema.field(name))) and not (config is not None and config.type):
+            keep = f"say 'type: string' to keep them ({name}: {{type: string}})"
+            notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
         columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding, shape=shape, separator=separator))
     return Schema(columns=tuple(columns)), notes
@@ -93,6 +107,15 @@ def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
         if column.type == "bytes" and (domain := _domain(found)):
             domains[column.name] = domain
     return schema.model_copy(update={"domains": domains, "required": tuple(required)})
+
+
+def _too_large(values: pa.ChunkedArray) -> str | None:
+    """Unsigned integers that int64 mostly cannot hold, such as hashes of 64 bits."""
+    if not pa.types.is_uint64(values.type) or not len(values):
+        return None
+    large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0
+    there = len(values) - values.null_count
+    return f"{large:,} of {there:,} sampled values do not fit int64" if large * ONE_IN > there else None
 
 
 def _shape(kind: pa.DataType) -> Shape:

@@ -6,6 +6,7 @@ write(Path("quarantine.parquet"), [table])
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def rejected(
     rows: Sequence[int], column: str | None, values: Sequence[object], reason: str | Sequence[str], file: str = ""
 ) -> pa.Table:
     """A piece of quarantine; `rows` may still be positions within a batch or range, made absolute later."""
-    texts = [None if value is None else _text(value)[:CUT] for value in values]
+    texts = [None if value is None else text_of(value)[:CUT] for value in values]
     n = len(texts)
     reasons = [reason] * n if isinstance(reason, str) else list(reason)
     arrays = [
@@ -46,8 +47,11 @@ def rejected(
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _text(value: object) -> str:
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+def text_of(value: object) -> str:
+    """A value as people read it: text as it is, lists and objects as JSON."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return json.dumps(value, ensure_ascii=False, default=text_of) if isinstance(value, list | dict) else str(value)
 
 
 def write(path: Path, tables: Iterable[pa.Table]) -> int:

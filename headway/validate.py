@@ -33,7 +33,7 @@ from headway.validation.serving import requests
 from headway.validation.stratification import Report, stratification
 
 __all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
-VERSION = 3
+VERSION = 4
 FILE = "validation.json"
 PROOF = "splits.json"
 """What the stage that proves the splits wrote."""
@@ -144,7 +144,7 @@ def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
                 where=span.span,
                 message=f"{span.quarantined:,} of {span.read:,} rows of span {span.span} ({share:.2%}) were rejected; "
                 f"at most {request.config.max_quarantined:.2%} may be",
-                fix="look at the span's quarantine.parquet (headway show), mend the files or raise validation.max_quarantined",
+                fix="headway quarantine shows them; mend the files or raise validation.max_quarantined",
             )
         if not span.written:
             yield Anomaly(
@@ -246,7 +246,7 @@ def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
             severity="warning",
             kind="serving rows",
             where="serving",
-            message=f"{unfit:,} of {logged.rows:,} logged requests hold a value that does not fit its column, first {reason}",
+            message=f"{unfit:,} of {logged.rows:,} logged requests are broken or do not fit, first {reason}",
             fix="mend the client, or the column's type in the pipeline",
         )
     yield from skew(train, logged.statistics, request.config)

@@ -79,6 +79,7 @@ def test_modules_stay_small():
         ("headway", ["tensorflow", "apache_beam", "prefect", "keras"]),
         ("flows.cli", ["tensorflow", "apache_beam", "prefect", "keras", "pyarrow", "pydantic", "numpy"]),
         ("flows.commands", ["tensorflow", "apache_beam", "prefect", "keras"]),
+        ("flows.trip", ["tensorflow", "apache_beam", "prefect", "keras"]),
         ("flows.road", ["tensorflow", "apache_beam", "prefect", "keras"]),
         ("beam_jobs", ["tensorflow", "prefect", "apache_beam", "keras"]),
         ("beam_jobs.ingest", ["tensorflow", "prefect", "apache_beam", "keras"]),

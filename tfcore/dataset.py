@@ -255,6 +255,8 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
             value = next(iterator)
         except StopIteration:
             return
+        except UnicodeDecodeError:  # of an error that quotes a damaged record
+            raise _named(None, shards) from None
         except tf.errors.OpError as error:
             if shards.stager is not None and shards.stager.error is not None:
                 raise shards.stager.error from None
@@ -271,7 +273,7 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
         yield value
 
 
-def _named(error: tf.errors.OpError, shards: Shards) -> DataError:
+def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
     """TensorFlow does not say which file it was reading, so they are read again, and their checksums with them."""
     for path in () if isinstance(shards, Held) else shards.paths:
         try:
@@ -280,7 +282,8 @@ def _named(error: tf.errors.OpError, shards: Shards) -> DataError:
         except DataError as damage:
             return damage
     where = str(Path(shards.paths[0]).parent) if shards.paths else None
-    lines = re.sub(r"\{\{.*?\}\} ", "", str(error.message)).strip().splitlines() or [""]
+    said = str(error.message) if error is not None else "one is no tf.Example"
+    lines = re.sub(r"\{\{.*?\}\} ", "", said).strip().splitlines() or [""]
     problem = f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}"
     return DataError(
         problem,

@@ -6,6 +6,7 @@ ModelConfig(name="my_models:two_towers", options={"width": 32})
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Any
 
@@ -39,6 +40,8 @@ class ModelConfig(Frozen):
     def _known(cls, value: str) -> str:
         if value in BUILT_IN or re.fullmatch(r"[A-Za-z_]\w*:[A-Za-z_]\w*", value):
             return value
+        if close := difflib.get_close_matches(value, BUILT_IN, 1):
+            raise ValueError(f"there is no model {value!r}; did you mean {close[0]!r}?")
         raise ValueError(f"is no model: use {', '.join(BUILT_IN)}, or module:function")
 
     @field_validator("hidden")

@@ -12,9 +12,18 @@ import pyarrow as pa
 
 from headway import files as storage
 from headway.errors import DataError
-from headway.schema import suggest
 from headway.sources.config import ArrowConfig
-from headway.sources.interface import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, rows_of_range, sampled
+from headway.sources.interface import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Chunk,
+    InputFile,
+    Range,
+    no_column,
+    rows_of_range,
+    sampled,
+)
+from headway.sources.magic import not_a
 from headway.sources.nested import flat, leaves, pick
 
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
@@ -55,7 +64,7 @@ class ArrowSource:
             ways = leaves(reader.schema, piece.path)
         for name in columns:
             if name not in ways:
-                raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, list(ways)))
+                raise no_column(name, list(ways), piece.path)
         first = 0
         with _open(piece.path, columns=[ways[name][0] for name in columns]) as reader:
             for batch in _batches(reader, piece.start, piece.end, piece.path):
@@ -107,7 +116,8 @@ def _open(
                 options = pa.ipc.IpcReadOptions(included_fields=wanted[: len(reader.schema)], use_threads=False)
                 reader = open_reader(file, options=options)
         except (OSError, pa.ArrowException) as error:
-            raise _corrupt(path, error, "its footer" if open_reader is pa.ipc.open_file else "byte 0") from None
+            at = "its footer" if open_reader is pa.ipc.open_file else "byte 0"
+            raise not_a(path, "arrow") or _corrupt(path, error, at) from None
         yield reader
 
 

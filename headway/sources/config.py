@@ -6,6 +6,8 @@ config.at_ingest()                           # the part that changes what ingest
 
 from __future__ import annotations
 
+import difflib
+import re
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -120,6 +122,12 @@ class SourceConfig(Frozen):
     @field_validator("path")
     @classmethod
     def _one_span(cls, value: str) -> str:
+        for part in re.findall(r"\{[^{}]*\}", value):
+            if part not in (SPAN, *DATE_PARTS):
+                known = [SPAN, *DATE_PARTS]
+                close = difflib.get_close_matches(part.lower(), known, 1, 0.75)
+                hint = f"did you mean {close[0]}?" if close else f"there is: {', '.join(known)}"
+                raise ValueError(f"has the placeholder {part}, which stands for nothing; {hint}")
         if value.count(SPAN) > 1:
             raise ValueError("has {span} more than once")
         dated = [part for part in DATE_PARTS if part in value]

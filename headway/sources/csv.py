@@ -18,9 +18,19 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from headway.errors import DataError
-from headway.schema import suggest
 from headway.sources.config import CsvConfig
-from headway.sources.interface import BATCH_ROWS, CUT, Chunk, InputFile, Malformed, Range, empty_batch, sampled, twice
+from headway.sources.interface import (
+    BATCH_ROWS,
+    CUT,
+    Chunk,
+    InputFile,
+    Malformed,
+    Range,
+    empty_batch,
+    no_column,
+    sampled,
+    twice,
+)
 from headway.sources.lines import (
     BOM,
     SAMPLE_BYTES,
@@ -31,6 +41,8 @@ from headway.sources.lines import (
     pieces,
     row_offsets,
 )
+from headway.sources.magic import is_object
+from headway.sources.odd import as_numbers
 
 _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 6 << 20
@@ -68,6 +80,9 @@ class CsvSource:
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             fix = "save the file as UTF-8"
             raise DataError(f"the header cannot be read: {error}", where=text.path, fix=fix) from None
+        if is_object(line[skip:]):
+            problem = "its first line is a JSON object, where column names should be"
+            raise DataError(problem, where=f"{text.path}:1", fix="say 'format: jsonl'")
         twice(names, text.path)
         return names, len(line)
 
@@ -101,7 +116,7 @@ class CsvSource:
         names = list(piece.facts["names"])
         for name in columns:
             if name not in names:
-                raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, names))
+                raise no_column(name, names, piece.path)
         before = 0
         for at, data in self._blocks(piece):
             table, malformed = self._parse(data, names, list(columns), types, piece, at)
@@ -140,27 +155,34 @@ class CsvSource:
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
         """Rows from places spread over the files: a file sorted by a column shows one value of it at its beginning."""
         tables = []
+        bad: DataError | None = None
         for file in files[:_SAMPLE_FILES]:
             text = TextFile(file.path)
             names, start = self._header(text)
             quoted = file.quoted_newlines or text.gzip
             for piece in self._sample(text, file.bytes, start, whole=not quoted):
                 if piece.strip():
-                    tables.append(self._guessed(piece, names, file.path, quoted))
+                    table, malformed = self._guessed(piece, names, file.path, quoted)
+                    tables.append(table)
+                    if malformed and not table.num_rows:
+                        bad = bad or _no_line(malformed[0], len(malformed), file.path)
         if not tables:
-            raise DataError("the files hold no rows", where=files[0].path)
+            what = "column names and no rows" if self._config.header else "no rows"
+            raise DataError(f"the files hold {what}", where=files[0].path, fix="bring files with rows")
+        if bad and not any(table.num_rows for table in tables):
+            raise bad
         whole = sampled(tables, rows)
         for place, field in enumerate(whole.schema):
             if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
                 whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
-        return whole
+        return as_numbers(whole, whole.column_names)
 
-    def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> pa.Table:
+    def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
         """A sample in the types that pyarrow finds."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = piece.decode("latin-1").encode()
         try:
-            return self._attempt(piece, names, names, None, quoted, len(piece))[0]
+            return self._attempt(piece, names, names, None, quoted, len(piece))
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
 
@@ -258,6 +280,13 @@ class CsvSource:
             newlines_in_values=quoted,
             invalid_row_handler=handler,
         )
+
+
+def _no_line(first: Malformed, lines: int, path: str) -> DataError:
+    problem = (
+        f"none of {lines:,} sampled lines fits the column names: {first.reason}, first {(first.text or '')[:60]!r}"
+    )
+    return DataError(problem, where=path, fix="check csv.delimiter and the first line, or end it as the others end")
 
 
 def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:

@@ -65,6 +65,12 @@ class ExampleBatch:
     def names(self) -> list[str]:
         return sorted(set(self._keys))
 
+    def is_number(self, name: str) -> bool | None:
+        """Whether most rows hold integers or floats; None when none has the feature."""
+        tags = self._tag[self._codes == self._keys.index(name)]
+        tags = tags[tags != 0]
+        return bool((tags != _BYTES).mean() > 0.5) if len(tags) else None
+
     def column(self, name: str, *, several: bool | None) -> tuple[pa.Array, Misfits]:
         """A column as lists, or as one value a row; null where the feature is absent, and where the value is a misfit.
 

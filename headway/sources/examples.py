@@ -13,10 +13,13 @@ import pyarrow as pa
 from headway import files as storage
 from headway.errors import DataError
 from headway.lists import is_list
+from headway.quarantine import text_of
 from headway.records.tfrecord import masked
 from headway.sources.config import ExamplesConfig
 from headway.sources.example_batch import ExampleBatch
 from headway.sources.interface import CUT, Chunk, InputFile, Malformed, Range, sampled
+from headway.sources.magic import not_a
+from headway.sources.odd import as_numbers
 
 _HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 _MOST = 1 << 31
@@ -63,7 +66,7 @@ class ExamplesSource:
                     array = pa.nulls(batch.rows, kind.value_type if pa.types.is_dictionary(kind) else kind)
                 arrays.append(array)
                 for row, why in misfits.items():
-                    shown = str(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
+                    shown = text_of(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
                     bad.setdefault(row, Malformed(first + row, shown, why, name))
             whole = pa.RecordBatch.from_arrays(arrays, names=list(columns))
             if bad:
@@ -76,6 +79,7 @@ class ExamplesSource:
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
         tables: list[pa.Table] = []
+        numbers: dict[str, bool] = {}
         held = 0
         for file in files:
             records: list[bytes] = []
@@ -86,6 +90,9 @@ class ExamplesSource:
             if records:
                 batch = ExampleBatch.of(records[:rows])
                 names = batch.names()
+                for name in names:
+                    if (known := batch.is_number(name)) is not None:
+                        numbers[name] = numbers.get(name, True) and known
                 arrays = [batch.column(name, several=None)[0] for name in names]
                 tables.append(pa.Table.from_arrays(arrays, names=names))
                 held += len(records)
@@ -93,7 +100,8 @@ class ExamplesSource:
                 break
         if not tables:
             raise DataError("the files hold no rows", where=files[0].path)
-        return sampled(_agreed(tables), rows * len(tables)).slice(0, rows)
+        whole = sampled(_agreed(tables), rows * len(tables)).slice(0, rows)
+        return as_numbers(whole, [name for name, all_of_it in numbers.items() if all_of_it])
 
 
 def _agreed(tables: list[pa.Table]) -> list[pa.Table]:
@@ -208,5 +216,7 @@ def _more(source: pa.NativeFile, size: int, path: str, at: int) -> bytes:
 
 
 def _damaged(path: str, at: int, what: str) -> DataError:
+    if not at and (other := not_a(path, "examples")):
+        return other
     fix = "not a TFRecord file? check source.format and the file" if not at else _FIX
     return DataError(f"{what} (record at byte {at})", where=path, fix=fix)

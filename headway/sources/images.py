@@ -20,10 +20,12 @@ from headway.errors import ConfigError, DataError
 from headway.schema import suggest
 from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
 from headway.sources.interface import Chunk, InputFile, Malformed, Range
+from headway.sources.magic import not_a
 
 _NAMES = ["image", "path", "label"]
 _CHUNK_BYTES, _CHUNK_FILES, _PREFIX_FILES = 16 << 20, 1024, 16
 _RANGE_FILES = 16_384
+_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n")
 
 
 class ImagesSource:
@@ -121,6 +123,13 @@ class ImagesSource:
                 data.append(bytes(handle.read(min(file.bytes, 1 << 16))))
         if not some:
             raise DataError("the folder holds no images", where=self._config.path)
+        if not any(head.startswith(_MAGIC) for head in data):
+            why = not_a(some[0].path, "images") or DataError("is neither a JPEG nor a PNG", where=some[0].path)
+            if len(some) > 1:
+                why = DataError(
+                    f"none of the first {len(some)} files is a JPEG or PNG; this one {why.problem}", where=why.where
+                )
+            raise why
         names = [_inside(self._config, file.path) for file in some]
         arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(some))]
         return pa.Table.from_arrays(arrays, names=_NAMES)

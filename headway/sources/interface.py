@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from headway.config import Frozen
 from headway.errors import DataError
+from headway.schema import suggest
 
 BATCH_ROWS = 131_072
 BATCH_BYTES = 24 << 20
@@ -143,6 +144,12 @@ def twice(names: Sequence[str], path: str) -> None:
         if name in seen:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
         seen.add(name)
+
+
+def no_column(name: str, names: Sequence[str], path: str) -> DataError:
+    """The error for a file without a column that the schema has."""
+    fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: columns: {{{name}: ignore}})"
+    return DataError(f"there is no column {name!r}", where=path, fix=fix)
 
 
 def rows_of_range(rows: int, columns: int) -> int:

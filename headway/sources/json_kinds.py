@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from headway.errors import DataError
+from headway.sources.odd import ONE_IN
 
 Kinds = dict[str, list[Any]]
-"""By column: [the way to it, the kind of all its values, the kind of most]; a kind is
-int, float, bool, text, mixed, null, or list:<kind>. Plain JSON."""
+"""By column: [the way to it, the kind of all its values but a few odd ones, the kind of most]; a kind is
+int, float, bool, text, mixed, null, list:<kind>, or object in a list. Plain JSON."""
 _LISTS = "list:"
 _PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": pa.null()}
 
@@ -49,6 +50,21 @@ def decode(line: bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def as_json(value: Any) -> str:
+    """What `decode` gave, as JSON again, numbers as they were written; a text by itself without quotes."""
+    return str(value) if isinstance(value, str) else _as_json(value)
+
+
+def _as_json(value: Any) -> str:
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_as_json, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key, ensure_ascii=False)}: {_as_json(inner)}' for key, inner in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
 def seen_in(data: bytes, path: str) -> Kinds:
     """The columns of some lines; broken lines show none.
 
@@ -74,7 +90,7 @@ def seen_in(data: bytes, path: str) -> Kinds:
         name = ".".join(way)
         if name in found:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
-        found[name] = [list(way), _together(kinds), _most(kinds)]
+        found[name] = [list(way), _together(_usual(kinds)), _most(kinds)]
     return found
 
 
@@ -107,7 +123,24 @@ def _kind(value: Any) -> str:
     if isinstance(value, list):
         kinds = Counter(_kind(item) for item in value)
         return _LISTS + _together(kinds)
-    return "text" if isinstance(value, str) else "mixed"
+    return "text" if isinstance(value, str) else "object"
+
+
+def _usual(kinds: Counter[str]) -> Counter[str]:
+    """Without those that hardly ever occur: one odd line decides nothing."""
+    there = sum(count for kind, count in kinds.items() if kind != "null")
+    return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > there})
+
+
+def is_number(kind: str) -> bool:
+    """Whether the values are numbers, true or false, or lists of them."""
+    return kind.removeprefix(_LISTS) in ("int", "float", "bool")
+
+
+def storable(kind: str) -> bool:
+    """Whether a column can be of that kind: values and lists of them, no lists of lists or of objects."""
+    inner = kind.removeprefix(_LISTS)
+    return inner != "object" and not inner.startswith(_LISTS)
 
 
 def _together(kinds: Counter[str]) -> str:
@@ -133,6 +166,8 @@ def _most(kinds: Counter[str]) -> str:
 
 def natural(kind: str) -> pa.DataType:
     """The type of a column that nothing is wanted of; text is bytes."""
+    if not storable(kind):  # one type for all, whatever lies in them
+        return pa.list_(pa.struct([]) if kind == _LISTS + "object" else pa.list_(pa.null()))
     if kind.startswith(_LISTS):
         return pa.list_(natural(kind.removeprefix(_LISTS)))
     return _PLAIN.get(kind, pa.string())

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from headway.sources.interface import CUT, Chunk, Malformed
-from headway.sources.json_kinds import Number, decode
+from headway.sources.json_kinds import Number, as_json, decode
 from headway.sources.nested import pick
 
 _FEW, _SOME = 8, 2048
@@ -193,19 +193,19 @@ def _cell(value: Any, way: Way, several: bool) -> Any:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise _Misfit(str(value), f"{_called(value)} where an object is wanted")
+            raise _Misfit(as_json(value), f"{_called(value)} where an object is wanted")
         value = value.get(part)
     if value is None:
         return None
     if several != isinstance(value, list):
-        raise _Misfit(str(value), f"{_called(value)} where {'a list' if several else 'one value'} is wanted")
+        raise _Misfit(as_json(value), f"{_called(value)} where {'a list' if several else 'one value'} is wanted")
     return [_text(item) for item in value] if several else _text(value)
 
 
 def _text(value: Any) -> Any:
     """Text is bytes; numbers, true and false stay what they are until the column's type is settled."""
     if isinstance(value, (dict, list)):
-        raise _Misfit(str(value), f"{_called(value)} where one value is wanted")
+        raise _Misfit(as_json(value), f"{_called(value)} where one value is wanted")
     if isinstance(value, str) and not isinstance(value, Number):
         try:
             return value.encode("utf-8", "surrogateescape")

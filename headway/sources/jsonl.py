@@ -14,9 +14,11 @@ import pyarrow as pa
 from headway.errors import DataError
 from headway.sources.config import JsonlConfig
 from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
-from headway.sources.json_kinds import Kinds, natural, read_type, seen_in
+from headway.sources.json_kinds import Kinds, is_number, natural, read_type, seen_in, storable
 from headway.sources.json_lines import Parser
 from headway.sources.lines import BOM, SAMPLE_BYTES, SAMPLE_PIECES, TextFile, last_line_end, pieces
+from headway.sources.magic import is_object
+from headway.sources.odd import as_numbers
 
 _BLOCK_BYTES = 4 << 20
 _SAMPLE_FILES = 8
@@ -49,10 +51,7 @@ class JsonlSource:
         return found
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        kinds: Kinds = piece.facts["kinds"]
-        wanted = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
-        numbers = [name for name in columns if name in types and _is_number(types[name])]
-        parser = Parser({name: (_way(name, kinds), wanted[name]) for name in columns}, numbers)
+        parser = parser_of(piece.facts["kinds"], columns, types)
         before = 0
         for at, data in TextFile(piece.path).blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end):
             if not at and data.startswith(BOM):
@@ -69,16 +68,38 @@ class JsonlSource:
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
         """Rows from places spread over the files."""
         tables = []
+        numbers: dict[str, bool] = {}
         for file in files[:_SAMPLE_FILES]:
             text = TextFile(file.path)
             for data in _sample(text, file.bytes):
                 kinds = seen_in(data, file.path)
+                for name, (_, kind, _) in kinds.items():
+                    if kind != "null":
+                        numbers[name] = numbers.get(name, True) and is_number(kind)
                 if kinds:
-                    parser = Parser({name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()})
-                    tables.append(pa.Table.from_batches([parser.parse(data, 0, 0)[0].batch]))
+                    tables.append(_shown(data, kinds))
         if not tables or not any(table.num_rows for table in tables):
-            raise DataError("the files hold no rows", where=files[0].path)
-        return sampled(tables, rows)
+            raise _no_rows(files[0].path)
+        return as_numbers(sampled(tables, rows), [name for name, all_of_it in numbers.items() if all_of_it])
+
+
+def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
+    """What reads these columns of lines whose beginning showed these kinds."""
+    wanted = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
+    numbers = [name for name in columns if name in types and _is_number(types[name])]
+    return Parser({name: (_way(name, kinds), wanted[name]) for name in columns}, numbers)
+
+
+def _shown(data: bytes, kinds: Kinds) -> pa.Table:
+    """Some lines as they are; what no column can hold comes as nulls of its type."""
+    types = {name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()}
+    parser = Parser({name: types[name] for name, (_, kind, _) in kinds.items() if storable(kind)})
+    batch = parser.parse(data, 0, 0)[0].batch
+    rows = batch.num_rows if batch.num_columns else sum(1 for line in data.splitlines() if line.strip())
+    arrays = {
+        name: batch.column(name) if name in batch.schema.names else pa.nulls(rows, types[name][1]) for name in kinds
+    }
+    return pa.table(arrays)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -98,6 +119,22 @@ def _beginning(text: TextFile) -> Kinds:
     for _, data in text.blocks(0, None, SAMPLE_BYTES, last_line_end):
         return seen_in(data.removeprefix(BOM), text.path)
     return {}
+
+
+def _no_rows(path: str) -> DataError:
+    """What is wrong with a file of which no line is an object."""
+    for _, data in TextFile(path).blocks(0, None, SAMPLE_BYTES, last_line_end):
+        for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
+            if not line.strip():
+                continue
+            shown = line[:60].decode("utf-8", "backslashreplace").strip()
+            if is_object(line):
+                return DataError("its objects hold no keys", where=f"{path}:{number}", fix="bring lines with features")
+            fix = "say 'format: csv' if it is CSV, or check source.format"
+            if line.lstrip().startswith(b"{"):
+                fix = "write one object a line: jq -c . old.json > new.jsonl"
+            return DataError(f"no line is a JSON object, beginning with {shown!r}", where=f"{path}:{number}", fix=fix)
+    return DataError("the files hold empty lines and no rows", where=path, fix="bring files with rows")
 
 
 def _sample(text: TextFile, size: int) -> Iterator[bytes]:

@@ -16,22 +16,13 @@ import pyarrow as pa
 
 from headway import files
 from headway.errors import DataError
+from headway.sources.magic import another
 
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
 _PIECE = 1 << 16
 SAMPLE_BYTES, SAMPLE_PIECES = 1 << 18, 8
 """What a schema is inferred from: so many pieces of each file."""
-_OTHERS = {
-    b"PK\x03\x04": ("a zip archive", "unzip it, or compress it with gzip"),
-    b"BZh": ("compressed with bzip2", "decompress it, or compress it with gzip"),
-    b"\xfd7zXZ": ("compressed with xz", "decompress it, or compress it with gzip"),
-    b"\x28\xb5\x2f\xfd": ("compressed with zstd", "decompress it, or compress it with gzip"),
-    b"\xff\xfe": ("UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8 old > new"),
-    b"\xfe\xff": ("UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8 old > new"),
-    b"PAR1": ("a Parquet file", "say 'format: parquet'"),
-    b"ARROW1": ("an Arrow file", "say 'format: arrow'"),
-}
 
 
 class TextFile:
@@ -52,9 +43,8 @@ class TextFile:
         if self.gzip:
             for _, head in self.blocks(0, None, 512, len):  # noqa: B007
                 break
-        for magic, (what, fix) in _OTHERS.items():
-            if head.startswith(magic):
-                raise DataError(f"is {what}, not text", where=self.path, fix=fix)
+        if found := another(head, "csv"):
+            raise DataError(f"is {found[0]}, not text", where=self.path, fix=found[1])
         if b"\0\0" in head:
             raise DataError("is no text: it holds zero bytes", where=self.path, fix="check source.format and the file")
 

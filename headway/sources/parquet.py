@@ -14,9 +14,18 @@ import pyarrow.parquet as pq
 from headway import files as storage
 from headway.errors import DataError
 from headway.memory import give_back
-from headway.schema import suggest
 from headway.sources.config import ParquetConfig
-from headway.sources.interface import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, rows_of_range, sampled
+from headway.sources.interface import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Chunk,
+    InputFile,
+    Range,
+    no_column,
+    rows_of_range,
+    sampled,
+)
+from headway.sources.magic import not_a
 from headway.sources.nested import Way, flat, leaves, pick
 from headway.sources.wide import WIDE, by_columns
 
@@ -57,7 +66,7 @@ class ParquetSource:
             ways = leaves(parquet.schema_arrow, piece.path)
             for name in columns:
                 if name not in ways:
-                    raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, list(ways)))
+                    raise no_column(name, list(ways), piece.path)
             first = 0
             groups = list(range(piece.start, piece.end))
             rows = _rows_at_once(parquet, columns)
@@ -125,7 +134,7 @@ def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFil
             if plain := [name for name in dictionaries if name in names]:
                 parquet = pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=plain)
         except (OSError, pa.ArrowException) as error:
-            raise _corrupt(path, error, "its footer") from None
+            raise not_a(path, "parquet") or _corrupt(path, error, "its footer") from None
         leaves(parquet.schema_arrow, path)
         yield parquet
 

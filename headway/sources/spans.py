@@ -39,6 +39,14 @@ ENDINGS: dict[Format, str] = {
     "arrow": r"\.(arrow|arrows|feather|ipc)$",
 }
 """What a folder's files must end in to be taken; a file that is named outright may end in anything."""
+SAID_ENDINGS: dict[Format, str] = {
+    "csv": ".csv, .csv.gz",
+    "parquet": ".parquet",
+    "jsonl": ".jsonl, .ndjson, .json, also .gz",
+    "examples": ".tfrecord, .tfrecords, also .gz",
+    "images": ".jpg, .jpeg, .png",
+    "arrow": ".arrow, .arrows, .feather, .ipc",
+}
 
 
 def spans(config: SourceConfig) -> list[str]:
@@ -129,13 +137,23 @@ def _patterns(config: SourceConfig, span: str) -> Iterator[str]:
 
 def _matches(config: SourceConfig, span: str) -> list[str]:
     found: list[str] = []
+    others: list[str] = []
     patterns = list(_patterns(config, span))
     for pattern in patterns:
         for path in storage.matches(pattern):
             if storage.kind(path) == "folder":
-                found += [name for name in storage.below(path) if _is_data(name, config.format)]
+                inside = storage.below(path)
+                found += [name for name in inside if _is_data(name, config.format)]
+                others += [name for name in inside if not _is_data(name, config.format)]
             else:
                 found.append(path)
+    if not found and others:
+        raise ConfigError(
+            f"the folder holds no file that ends as {config.format} files do ({SAID_ENDINGS[config.format]}); "
+            f"it holds {PurePosixPath(others[0]).name}" + f" and {len(others) - 1} more" * (len(others) > 1),
+            where=patterns[0],
+            fix="check source.format, or name the files, by a glob perhaps: those are taken whatever they end in",
+        )
     if not found:
         raise ConfigError(
             f"no file matches {patterns[0] if patterns else config.path}",

@@ -126,6 +126,6 @@ def _kept(array: pa.Array) -> pa.Array:
 
 def numbers(array: pa.ChunkedArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """(values as float64 with 0 where there is none, whether there is a finite one)."""
-    values = pc.fill_null(array.cast(pa.float64()), np.nan).to_numpy()
+    values = pc.fill_null(array.cast(pa.float64(), safe=False), np.nan).to_numpy()
     good = np.isfinite(values)
     return np.where(good, values, 0.0), good

@@ -4,29 +4,38 @@
     logged.statistics, logged.unfit          # of the rows that fit, and (rows that do not, the first reason)
 
 The file holds a request a line as JSON ({"carrier": "AA", "distance": 733}, or TensorFlow Serving's {"instances": [...]}), or
-is a TFRecord of tf.Examples. Features that no request names count as missing in all of them.
+is a TFRecord of tf.Examples, read as ingest reads them. Features that no request names count as missing in all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import google_crc32c
 import pyarrow as pa
-import pyarrow.json as pajson
 
-from headway.coerce import coerce
+from headway.coerce import coerce, raw_type
 from headway.errors import DataError
-from headway.files import open_file
-from headway.records.tfrecord import read_records
-from headway.records.wire import BYTES, FLOATS, INTS, parse, parse_bytes, parse_floats, parse_ints
+from headway.files import open_file, reading
 from headway.schema import Column
+from headway.sources.config import ExamplesConfig
+from headway.sources.examples import ExamplesSource
+from headway.sources.interface import Chunk, InputFile
+from headway.sources.json_kinds import seen_in
+from headway.sources.json_lines import Parser
+from headway.sources.jsonl import parser_of
+from headway.sources.lines import BOM, GZIP, TextFile, last_line_end
 from headway.statistics.split import SplitStatistics
 
 _BLOCK = 1 << 20
 _BATCH = 32_768
+_JSON_BLOCK = 4 << 20
+_AT_BYTE = re.compile(r",( in the line)? at byte \d+$")
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class Logged:
     rows: int
     statistics: SplitStatistics
     unfit: tuple[int, str]
-    """How many rows hold a value that does not fit its column, and the first reason."""
+    """How many requests are broken or hold a value that does not fit its column, and the first with its line and reason."""
 
 
 def checksum(path: Path) -> dict[str, int | str]:
@@ -47,67 +56,90 @@ def checksum(path: Path) -> dict[str, int | str]:
 
 
 def requests(path: Path, columns: Sequence[Column]) -> Logged:
-    """What was asked of the model.
+    """What was asked of the model. A line that is broken, or a value that does not fit, costs its request alone.
 
     Raises:
-        DataError: the file is empty, or neither JSON lines nor TFRecords.
+        DataError: the file holds no request, or a TFRecord is damaged.
     """
-    with open_file(str(path)) as file:
-        start = file.read(1)
-    table = _json(path) if start in (b"{", b" ", b"\n") else _examples(path)
-    if not len(table):
-        raise DataError("there is no request in the file", where=str(path), fix="log some requests, or leave it out")
-    for column in columns:
-        if column.name not in table.column_names:
-            table = table.append_column(column.name, pa.nulls(len(table), column.arrow))
     statistics = SplitStatistics.create(columns)
-    unfit, reason = 0, ""
     wanted = [column.model_copy(update={"nullable": True}) for column in columns]
-    for batch in table.select([column.name for column in columns]).combine_chunks().to_batches(_BATCH):
-        coerced = coerce(batch, wanted)
-        statistics.update(coerced.batch)
-        if coerced.rejected.num_rows and not unfit:
-            first = coerced.rejected.slice(0, 1).to_pylist()[0]
-            reason = f"{first['column']!r}: {first['value']!r} {first['reason']}"
-        unfit += coerced.rejected.num_rows
-    return Logged(len(table), statistics, (unfit, reason))
+    rows, unfit, first = 0, 0, ""
+
+    def add(number: int, reason: str, place: str) -> None:
+        nonlocal unfit, first
+        if not unfit:
+            first = f"{place} {number}: {reason}"
+        unfit += 1
+
+    for chunk, numbers, place in _chunks(path, columns):
+        rows += chunk.batch.num_rows + len(chunk.malformed)
+        for bad in chunk.malformed:
+            reason = _AT_BYTE.sub("", bad.reason)  # the line's number says it, and blocks are rewritten
+            reason = f"{bad.column!r}: {bad.text!r} {reason}" if bad.column else reason
+            add(numbers(bad.row), reason, place)
+        at = chunk.positions()
+        for start in range(0, chunk.batch.num_rows, _BATCH):
+            coerced = coerce(chunk.batch.slice(start, _BATCH), wanted)
+            statistics.update(coerced.batch)
+            for bad in coerced.rejected.to_pylist():
+                add(numbers(int(at[start + bad["row"]])), f"{bad['column']!r}: {bad['value']!r} {bad['reason']}", place)
+    if unfit == rows:
+        problem = f"no line of it is a request that fits, first {first}" if rows else "there is no request in the file"
+        raise DataError(problem, where=str(path), fix="log an object of features a line, or leave it out")
+    return Logged(rows, statistics, (unfit, first))
 
 
-def _json(path: Path) -> pa.Table:
-    try:
-        with open_file(str(path)) as file:
-            table = pajson.read_json(file)
-    except pa.ArrowInvalid as error:
-        raise DataError(
-            f"not a request a line as JSON: {error}", where=str(path), fix="write one object a line"
-        ) from None
-    if table.column_names == ["instances"] and pa.types.is_list(table.schema.field(0).type):
-        rows = pa.chunked_array([chunk.flatten() for chunk in table.column(0).chunks])
-        if pa.types.is_struct(rows.type):
-            names = [rows.type.field(i).name for i in range(rows.type.num_fields)]
-            return pa.table(rows.flatten(), names=names)
-    return table
+Numbers = Callable[[int], int]
 
 
-def _examples(path: Path) -> pa.Table:
-    read = {BYTES: parse_bytes, FLOATS: parse_floats, INTS: parse_ints}
-    rows: list[dict[str, object]] = []
-    for record in read_records(path):
-        try:
-            features = {name: (tag, read[tag](body)) for name, (tag, body) in parse(record).items() if tag in read}
-        except (ValueError, KeyError, UnicodeDecodeError) as error:
-            raise DataError(f"record {len(rows)} is no tf.Example: {error}", where=str(path)) from None
-        rows.append({name: _one(values) for name, (_, values) in features.items()})
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    try:
-        return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"a feature has values of several types: {error}", where=str(path)) from None
+def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, Numbers, str]]:
+    """Rows as they stand, what gives the place in the file of a row, and what that place is called."""
+    types = {column.name: raw_type(column) for column in columns}
+    with open_file(str(path)) as file:
+        head, size = file.read(len(GZIP)), file.size()
+        file.seek(0)
+        with reading(str(path)):
+            head = (pa.CompressedInputStream(file, "gzip") if head == GZIP else file).read(8)
+    if b"\0" not in head:  # a record begins with its length, some bytes of which are zero; text holds none
+        yield from ((chunk, numbers, "line") for chunk, numbers in _json(path, types))
+        return
+    source = ExamplesSource(ExamplesConfig())
+    before = 0
+    for piece in source.ranges([InputFile(path=str(path), bytes=size, crc32c="")]):
+        rows = 0
+        for chunk in source.read(piece, list(types), types):
+            yield chunk, lambda row, before=before: before + row + 1, "record"  # type: ignore[misc]
+            rows += chunk.batch.num_rows + len(chunk.malformed)
+        before += rows
 
 
-def _one(values: object) -> object:
-    """The first value as plain Python; None when the feature is empty."""
-    if not len(values):  # type: ignore[arg-type]
-        return None
-    first = values[0]  # type: ignore[index]
-    return first if isinstance(first, bytes) else first.item()
+def _json(path: Path, types: Mapping[str, pa.DataType]) -> Iterator[tuple[Chunk, Numbers]]:
+    text = TextFile(str(path))
+    parser: Parser | None = None
+    lines = 0
+    for at, data in text.blocks(0, None, _JSON_BLOCK, last_line_end):
+        data = data.removeprefix(BOM) if not at else data
+        single, numbers = _one_a_line(data, lines)
+        lines += data.count(b"\n")
+        if not single:
+            continue
+        parser = parser or parser_of(seen_in(single, str(path)), list(types), types)
+        chunk, _ = parser.parse(single, at, 0)
+        yield chunk, numbers.__getitem__
+
+
+def _one_a_line(data: bytes, before: int) -> tuple[bytes, list[int]]:
+    """Requests, one a line, and the number of the line of the file that each comes from."""
+    found, numbers = list[bytes](), list[int]()
+    for number, line in enumerate(data.split(b"\n"), before + 1):
+        if not line.strip(b" \t\r"):
+            continue
+        rows = [line]
+        if b'"instances"' in line:
+            with contextlib.suppress(ValueError, RecursionError):
+                value = json.loads(line)
+                if isinstance(value, dict) and isinstance(value.get("instances"), list):
+                    rows = [json.dumps(row).encode() for row in value["instances"]]
+        found += rows
+        numbers += [number] * len(rows)
+    return b"\n".join(found), numbers

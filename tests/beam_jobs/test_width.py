@@ -93,5 +93,6 @@ def test_five_thousand_columns_stay_within_their_memory(tmp_path):
 def test_more_rows_of_a_wide_table_take_no_more_memory(tmp_path):
     few, many = (_run(tmp_path / str(groups), 720, 1500, groups) for groups in (10, 30))
     assert few["rows"] * 3 == many["rows"] == 45_000
-    # three times the rows: what is left of a growth is the file's footer and pieces that the allocators keep
-    assert many["mb"] < 1.25 * few["mb"], (few["mb"], many["mb"])
+    # three times the rows, in three times the ranges: 12 % here, some 3 kB for each column of each range. The footer
+    # takes 1 kB of that; rows that stayed in memory would take 12 kB more
+    assert many["mb"] < 1.2 * few["mb"], (few["mb"], many["mb"])

@@ -257,6 +257,7 @@ def test_bad_config_names_the_file_the_key_and_the_fix(headway, project):
         (text.replace("steps: 60", "steps: many"), ["training.steps", "many"]),
         (text.replace("arr_delay > 15", "arr_delai > 15"), ["arr_delai", "arr_delay"]),
         (text.replace("carrier: vocabulary", "carrier: vocabularly"), ["vocabularly", "vocabulary"]),
+        (text.replace("carrier: vocabulary", "carrier: standardize"), ["columns.carrier", "holds text", "vocabulary"]),
         (text.replace("data/", "nowhere/"), ["nowhere"]),
         (text + "\nname: twice\n", ["twice"]),
     ]:

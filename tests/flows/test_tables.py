@@ -15,5 +15,13 @@ def test_numbers_stand_right_text_left_and_empty_columns_are_left_out():
     ]
 
 
+def test_a_column_that_the_first_row_lacks_is_shown():
+    assert text_table([{"a": 1}, {"a": 2, "b": "x"}]).splitlines() == ["  a  b", "  1", "  2  x"]
+
+
+def test_a_row_is_one_line_whatever_its_cells_hold():
+    assert text_table([{"a": "x\ny\tz"}]).splitlines() == ["  a", "  x\\ny\\tz"]
+
+
 def test_no_rows_are_no_table():
     assert text_table([]) == ""

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -322,9 +323,57 @@ def test_an_unknown_column_is_named_with_a_close_one():
 def test_types_that_do_not_go_together_are_named_with_their_columns(text):
     with pytest.raises(DataError) as error:
         of(text)
-    assert repr(text) in str(error.value) and "columns" in error.value.problem and error.value.fix
+    assert repr(text) in str(error.value) and re.search("column '(s|i|flag|raw)' holds", error.value.problem)
+    assert error.value.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "fix"),
+    [
+        (
+            "s > 1",
+            "column 's' holds text and 1 is a number",
+            "s == 'a', or read it as a number (columns: {s: {type: float}})",
+        ),
+        (
+            "i > 1 and s + 1 > 2",
+            "in 's + 1': column 's' holds text",
+            "read it as a number (columns: {s: {type: float}})",
+        ),
+        (
+            "col('a b') < 3",
+            "column 'a b' holds text",
+            "col('a b') == 'a', or read it as a number (columns: {'a b': {ty",
+        ),
+        (
+            "i == 'x'",
+            "column 'i' holds numbers and 'x' is text",
+            "i > 0, or read it as text (columns: {i: {type: string}})",
+        ),
+        ("d > 3", "column 'd' holds dates and 3 is a number", "d >= '2013-01-31'"),
+        ("l > 3", "column 'l' holds lists", "one value a row"),
+        ("log(s) > 3", "in 'log(s)': column 's' holds text", "read it as a number"),
+    ],
+)
+def test_a_misfit_names_the_part_the_column_what_it_holds_and_the_fix(text, problem, fix):
+    columns = {"s": ["x"], "i": [1], "a b": ["x"], "d": [datetime.date(2013, 1, 31)], "l": [[1]]}
+    with pytest.raises(DataError) as error:
+        parse(text).keep(pa.record_batch(columns))
+    assert problem in error.value.problem and fix in error.value.fix
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("ms", "UTC"), pa.timestamp("us", "Asia/Tokyo")]
+)
+def test_dates_and_times_are_compared_with_text_in_utc(kind):
+    times = pa.array(["2013-01-30", "2013-01-31", None]).cast(pa.timestamp("us")).cast(kind, safe=False)
+    batch = pa.record_batch({"d": times})
+    assert parse("d >= '2013-01-31'").keep(batch).to_pylist() == [False, True, False]
+    if getattr(kind, "tz", None):
+        assert parse("d == '2013-01-31T09:00:00+09:00'").keep(batch).to_pylist() == [False, True, False]
+    assert parse("'2013-01-01' < d and d < '2013-01-31'").keep(batch).to_pylist() == [True, False, False]
 
 
 def test_a_filter_must_be_a_condition():
-    with pytest.raises(ConfigError, match="is int64, not a condition"):
+    with pytest.raises(ConfigError, match="gives numbers, and a condition is wanted"):
         parse("i + 1").keep(BATCH)

@@ -15,6 +15,7 @@ from headway.schema import Column
 from headway.statistics.split import SplitStatistics
 from tfcore.dataset import evaluation_dataset, safe, training_dataset, training_rows
 from tfcore.decode import Decoder, Labeler
+from tfcore.ops import parse_examples
 from tfcore.shards import Carve, Shards
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.graph import RawColumn, Transform
@@ -327,6 +328,14 @@ def test_whole_shards_of_other_columns_are_said_to_be_whole(tmp_path):
     shards = Shards(shards.paths, shards.rows, (*shards.columns, other), 1)
     with pytest.raises(DataError, match="are whole, but"):
         list(safe(evaluation_dataset(shards, Transform(parameters), Labeler(parameters.label), batch=40), shards))
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xff", b"\x0a\x05\x0a"])
+def test_a_record_that_is_no_example_is_a_data_error_whatever_tensorflow_makes_of_it(tmp_path, bad):
+    shards, _ = _write(tmp_path, [40], 1)
+    read = tf.data.Dataset.from_tensors([bad]).map(lambda records: parse_examples(records, shards.columns))
+    with pytest.raises(DataError, match="are whole, but"):
+        list(safe(read, shards))
 
 
 def test_class_weights_multiply_the_weight_column(tmp_path):

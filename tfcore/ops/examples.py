@@ -25,6 +25,7 @@ from headway.errors import DataError
 from headway.records.spec import feature_spec
 from headway.records.tfrecord import masked
 from headway.schema import Column
+from tfcore.ops.damage import NOT_WHOLE, as_bytes, in_records, may_be_damage, translated
 from tfcore.ops.library import library
 
 _TYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
@@ -51,7 +52,8 @@ def read_examples(
 
     Raises:
         DataError: there is no such file.
-        tf.errors.DataLossError: (while iterating) a file is cut off or damaged, or a record is no tf.Example.
+        tf.errors.DataLossError: (while iterating) a file is cut off or damaged, or a record is no tf.Example. Without the
+            op that holds for this dataset; of one made from it, by `map` say, TensorFlow's own error comes (`tfcore.ops.damage`).
         tf.errors.InvalidArgumentError: (while iterating) a record is not of these columns.
     """
     files = _files(paths)
@@ -81,6 +83,7 @@ def read_examples(
         kinds = ["GZIP" if _is_gzip(path) else "" for path in files]
         both = tf.data.Dataset.from_tensor_slices((files, kinds))
         found = both.interleave(parsed, cycle, 1, **_parallel(not lone))
+        return translated(found.prefetch(tf.data.AUTOTUNE), files, lambda some: _parsed(some, columns))
     return found.prefetch(tf.data.AUTOTUNE)
 
 
@@ -98,7 +101,7 @@ def _nothing_but_whole(path: tf.Tensor, compression: tf.Tensor) -> tf.data.Datas
                     while inflated.read(_READ_BYTES):
                         pass
                 except (OSError, EOFError, zlib.error) as error:
-                    raise ValueError(f"{name.decode()}: not a whole gzip file: {error}") from None
+                    raise ValueError(f"{name.decode()}: {NOT_WHOLE}: {error}") from None
         return np.bool_(False)
 
     ends = tf.data.Dataset.from_tensors(path)
@@ -150,8 +153,20 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
     """Serialized tf.Examples, string [rows], as columns.
 
     Raises:
-        tf.errors.InvalidArgumentError: a record is no tf.Example, or not of these columns.
+        tf.errors.DataLossError: a record is no tf.Example. In a graph, which cannot catch TensorFlow's own error, that is
+            an InvalidArgumentError, or a UnicodeDecodeError where its message cannot be read.
+        tf.errors.InvalidArgumentError: a record is not of these columns.
     """
+    try:
+        return _parsed(records, columns)
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        damage = in_records(as_bytes(records), lambda some: _parsed(some, columns)) if may_be_damage(error) else None
+        if damage is None:
+            raise
+        raise damage from None
+
+
+def _parsed(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
     spec: dict[str, Any] = {}
     for name, entry in feature_spec(columns, 1).items():
         if entry["kind"] == "scalar":

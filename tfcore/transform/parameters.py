@@ -38,6 +38,7 @@ from tfcore.transform.config import (
     Standardize,
     Vocabulary,
 )
+from tfcore.transform.fits import check
 from tfcore.transform.preprocess_config import DerivedParameters
 from tfcore.transform.reference import apply_numeric
 
@@ -287,16 +288,9 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
             )
         chain = (_automatic(column, stats),)
     where = f"columns.{column.name}"
+    check(column, chain, where=where)
     if isinstance(chain[-1], Image):
-        return _image(column, chain, config, stats, where), None
-    if column.type == "bytes" and (len(chain) > 1 or not isinstance(chain[0], Vocabulary | Hash)):
-        raise ConfigError(
-            f"{chain[0].op} needs a number, and the column holds text", where=where, fix="use vocabulary or hash"
-        )
-    if isinstance(chain[-1], Vocabulary | Hash) and column.type == "float32":
-        raise ConfigError(f"{chain[-1].op} needs text or integers", where=where, fix="use bucketize for real numbers")
-    if isinstance(chain[-1], Vocabulary | Hash) and len(chain) > 1:
-        raise ConfigError(f"{chain[-1].op} takes the raw value, so it stands alone", where=where)
+        return _image(column, chain[-1], config, stats), None
     ops: list[FittedOp] = []
     sample = _Sample(stats) if column.type != "bytes" else None
     for op in chain:
@@ -332,11 +326,7 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
     )
 
 
-def _image(column: Column, chain: Sequence[Op], config: ColumnTransform, stats: ColumnStatistics, where: str) -> Fitted:
-    op = chain[-1]
-    assert isinstance(op, Image)
-    if column.type != "bytes" or column.shape or len(chain) > 1:
-        raise ConfigError("an image is the bytes of one file a row, and stands alone", where=where)
+def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStatistics) -> Fitted:
     return Fitted(
         column=column,
         ops=(FittedOp(op="image", pixels=(op.height, op.width, op.channels)),),

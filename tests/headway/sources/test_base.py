@@ -123,6 +123,8 @@ def test_a_window_that_cannot_be_says_what_can(window, until, said):
     ("more", "said"),
     [
         ({"format": "json"}, "'parquet', 'csv'"),
+        ({"path": "{span}/{spam}.csv"}, "the placeholder {spam}, which stands for nothing; did you mean {span}?"),
+        ({"path": "{minute}.csv"}, "there is: {span}, {year}, {month}, {day}, {hour}"),
         ({"path": "{span}/{span}.csv"}, "{span} more than once"),
         ({"where": "a >"}, "not an expression"),
         ({"csv": {"delimter": ";"}}, "csv.delimter: unknown key; did you mean 'delimiter'"),

@@ -354,10 +354,10 @@ def test_a_prefix_takes_from_the_whole_file(written):
         ([b"a,b\n1,x\n", b"a,b\n,z\n"], ["int64", "string"]),
         ([b"a,b\n1,x\n", b"b,c\nz,1\n"], ["int64", "string", "int64"]),
         ([b"a,b\n2013-01-01,12:30\n"], ["string", "string"]),
-        ([b"a,b\n1,2\n" + b"1,2\n" * 400_000 + b"x,y\n"], ["string", "string"]),
+        ([b"a,b\n1,2\n" + b"1,2\n" * 400_000 + b"x,y\n"], ["int64", "int64"]),
         ([b"a,b\n" + b"1,2\n" * 700_000 + b"x,y\n" * 700_000], ["binary", "binary"]),
         ([b'a,b\n"1\n2",2\n'], ["string", "int64"]),
-        ([b"a,b\n1\n2\n"], ["null", "null"]),
+        ([b"a,b\n1\n2\n", b"a,b\n1,2\n"], ["int64", "int64"]),
         ([b"a,b\n1,2\n3\xff\n"], ["int64", "int64"]),
     ],
 )
@@ -374,9 +374,16 @@ def test_a_large_file_with_quoted_newlines_is_sampled_and_not_read_whole(written
     assert one_value.prefix(huge, 10).num_rows == 1
 
 
+def test_a_file_of_which_no_line_fits_its_names_says_so(written):
+    source, found = written(b"a,b\n1,2,\n3,4,\n")
+    said = r"none of 2 sampled lines fits the column names: 3 columns instead of 2, first '1,2,'"
+    with pytest.raises(DataError, match=said):
+        source.prefix(found, 10)
+
+
 def test_files_without_rows_say_so(written):
     source, found = written(b"a,b\n")
-    with pytest.raises(DataError, match=r"0\.csv: the files hold no rows"):
+    with pytest.raises(DataError, match=r"0\.csv: the files hold (column names and )?no rows"):
         source.prefix(found, 10)
 
 

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headway.coerce import coerce
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError
+from headway.infer import infer
 from headway.schema import Column
 
 INT, REAL, TEXT, LIST = pa.int64(), pa.float64(), pa.binary(), pa.list_(pa.int64())
@@ -41,6 +42,16 @@ def test_null_missing_nan_zero_and_empty_stay_apart(opened, read_all):
         [(0, None, None, None), (1, None, None, None), (2, float("nan"), [], b""), (3, 0.0, [0], b"0")]
     )
     assert not malformed
+
+
+def test_lists_of_lists_and_of_objects_are_left_out_and_said_so(opened):
+    source, found = opened("jsonl", lines(*[{"ll": [[1]], "lo": [{"a": 1}]}] * 3), lines({"ll": [["x"]], "lo": []}))
+    prefix = source.prefix(found, 100)
+    assert prefix.num_rows == 4
+    schema, notes = infer(prefix, {}, only=False, needed=frozenset(), where="x")
+    assert not schema.columns and [note.split(" is left out")[0] for note in notes] == ["column 'll'", "column 'lo'"]
+    with pytest.raises(ConfigError, match="'ll' cannot be used: its type"):
+        infer(prefix, {}, only=False, needed=frozenset({"ll"}), where="x")
 
 
 def test_nested_objects_are_columns_of_their_leaves(opened, read_all):

@@ -46,6 +46,13 @@ def test_columns_that_give_a_binary_label_away(random):
     assert suspects(columns, "binary") == ["delay", "missing", "told"]
 
 
+def test_integers_beyond_what_a_double_holds_exactly_are_looked_at_too():
+    columns = {"id": np.arange(ROWS) + 2**62, "told": np.arange(ROWS) % 2 * 2**60 - 2**62, "label": np.arange(ROWS) % 2}
+    assert suspects(columns, "binary") == ["told"]
+    twice = {"a": columns["id"], "b": columns["id"], "c": columns["told"]}
+    assert [(a.column, "'a'" in a.message) for a in duplicates(split(twice), list(twice))] == [("b", True)]
+
+
 def test_columns_that_give_a_class_away(random):
     kind = random.integers(0, 4, ROWS)
     columns = {

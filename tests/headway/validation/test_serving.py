@@ -1,5 +1,6 @@
 """Logged requests held against the train rows."""
 
+import gzip
 import json
 
 import numpy as np
@@ -84,7 +85,39 @@ def test_values_that_do_not_fit_are_counted(tmp_path):
     assert few.severity == "info"
 
 
-@pytest.mark.parametrize("content", [b"", b'{"carrier": \n', b"nonsense"])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_broken_line_costs_itself_alone_and_is_told_with_its_number(tmp_path, zipped):
+    good = b'{"carrier": "AA", "distance": 1.5, "hour": 3}\n'
+    lines = b"\xef\xbb\xbf" + good * 2 + b"\n" + b'{"carrier": "AA", \n' + good * 3 + b"[1]\n" + b'{"hour": [3]}\n'
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(lines) if zipped else lines)
+    logged = requests(path, COLUMNS)
+    assert logged.rows == 8 and logged.statistics.rows == 5
+    assert logged.unfit[0] == 3 and logged.unfit[1].startswith("line 4: not JSON")
+    assert "byte" not in logged.unfit[1]
+
+
+def test_of_instances_the_line_of_the_request_is_told(tmp_path):
+    path = tmp_path / "log"
+    path.write_text('{"instances": [{"hour": 1}, {"hour": 2}]}\n{"instances": [{"hour": 3}, {"hour": "noon"}, 5]}\n')
+    logged = requests(path, COLUMNS)
+    assert (logged.rows, logged.statistics.rows) == (5, 3)
+    assert logged.unfit[0] == 2 and logged.unfit[1].startswith("line 2: ")
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_record_that_is_no_example_is_counted(tmp_path, zipped):
+    with ShardWriter(tmp_path / "log") as shard:
+        shard.write_many([*encode_classic(batch(3), COLUMNS), b"\xff\xff"])
+    if zipped:
+        (tmp_path / "log").write_bytes(gzip.compress((tmp_path / "log").read_bytes()))
+    logged = requests(tmp_path / "log", COLUMNS)
+    assert (logged.rows, logged.unfit[0]) == (4, 1) and logged.unfit[1].startswith("record 4: ")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"carrier": \n', b"nonsense", b"\x1f\x8b\x08", b"[{}]", b"\x03" + bytes(20)]
+)
 def test_a_file_of_something_else_is_named(tmp_path, content):
     path = tmp_path / "log"
     path.write_bytes(content)

@@ -1,0 +1,239 @@
+"""The road's second half, from a fitted transform to a replayed export: train, evaluate, gate, export, replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flows.road_data import DataSteps
+from flows.steps import Output
+from flows.trip import ALREADY, EVALUATE, EXPORT, GATE, REPLAY, TRAIN, End
+from headway.fingerprint import fingerprint
+from headway.gate import Candidate, Champion, GateRequest
+from headway.registry import Version
+from tfcore.transform.parameters import TransformParameters
+
+
+class ModelSteps(DataSteps):
+    """The steps that make a model, hold it against the champion, and ship it."""
+
+    def _module(self) -> dict[str, Any]:
+        """Part of the key of a stage that calls the user's module."""
+        digest = self.trip.located.module_digest()
+        return {"module": digest} if digest else {}
+
+    def _train(self, ingested: Mapping[str, Output], transform: Output) -> Output:
+        training = self.pipeline.training
+        examples = [[out.fingerprint, part] for out, part in self._of(ingested, "train")]
+        key = {
+            "config": {
+                "model": self.pipeline.model.model_dump(mode="json"),
+                "training": training.model_dump(mode="json"),
+                "seed": self.trip.chosen_seed,
+            },
+            **self._module(),
+            "inputs": {"transform": transform.fingerprint, "examples": examples},
+        }
+        name = fingerprint({"stage": "train", "version": TRAIN.version, **key})
+
+        def request() -> dict[str, Any]:
+            module = self.trip.located.module_file
+            return {
+                "examples": self._examples(ingested, "train"),
+                "transform": transform.get()["parameters"],
+                "model": self.pipeline.model.model_dump(mode="json"),
+                "training": training.model_dump(mode="json"),
+                "seed": self.trip.chosen_seed,
+                "module": str(module) if module else None,
+                "preprocess": self._preprocess(),
+                "checkpoints": str(self.trip.store.checkpoints / name),
+                "summaries": str(self.trip.store.summaries / self.pipeline.name / name),
+                "control": str(self.trip.located.control_file),
+            }
+
+        return self._call(TRAIN, "train", key, request)
+
+    def _evaluate(
+        self,
+        title: str,
+        ingested: Mapping[str, Output],
+        transform: Output,
+        model: dict[str, Any],
+        identity: dict[str, Any],
+    ) -> Output:
+        config, group = self.pipeline.evaluation, self.columns.of_role("group")
+        key = {
+            "config": config.model_dump(mode="json"),
+            "group": group.name if group else None,
+            **(self._module() if "train" in identity else {}),
+            "model": identity,
+            "inputs": {
+                "transform": transform.fingerprint,
+                "examples": [[out.fingerprint, part] for out, part in self._of(ingested, "eval")],
+            },
+        }
+
+        def request() -> dict[str, Any]:
+            return {
+                "model": model,
+                "examples": self._examples(ingested, "eval"),
+                "transform": transform.get()["parameters"],
+                "slices": list(config.slices),
+                "slice_min_rows": config.slice_min_rows,
+                "group": group.name if group else None,
+                "batch_size": config.batch_size,
+            }
+
+        return self._call(EVALUATE, title, key, request)
+
+    def _trained_model(self, train: Output) -> dict[str, Any]:
+        module = self.trip.located.module_file
+        return {
+            "kind": "trained",
+            "path": str(train.path),
+            "config": self.pipeline.model.model_dump(mode="json"),
+            "seed": self.trip.chosen_seed,
+            "module": str(module) if module else None,
+            "preprocess": self._preprocess(),
+        }
+
+    def _split_digest(self) -> str:
+        return fingerprint(self.pipeline.split.at_ingest())
+
+    def _gate(
+        self, transform: Output, train: Output, candidate: Output, champion: Version | None, scored: Output | None
+    ) -> dict[str, Any] | None:
+        """The verdict; None in a plan that cannot know."""
+        rolled_back = self._rolled_back(train.fingerprint)
+        group = self.columns.of_role("group")
+        settings = {
+            "slices": list(self.pipeline.evaluation.slices),
+            "eval": [list(part) for part in self.parts["eval"]],
+            "split": self._split_digest(),
+            "force": self.trip.force,
+        }
+        key = {
+            "config": self.pipeline.gate.model_dump(mode="json"),
+            **settings,
+            "rolled_back": rolled_back,
+            "inputs": {
+                "train": train.fingerprint,
+                "candidate": candidate.fingerprint,
+                "champion": champion.number if champion else None,
+                "scored": scored.fingerprint if scored else None,
+            },
+        }
+
+        def request() -> GateRequest:
+            task = transform.get()["parameters"]["label"]["task"]
+            return GateRequest(
+                task=task,
+                config=self.pipeline.gate,
+                candidate=Candidate(
+                    model=train.fingerprint,
+                    predictions=candidate.path / candidate.get()["predictions"],
+                    rolled_back=rolled_back,
+                ),
+                champion=self._champion(champion, scored),
+                eval=tuple((span, part) for span, part in self.parts["eval"]),
+                split=self._split_digest(),
+                slices=self.pipeline.evaluation.slices,
+                group=group.name if group else None,
+                seed=self.trip.chosen_seed,
+                force=self.trip.force,
+            )
+
+        return self._call(GATE, "gate", key, request).result
+
+    @staticmethod
+    def _champion(champion: Version | None, scored: Output | None) -> Champion | None:
+        if champion is None or scored is None:
+            return None
+        result = scored.get()
+        incompatible = result.get("incompatible")
+        return Champion(
+            version=champion.number,
+            model=str(champion.facts.get("train")),
+            predictions=None if incompatible else scored.path / result["predictions"],
+            incompatible=incompatible,
+            train=tuple((span, part) for span, part in champion.facts.get("train_parts", [])),
+            split=champion.facts.get("split", ""),
+        )
+
+    def _rolled_back(self, train: str) -> str | None:
+        """Which version of this very model was rolled back, and why."""
+        registry = self.trip.registry
+        for number, why in registry.rolled_back().items():
+            version = next((v for v in registry.versions() if v.number == number), None)
+            if version is not None and version.facts.get("train") == train:
+                return f"version {number}, {why}"
+        return None
+
+    def _ship(self, ingested: Mapping[str, Output], transform: Output, train: Output, candidate: Output) -> End:
+        key = {
+            "config": {},
+            **self._module(),
+            "inputs": {"train": train.fingerprint, "transform": transform.fingerprint},
+        }
+
+        def request() -> dict[str, Any]:
+            model = self._trained_model(train)
+            return {
+                "trained": str(train.path),
+                "transform": transform.get()["parameters"],
+                "model": model["config"],
+                "module": model["module"],
+                "preprocess": model["preprocess"],
+                "seed": model["seed"],
+            }
+
+        export = self._call(EXPORT, "export", key, request)
+        self.end.export = export
+        if self._stops("export"):
+            return self.end
+        replayed = self._replay(ingested, transform, candidate, export)
+        self.end.replay = replayed.result
+        if export.result is not None and candidate.result is not None:
+            self.end.facts = self._facts(transform, train, candidate, export)
+        return self.end
+
+    def _replay(self, ingested: Mapping[str, Output], transform: Output, candidate: Output, export: Output) -> Output:
+        key = {
+            "config": self.pipeline.export.model_dump(mode="json"),
+            "inputs": {"export": export.fingerprint, "candidate": candidate.fingerprint},
+        }
+
+        def request() -> dict[str, Any]:
+            parameters = transform.get()["parameters"]
+            return {
+                "saved_model": export.path / export.get()["saved_model"],
+                "examples": self._examples(ingested, "eval"),
+                "predictions": candidate.path / candidate.get()["predictions"],
+                "columns": TransformParameters.model_validate(parameters).raw,
+                "task": parameters["label"]["task"],
+                "rows": self.pipeline.export.replay_rows,
+            }
+
+        return self._call(REPLAY, "replay", key, request)
+
+    def _facts(self, transform: Output, train: Output, candidate: Output, export: Output) -> dict[str, Any]:
+        return {
+            "pipeline": self.pipeline.name,
+            "spans": self.window,
+            "train_parts": [list(part) for part in self.parts["train"]],
+            "eval_parts": [list(part) for part in self.parts["eval"]],
+            "split": self._split_digest(),
+            "task": transform.get()["parameters"]["label"]["task"],
+            "train": train.fingerprint,
+            "statistics": self.statistics,
+            "reference": self.reference,
+            "export": export.fingerprint,
+            "seed": self.trip.chosen_seed,
+            "metrics": candidate.get()["metrics"],
+            "signatures": export.get()["signatures"],
+        }
+
+    def _already(self, champion: Version) -> None:
+        reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
+        self.end.verdict = {"verdict": ALREADY, "promote": False, "reasons": [reason], "champion": champion.number}
+        self.end.facts = {"metrics": champion.facts.get("metrics")}

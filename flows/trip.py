@@ -1,0 +1,84 @@
+"""One execution and what becomes of it: the stages there are, a pipeline over a window, who calls its steps.
+
+trip = Trip(located, store, window=12, last="validate")
+end = road(trip, caller)                  # flows.road; a Caller runs steps, or only looks for what they left
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from flows.pipeline import Located
+from flows.steps import Output, Stage, Step
+from headway.registry import Registry
+from headway.sources.base import InputFile, files
+from headway.store import Store
+
+INGEST = Stage("ingest", "beam_jobs.ingest:ingest", many="beam_jobs.ingest:ingest_many")
+STATISTICS = Stage("statistics", "headway.statistics.window:merge")
+SPLITS = Stage("splits", "beam_jobs.proof:prove")
+VALIDATE = Stage("validate", "headway.validate:validate")
+ANALYSE = Stage("analyse", "tfcore.analyse:analyse", tensorflow=True, streams=True)
+TRANSFORM = Stage("transform", "tfcore.transform.parameters:fit")
+TRAIN = Stage("train", "tfcore.train.stage:train", tensorflow=True, streams=True)
+EVALUATE = Stage("evaluate", "tfcore.evaluate:predict", tensorflow=True, streams=True)
+GATE = Stage("gate", "headway.gate:gate")
+EXPORT = Stage("export", "tfcore.export:export", tensorflow=True)
+REPLAY = Stage("replay", "flows.replay:replay")
+STAGES = (INGEST, STATISTICS, SPLITS, VALIDATE, ANALYSE, TRANSFORM, TRAIN, EVALUATE, GATE, EXPORT, REPLAY)
+ALREADY = "already champion"
+
+
+class Caller(Protocol):
+    def call(self, step: Step) -> Output: ...
+
+    def call_many(self, steps: Sequence[Step]) -> list[Output]: ...
+
+
+@dataclass(frozen=True)
+class Trip:
+    """One execution: a pipeline over a window."""
+
+    located: Located
+    store: Store
+    window: int | str | None = None
+    until: str = "latest"
+    seed: int | None = None
+    force: bool = False
+    last: str | None = None
+    """The stage to stop after; None: all the way."""
+    memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
+    """Checksums of the spans' files, read once a process."""
+
+    @property
+    def registry(self) -> Registry:
+        return Registry(self.store, self.located.pipeline.name)
+
+    @property
+    def chosen_seed(self) -> int:
+        return self.located.pipeline.seed if self.seed is None else self.seed
+
+    def files(self, span: str) -> tuple[InputFile, ...]:
+        if span not in self.memo:
+            self.memo[span] = files(self.located.pipeline.source, span)
+        return self.memo[span]
+
+
+@dataclass
+class End:
+    """How far the road went."""
+
+    spans: list[str]
+    notes: list[str] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    anomalies: list[dict[str, Any]] = field(default_factory=list)
+    verdict: dict[str, Any] | None = None
+    evaluation: dict[str, Any] | None = None
+    export: Output | None = None
+    replay: dict[str, Any] | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What a version published from this run says of itself."""
+    later: list[str] = field(default_factory=list)
+    """In a plan: stages that cannot be judged before others have run."""

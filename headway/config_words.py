@@ -1,0 +1,206 @@
+"""What pydantic finds wrong with a config, in the words of the file: the key, the value, and what would be right.
+
+    sentences(Pipeline, error, raw)      # ["columns.a.transform: there is no operation 'vocabuary'; did you mean ..."]
+
+A key that may hold several kinds of things (`auto`, or a mapping) gives an error for each kind; what is said is that of the
+kind that was meant, or, where none comes near, all of them in one sentence.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+Loc = tuple[Any, ...]
+Error = dict[str, Any]
+_LABEL = re.compile(
+    r"^(literal|dict|list|tuple|set|frozenset|union|tagged-union|nullable|constrained|function|lax-or-strict|"
+    r"json-or-python|definition-ref|is-instance|chain)\b|^(str|int|float|bool|none|bytes|date|any|model|[A-Z]\w*Config)$"
+)
+_PLAIN = {
+    "int_parsing": "should be a whole number",
+    "int_type": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_parsing": "should be a number",
+    "float_type": "should be a number",
+    "bool_parsing": "should be true or false",
+    "bool_type": "should be true or false",
+    "string_type": "should be text",
+    "tuple_type": "should be a list",
+    "list_type": "should be a list",
+    "dict_type": "should be a mapping of keys to values",
+}
+
+
+def sentences(model: type[BaseModel], error: ValidationError, value: Any) -> list[str]:
+    """A sentence for each thing that is wrong with `value`, which should have been a `model`."""
+    found = [(_tokens(item["loc"], value), dict(item)) for item in error.errors()]
+    return [_sentence(model, loc, item) for loc, item in _settled(found, ())]
+
+
+Token = tuple[bool, Any]
+"""(whether it is a kind of value, not a key; what it says)"""
+
+
+def _tokens(loc: Loc, value: Any) -> list[Token]:
+    """A path with the names of kinds, which pydantic puts between keys, told from the keys."""
+    found: list[Token] = []
+    for part in loc:
+        if (isinstance(value, dict) and part in value) or (
+            isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
+        ):
+            value = value[part]
+        elif isinstance(part, str) and _LABEL.match(part):
+            found.append((True, part))
+            continue
+        found.append((False, part))
+    return found
+
+
+def _settled(found: Sequence[tuple[list[Token], Error]], at: Loc) -> list[tuple[Loc, Error]]:
+    """Errors by the path of their key, one for each key that may hold several kinds of things."""
+    kinds: dict[Any, list[tuple[list[Token], Error]]] = {}
+    keys: dict[Any, list[tuple[list[Token], Error]]] = {}
+    settled: list[tuple[Loc, Error]] = []
+    for tokens, item in found:
+        if not tokens:
+            settled.append((at, item))
+        else:
+            (kind, part), rest = tokens[0], tokens[1:]
+            (kinds if kind else keys).setdefault(part, []).append((rest, item))
+    for part, inner in keys.items():
+        settled += _settled(inner, (*at, part))
+    # the kind that was meant is the one that something further inside is wrong with
+    meant = [inner for inner in kinds.values() if any(tokens for tokens, _ in inner)]
+    if meant:
+        for inner in meant:
+            settled += _settled(inner, at)
+    elif kinds:
+        items = [item for inner in kinds.values() for _, item in inner]
+        said = [item for item in items if item["type"] == "value_error"]
+        settled.append((at, {**(said or items)[0], "all": said or items}))
+    return settled
+
+
+def _sentence(model: type[BaseModel], loc: Loc, item: Error) -> str:
+    key = ".".join(str(part) for part in loc) or "(top level)"
+    if item["type"] == "missing":
+        return f"{key}: is required"
+    if item["type"] == "extra_forbidden":
+        known = sorted(_fields(_models(model, loc[:-1])))
+        close = difflib.get_close_matches(str(loc[-1]), known, 1)
+        hint = f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(known)}" if known else ""
+        return f"{key}: unknown key{hint}"
+    told = list(dict.fromkeys(_message(model, loc, one) for one in item.get("all", [item])))
+    message = told[0] + "".join(", or " + more.removeprefix("should ") for more in told[1:])
+    hint = _hint(item.get("all", [item]), item["input"])
+    got = _short(item["input"])
+    return f"{key}: {message}{hint}" + ("" if got in message else f" (got {got})")
+
+
+def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
+    kind, context = item["type"], item.get("ctx", {})
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if kind in ("model_type", "model_attributes_type", "dataclass_type"):
+        return _mapping(model, loc)
+    if kind == "union_tag_not_found":
+        names = [tag for one in _models(model, loc) for tag in _tags(one)]
+        by = str(context.get("discriminator", "")).strip("'")
+        given = item["input"] if isinstance(item["input"], dict) else {}
+        near = [tag for key in given for tag in difflib.get_close_matches(str(key), names, 1)]
+        return f"should say its {by}: {_either(names)}" + (f"; did you mean '{by}: {near[0]}'?" if near else "")
+    if kind == "union_tag_invalid":
+        tags = re.findall(r"'([^']*)'", str(context.get("expected_tags", "")))
+        by = str(context.get("discriminator", "")).strip("'")
+        return f"there is no {by} {context.get('tag')!r}: it should be {_either(tags)}" + _close(
+            context.get("tag"), tags
+        )
+    if kind == "string_pattern_mismatch":
+        about = [field.description for field in _own(model, loc) if field.description]
+        return f"should be like {context['pattern']}" + (f" ({about[0]})" if about else "")
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return "should" + message.removeprefix("Input should") if message.startswith("Input should") else message
+
+
+def _mapping(model: type[BaseModel], loc: Loc) -> str:
+    models = _models(model, loc)
+    known = _fields(models, tags=True)
+    return "should be a mapping of keys to values" + (f", which are: {', '.join(known)}" if known else "")
+
+
+def _hint(items: Sequence[Error], given: Any) -> str:
+    """Which of the words that would be right was probably meant."""
+    words = [
+        word
+        for item in items
+        if item["type"] in ("literal_error", "enum")
+        for word in re.findall(r"'([^']*)'", str(item.get("ctx", {}).get("expected", "")))
+    ]
+    return _close(given, words)
+
+
+def _close(given: Any, words: Sequence[str]) -> str:
+    close = difflib.get_close_matches(given, words, 1, 0.5) if isinstance(given, str) else []
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _either(words: Sequence[str]) -> str:
+    quoted = [repr(word) for word in words]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else "".join(quoted)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
+    """The models that may stand at a path, as far as the annotations tell."""
+    found = [model]
+    for part in loc:
+        fields = [f for one in found for name, f in one.model_fields.items() if part in (name, f.alias)]
+        if fields:
+            found = [inner for field in fields for inner in _inside(field.annotation)]
+        else:  # a tag picks one of them; at a list's index or a mapping's key all of them may stand
+            found = [one for one in found if part in _tags(one)] or found
+    return found
+
+
+def _own(model: type[BaseModel], loc: Loc) -> list[Any]:
+    """The fields that a path ends in."""
+    return [
+        f for one in _models(model, loc[:-1]) for n, f in one.model_fields.items() if loc and loc[-1] in (n, f.alias)
+    ]
+
+
+def _inside(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    parts = get_args(annotation)
+    return [found for part in (parts[:1] if get_origin(annotation) is Annotated else parts) for found in _inside(part)]
+
+
+def _tags(model: type[BaseModel]) -> list[str]:
+    """The words that tell a model from others that may stand in its place."""
+    return [
+        words[0]
+        for field in model.model_fields.values()
+        if get_origin(field.annotation) is Literal and len(words := get_args(field.annotation)) == 1
+    ]
+
+
+def _fields(models: Sequence[type[BaseModel]], *, tags: bool = False) -> list[str]:
+    """The keys of any of them; what only tells them apart is left out, unless `tags`."""
+    return list(
+        dict.fromkeys(
+            field.alias or name
+            for one in models
+            for name, field in one.model_fields.items()
+            if tags or not (get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1)
+        )
+    )

@@ -1,0 +1,94 @@
+"""A file that was taken for another format is called by its name, and the fix is the format it has."""
+
+import gzip
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from headway.errors import ConfigError, DataError
+from headway.records.tfrecord import ShardWriter
+
+
+@pytest.fixture(scope="module")
+def datas(tmp_path_factory):
+    """A small file of each format."""
+    from PIL import Image
+
+    table = pa.table({"a": [1, 2], "y": ["x", "z"]})
+    made = {"csv": b"a,y\n1,x\n2,z\n", "jsonl": b'{"a": 1, "y": "x"}\n{"a": 2, "y": "z"}\n'}
+    for name, write in (("parquet", pq.write_table), ("arrow", feather.write_feather)):
+        sink = io.BytesIO()
+        write(table, sink)
+        made[name] = sink.getvalue()
+    sink = io.BytesIO()
+    Image.new("RGB", (4, 4)).save(sink, "PNG")
+    made["images"] = sink.getvalue()
+    shard = tmp_path_factory.mktemp("shard") / "a"
+    with ShardWriter(shard) as writer:
+        writer.write_many([b"\n\x00"])
+    made["examples"] = shard.read_bytes()
+    return made
+
+
+FORMATS = ["csv", "jsonl", "parquet", "arrow", "images", "examples"]
+ENDINGS = {"images": "png", "examples": "tfrecord"}
+
+
+@pytest.mark.parametrize("wanted", FORMATS)
+@pytest.mark.parametrize("given", FORMATS)
+def test_each_format_given_each_other_names_both_and_the_fix(opened, datas, wanted, given):
+    if wanted == given:
+        source, found = opened(wanted, datas[given], names=(f"a.{ENDINGS.get(wanted, wanted)}",))
+        source.prefix(found, 10)
+        return
+    source, found = opened(wanted, datas[given], names=(f"a.{ENDINGS.get(wanted, wanted)}",))
+    with pytest.raises(DataError) as error:
+        source.prefix(found, 10)
+    assert error.value.where.rstrip(":1").endswith(f"a.{ENDINGS.get(wanted, wanted)}")
+    assert f"format: {given}" in error.value.fix and "write the file again" not in error.value.fix
+
+
+@pytest.mark.parametrize(
+    ("data", "where", "said", "fix"),
+    [
+        (b"\n\na,b\n1,2\n", ":3", "no line is a JSON object, beginning with 'a,b'", "format: csv"),
+        (
+            json.dumps({"a": 1}, indent=1).encode(),
+            ":1",
+            "no line is a JSON object, beginning with '{'",
+            "one object a line",
+        ),
+        (b'[{"a": 1}]', "0.jsonl", "holds a JSON list", "jq"),
+        (b"\n\n", "0.jsonl", "empty lines", "bring"),
+        (b"\n{}\n{}\n", "0.jsonl:2", "its objects hold no keys", "bring"),
+        (gzip.compress(b"a,b\n"), ":1", "beginning with 'a,b'", "format: csv"),
+        (b"<html><body>404</body></html>", ":1", "beginning with '<html>", "format: csv"),
+    ],
+)
+def test_json_lines_without_any_say_which_line_it_is(opened, data, where, said, fix):
+    names = ("0.jsonl.gz",) if data.startswith(b"\x1f") else ()
+    source, found = opened("jsonl", data, names=names)
+    with pytest.raises(DataError) as error:
+        source.prefix(found, 10)
+    assert error.value.where.endswith(where) and said in error.value.problem and fix in error.value.fix
+
+
+def test_a_line_of_a_table_may_begin_as_json_does(opened):
+    source, found = opened("csv", b"{a},b\n1,2\n")
+    assert source.names(found[0]) == ["{a}", "b"]
+
+
+@pytest.mark.parametrize(("format", "endings"), [("images", ".jpg, .jpeg, .png"), ("csv", ".csv, .csv.gz")])
+def test_a_folder_without_such_files_says_what_it_holds(opened, format, endings):
+    with pytest.raises(ConfigError) as error:
+        opened(format, b"x", b"y", names=("a.txt", "b.txt"))
+    assert endings in error.value.problem and "it holds a.txt and 1 more" in error.value.problem
+
+
+def test_broken_images_among_good_ones_stay_for_the_quarantine(opened, datas):
+    source, found = opened("images", b"text", datas["images"], names=("a.png", "b.png"))
+    assert source.prefix(found, 10).num_rows == 2

@@ -1,0 +1,90 @@
+"""One odd row of a sample decides no column's type; many do, and what stands as text stays text."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from headway.infer import infer
+from headway.records.tfrecord import frame
+from headway.records.wire import BYTES, INTS, field
+from headway.sources.odd import as_numbers, told
+
+
+def _types(opened, format, data, configs=None):
+    source, found = opened(format, data)
+    prefix = source.prefix(found, 1000)
+    schema, notes = infer(prefix, configs or {}, only=False, needed=frozenset(), where="x")
+    return {column.name: (column.type, column.shape) for column in schema.columns}, notes
+
+
+def _csv(values):
+    return b"a,b\n" + b"".join(b"%s,1\n" % value.encode() for value in values)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1"] * 199 + ["odd"], "int64"),
+        (["1", "2.5"] * 99 + ["1", "odd"], "float32"),
+        (["1"] * 197 + ["odd", "n/a", "x"], "bytes"),
+        (["1"] * 20 + ["odd"], "bytes"),
+        (["odd"] * 199 + ["1"], "bytes"),
+        (["1"] * 199 + ["99999999999999999999"], "float32"),
+    ],
+)
+def test_one_odd_value_in_a_hundred_of_a_csv_file_decides_nothing(opened, values, kind):
+    types, notes = _types(opened, "csv", _csv(values))
+    assert types == {"a": (kind, ()), "b": ("int64", ())}
+    assert ("'odd'" in " ".join(notes)) == (kind != "bytes" and "odd" in values)
+
+
+def test_a_type_that_is_said_needs_no_note(opened):
+    from headway.schema import ColumnConfig
+
+    config = {"a": ColumnConfig(type="string")}
+    types, notes = _types(opened, "csv", _csv(["1"] * 199 + ["odd"]), config)
+    assert types["a"] == ("bytes", ()) and not notes
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd", "kind"),
+    [
+        (1, "odd", ("int64", ())),
+        (1, [2], ("int64", ())),
+        (1.5, {"x": 1}, ("float32", ())),
+        ([1, 2], 3, ("int64", (None,))),
+        ([1.5], ["odd"], ("float32", (None,))),
+        ("00123", 5, ("bytes", ())),
+        ("00123", "odd", ("bytes", ())),
+        (True, "odd", ("int64", ())),
+    ],
+)
+def test_one_odd_line_of_json_decides_nothing(opened, usual, odd, kind):
+    data = b"".join(json.dumps({"a": value}).encode() + b"\n" for value in [*[usual] * 150, odd, *[usual] * 49])
+    types, _ = _types(opened, "jsonl", data)
+    assert types == {"a": kind}
+
+
+def _feature(name, tag, body):
+    return field(field(name.encode()) + field(field(body, tag), b"\x12"))
+
+
+@pytest.mark.parametrize(("odd", "kind"), [(1, "int64"), (3, "bytes")])
+def test_one_odd_record_of_examples_decides_nothing(opened, odd, kind):
+    usual, other = _feature("a", INTS, field(b"\x05")), _feature("a", BYTES, field(b"word"))
+    data = b"".join(frame(field(part)) for part in [*[usual] * 150, *[other] * odd, *[usual] * 49])
+    types, notes = _types(opened, "examples", data)
+    assert types == {"a": (kind, ())} and ("'word'" in " ".join(notes)) == (kind == "int64")
+
+
+def test_quoted_digits_of_one_file_and_numbers_of_another_are_text(opened):
+    source, found = opened("jsonl", b'{"zip": 12345}\n' * 200, b'{"zip": "02139"}\n' * 200)
+    assert source.prefix(found, 1000).schema.field("zip").type in (pa.string(), pa.binary())
+
+
+def test_the_note_counts_and_shows():
+    table = pa.table({"a": ["1"] * 300 + [None, "x", "y"]})
+    made = as_numbers(table, ["a"])
+    assert made.schema.field("a").type == pa.int64()
+    assert told(made.schema.field("a")) == "2 of 302 sampled values are no number, such as 'x'"
