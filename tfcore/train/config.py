@@ -111,6 +111,15 @@ class TrainingConfig(Frozen):
     max_refused_images: int = Field(
         default=100, ge=0, description="images that TensorFlow cannot decode are skipped, but no more than so often"
     )
+    strategy: Literal["auto", "cpu", "gpu", "mirrored", "multi_worker"] = Field(
+        default="auto", description="auto: a GPU if there is one, mirrored over several, else the CPU"
+    )
+    replicas: int | None = Field(
+        default=None, ge=2, le=64, description="devices that mirrored splits a batch over; default: every GPU"
+    )
+    workers: int | None = Field(
+        default=None, ge=2, le=64, description="processes on this machine that multi_worker splits a batch over"
+    )
     jit: Literal["auto", "on", "off"] = Field(default="auto", description="XLA; auto falls back when XLA refuses")
     threads: int | None = Field(default=None, ge=1, le=1024, description="TensorFlow's threads; default: every core")
     shuffle_rows: int | None = Field(
@@ -171,6 +180,13 @@ class TrainingConfig(Frozen):
         return {str(key): weight for key, weight in value.items()} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
+    def _devices(self) -> TrainingConfig:
+        for name, strategy in (("replicas", "mirrored"), ("workers", "multi_worker")):
+            if getattr(self, name) is not None and self.strategy != strategy:
+                raise ValueError(f"{name} is for strategy {strategy}, and this one is {self.strategy}")
+        return self
+
+    @model_validator(mode="after")
     def _one_length(self) -> TrainingConfig:
         if self.epochs is not None and self.steps is not None:
             raise ValueError("epochs and steps exclude each other; keep one")
@@ -183,9 +199,11 @@ class TrainingConfig(Frozen):
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         value: dict[str, Any] = handler(self)  # a training without them keeps the fingerprint it had
-        for name in ("augment", "sampling"):
+        for name in ("augment", "sampling", "replicas", "workers"):
             if value.get(name) is None:
                 value.pop(name, None)
+        if value.get("strategy") == "auto":
+            value.pop("strategy")
         return value
 
     def all_knobs(self, dropout: float = 0.0) -> dict[str, Schedule]:
