@@ -118,12 +118,15 @@ class OffsetEmbedding(keras.layers.Layer):
         )
 
     def build(self, input_shape: Any) -> None:
-        self.table = self.add_weight(name="table", shape=(self.rows, self.width), initializer=self._initializer)
+        # float32 whatever the layer computes in: the gradients of many rows with one id are added up in it
+        self.table = self.add_weight(
+            name="table", shape=(self.rows, self.width), initializer=self._initializer, autocast=False
+        )
         self.built = True
 
     def call(self, inputs: Any) -> Any:
         """int32 ids [rows, columns] -> [rows, columns, width]."""
-        return tf.gather(tf.convert_to_tensor(self.table), inputs + self.offsets)
+        return tf.cast(tf.gather(tf.convert_to_tensor(self.table), inputs + self.offsets), self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape, self.width)
@@ -160,7 +163,10 @@ class ListEmbedding(keras.layers.Layer):
         )
 
     def build(self, input_shape: Any) -> None:
-        self.table = self.add_weight(name="table", shape=(self.rows, self.width), initializer=self._initializer)
+        # float32 whatever the layer computes in: the gradients of many rows with one id are added up in it
+        self.table = self.add_weight(
+            name="table", shape=(self.rows, self.width), initializer=self._initializer, autocast=False
+        )
         self.built = True
 
     def call(self, inputs: Any) -> Any:
@@ -173,7 +179,7 @@ class ListEmbedding(keras.layers.Layer):
             tf.split(found * weight, self.lengths, 1), tf.split(weight, self.lengths, 1), strict=True
         ):
             means.append(tf.math.divide_no_nan(tf.reduce_sum(values, 1), tf.reduce_sum(weights, 1)))
-        return tf.stack(means, 1)
+        return tf.cast(tf.stack(means, 1), self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], len(self.lengths), self.width)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,10 +27,12 @@ from headway.errors import ConfigError, StoreError
 from tfcore.knobs import KnobVariables, knob
 from tfcore.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding
 from tfcore.models_config import ModelConfig
+from tfcore.precision import computing_in
 from tfcore.user_module import line_of, load_function
 
 WEIGHTS = "weights"
 """The prefix of the weights' checkpoint in a training's output."""
+_VARIABLE = "model/{}/.ATTRIBUTES/VARIABLE_VALUE"
 IMAGE_FILTERS = (32, 64, 128)
 Layout = Any
 """tfcore.transform's TransformParameters."""
@@ -43,6 +46,7 @@ def build(
     step: tf.Variable | None = None,
     module: Path | None = None,
     knobs: KnobVariables | None = None,
+    precision: str = "float32",
 ) -> keras.Model:
     """The untrained model of `config`.
 
@@ -52,12 +56,14 @@ def build(
         step: int64 variable the training loop counts up; without one the model can only predict.
         module: the Python file that `module:function` lies in.
         knobs: of a training; a user's function gets them by `tfcore.knobs.knob`, a built-in model reads "dropout".
+        precision: what the layers compute in while training; the variables are float32, and a model that is evaluated
+            or exported computes in it too. What a built-in model gives out is float32 always.
 
     Raises:
         ConfigError: a user's function fails, or what it returns is no model of the right shape.
     """
     knobs = knobs or KnobVariables()
-    with seeded(seed), knobs.offered():
+    with seeded(seed), knobs.offered(), computing_in(precision):
         if config.user_defined:
             return _user_model(config, layout, module)
         return _mlp(config, layout, seed, step) if config.name == "mlp" else _wide_deep(config, layout, seed, step)
@@ -120,7 +126,7 @@ def _wide_deep(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable
     if layout.lists:
         weights = _list_embedding(layout, count, seed, name="wide_lists", initial="zeros")(inputs["lists"])
         parts.append(keras.ops.sum(weights, axis=1))
-    total = parts[0] if len(parts) == 1 else keras.layers.Add(name="wide_and_deep")(parts)
+    total = parts[0] if len(parts) == 1 else keras.layers.Add(dtype="float32", name="wide_and_deep")(parts)
     return keras.Model(inputs, _output(total, layout), name="wide_deep")
 
 
@@ -167,6 +173,7 @@ def _deep(
         outputs(layout),
         kernel_initializer=keras.initializers.GlorotUniform(seed=seed),
         bias_initializer=_bias(config, layout),
+        dtype="float32",
         name="output",
     )(x)
 
@@ -208,7 +215,7 @@ def _output(x: keras.KerasTensor, layout: Layout) -> keras.KerasTensor:
     if layout.label.task != "regression":
         return x
     scale, centre = label_scale(layout)
-    return keras.layers.Rescaling(scale, offset=centre, name="label_units")(x)
+    return keras.layers.Rescaling(scale, offset=centre, dtype="float32", name="label_units")(x)
 
 
 def label_scale(layout: Layout) -> tuple[float, float]:
@@ -272,6 +279,14 @@ def save_weights(model: keras.Model, prefix: Path) -> None:
     tf.train.Checkpoint(model=[variable.value for variable in model.variables]).write(str(prefix))
 
 
+def extract_weights(checkpoint: Path, prefix: Path) -> None:
+    """As `save_weights`, from a checkpoint that holds the model and more."""
+    stored = tf.train.load_checkpoint(str(checkpoint))
+    count = sum(1 for name in stored.get_variable_to_shape_map() if re.fullmatch(r"model/\d+/\.ATTRIBUTES/.*", name))
+    values = [stored.get_tensor(_VARIABLE.format(i)) for i in range(count)]
+    tf.train.Checkpoint(model=[tf.Variable(value) for value in values]).write(str(prefix))
+
+
 def load_weights(model: keras.Model, prefix: Path) -> None:
     """Fill `model` from `save_weights`; StoreError when the weights are missing, torn or of another model."""
     try:
@@ -279,7 +294,7 @@ def load_weights(model: keras.Model, prefix: Path) -> None:
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         raise StoreError(f"cannot be read: {str(error).splitlines()[0]}", where=str(prefix)) from None
     for number, variable in enumerate(model.variables):
-        shape = stored.get(f"model/{number}/.ATTRIBUTES/VARIABLE_VALUE")
+        shape = stored.get(_VARIABLE.format(number))
         if shape != list(variable.shape):
             raise StoreError(
                 f"holds {shape} for variable {number}, where the model has {variable.path} {list(variable.shape)}",

@@ -8,11 +8,21 @@
 `<folder>/<step>/` holds the variables as a TensorFlow checkpoint and `checkpoint.json`: size and crc32c of every file,
 the shapes, and a small state of plain JSON. It is written aside, synced, and renamed; one that is torn or altered is
 named in a warning and passed over for the one before.
+
+With `keep_best`, those with the lowest `loss` stay as well, however old they are:
+
+    checkpoints = Checkpoints(folder, keep=2, keep_best=3)
+    if checkpoints.among_best(0.41):
+        checkpoints.save(1000, variables, state, loss=0.41)
+    [(found.step, found.loss) for found in checkpoints.best()]
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import math
 import os
 import re
 import shutil
@@ -28,7 +38,7 @@ import tensorflow as tf
 from headway.errors import StoreError
 
 FORMAT = 1
-MANIFEST = "checkpoint.json"
+MANIFEST, VARIABLES = "checkpoint.json", "variables"
 Variables = Mapping[str, Sequence[tf.Variable]]
 
 
@@ -40,25 +50,29 @@ class Found:
     path: Path
     state: dict[str, Any]
     shapes: dict[str, list[str]]
+    loss: float | None = None
+    """Of the carve at that step, where it was looked at."""
 
 
 class Checkpoints:
-    """The checkpoints of one training in `folder`; the newest `keep` of them stay."""
+    """The checkpoints of one training in `folder`; the newest `keep` of them stay, and the `keep_best` best."""
 
-    def __init__(self, folder: Path, *, keep: int = 2, log: Callable[[str], None] | None = None):
-        self.folder, self._keep, self._log = folder, keep, log or (lambda line: None)
+    def __init__(self, folder: Path, *, keep: int = 2, keep_best: int = 0, log: Callable[[str], None] | None = None):
+        self.folder, self._keep, self._keep_best, self._log = folder, keep, keep_best, log or (lambda line: None)
 
-    def save(self, step: int, variables: Variables, state: Mapping[str, Any]) -> Path:
-        """Write a checkpoint of `variables` and `state` for `step`; the older ones beyond `keep` go."""
+    def save(self, step: int, variables: Variables, state: Mapping[str, Any], *, loss: float | None = None) -> Path:
+        """Write a checkpoint of `variables` and `state` for `step`; older ones that are neither new nor good go."""
         self.folder.mkdir(parents=True, exist_ok=True)
         staged = self.folder / f".staged-{uuid.uuid4().hex}"
         try:
             staged.mkdir()
             tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(
-                str(staged / "variables")
+                str(staged / VARIABLES)
             )
             files = {path.name: _facts(path) for path in sorted(staged.iterdir())}
             manifest = {"format": FORMAT, "step": step, "files": files, "shapes": _shapes(variables), "state": state}
+            if loss is not None and math.isfinite(loss):
+                manifest["loss"] = loss
             _write_synced(staged / MANIFEST, json.dumps(manifest, indent=1).encode())
             _sync(staged)
             final = self.folder / str(step)
@@ -73,22 +87,28 @@ class Checkpoints:
         except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
             raise
-        for old in self._steps()[self._keep :]:
+        steps = self._steps()
+        best = self._losses(steps)[: self._keep_best]
+        for old in {*steps[self._keep :]} - {good for _, good in best}:
             self._discard(self.folder / str(old))
         return final
+
+    def among_best(self, loss: float) -> bool:
+        """Whether one with this loss would be kept for it. Of equal ones the earlier is the better."""
+        kept = self._losses(self._steps())[: self._keep_best]
+        return math.isfinite(loss) and self._keep_best > 0 and (len(kept) < self._keep_best or loss < kept[-1][0])
+
+    def best(self) -> list[Found]:
+        """The `keep_best` best that are whole, best first; warns of each that is not."""
+        found = (self._read(step) for _, step in self._losses(self._steps()))
+        return list(itertools.islice((one for one in found if one is not None), self._keep_best))
 
     def newest(self) -> Found | None:
         """The newest valid checkpoint; warns of each newer one that is not. Sweeps what a killed process left aside."""
         if self.folder.is_dir():
             for left in [*self.folder.glob(".staged-*"), *self.folder.glob(".old-*")]:
                 shutil.rmtree(left, ignore_errors=True)
-        for step in self._steps():
-            path = self.folder / str(step)
-            try:
-                return _read(path)
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                self._log(f"warning: the checkpoint {path} is passed over: {error}")
-        return None
+        return next((found for step in self._steps() if (found := self._read(step)) is not None), None)
 
     def restore(self, found: Found, variables: Variables) -> None:
         """Fill `variables` from a checkpoint; StoreError when it was taken of others."""
@@ -101,7 +121,25 @@ class Checkpoints:
                         fix=f"remove {self.folder} to begin anew",
                     )
         checkpoint = tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()})
-        checkpoint.read(str(found.path / "variables")).assert_consumed()
+        checkpoint.read(str(found.path / VARIABLES)).assert_consumed()
+
+    def _read(self, step: int) -> Found | None:
+        path = self.folder / str(step)
+        try:
+            return _read(path)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._log(f"warning: the checkpoint {path} is passed over: {error}")
+            return None
+
+    def _losses(self, steps: Sequence[int]) -> list[tuple[float, int]]:
+        """(loss, step) of those that have one, best first."""
+        if not self._keep_best:
+            return []
+        found = []
+        for step in steps:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # torn: who wants to restore it is told
+                found.append((float(json.loads((self.folder / str(step) / MANIFEST).read_bytes())["loss"]), step))
+        return sorted(found)
 
     def _steps(self) -> list[int]:
         """Steps there are folders for, newest first."""
@@ -127,7 +165,7 @@ def _read(path: Path) -> Found:
             raise ValueError(f"{name} has {len(data)} bytes, not {facts['bytes']}")
         if _crc(data) != facts["crc32c"]:
             raise ValueError(f"{name} has changed (crc32c)")
-    return Found(int(manifest["step"]), path, manifest["state"], manifest["shapes"])
+    return Found(int(manifest["step"]), path, manifest["state"], manifest["shapes"], manifest.get("loss"))
 
 
 def _shapes(variables: Variables) -> dict[str, list[str]]:

@@ -31,6 +31,19 @@ _SETTINGS: dict[str, frozenset[str]] = {
 }
 """The settings each optimizer takes, by its name."""
 
+_NEWER = (
+    "augment",
+    "sampling",
+    "micro_batches",
+    "precision",
+    "stop_at_loss",
+    "keep_best",
+    "strategy",
+    "replicas",
+    "workers",
+)
+"""Settings that are not written out while they have their default: they came after others."""
+
 AnySchedule = Annotated[ConstantRate | CosineRate | ExponentialRate | PiecewiseRate, Field(discriminator="name")]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
@@ -104,7 +117,25 @@ class TrainingConfig(Frozen):
         description="most batches handed to the compiled loop at once; fewer when steps are slow",
     )
     checkpoint_every_steps: int = Field(default=1000, ge=1)
-    keep_checkpoints: int = Field(default=2, ge=1)
+    keep_checkpoints: int = Field(default=2, ge=1, description="the newest of them, to resume from")
+    keep_best: int = Field(
+        default=0, ge=0, le=100, description="checkpoints kept beside those: the best by the loss on the carve"
+    )
+    micro_batches: int = Field(
+        default=1,
+        ge=1,
+        description="parts a batch is cut into, one after another: the memory of one, the step of the whole batch",
+    )
+    precision: Literal["float32", "bfloat16", "float16"] = Field(
+        default="float32",
+        description="what layers compute in while training; float16 with a loss scale. Variables, evaluation and the "
+        "exported model are float32",
+    )
+    stop_at_loss: float | None = Field(
+        default=None,
+        allow_inf_nan=False,
+        description="end when the running mean of the training loss is no higher than this",
+    )
     non_finite_limit: int = Field(
         default=10, ge=1, description="stop after this many steps in a row with a loss or gradient that is no number"
     )
@@ -190,6 +221,15 @@ class TrainingConfig(Frozen):
     def _one_length(self) -> TrainingConfig:
         if self.epochs is not None and self.steps is not None:
             raise ValueError("epochs and steps exclude each other; keep one")
+        if self.batch_size % self.micro_batches:
+            fits = next(n for n in range(self.micro_batches, 0, -1) if self.batch_size % n == 0)
+            raise ValueError(
+                f"micro_batches: {self.micro_batches} does not divide batch_size {self.batch_size}; {fits} does"
+            )
+        if self.keep_best and self.early_stopping is None:
+            raise ValueError(
+                "keep_best: the best are told by the loss on a carve, and there is none; set training.early_stopping"
+            )
         if isinstance(self.class_weights, dict):
             for name, weight in self.class_weights.items():
                 if not (math.isfinite(weight) and weight >= 0):
@@ -199,11 +239,9 @@ class TrainingConfig(Frozen):
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         value: dict[str, Any] = handler(self)  # a training without them keeps the fingerprint it had
-        for name in ("augment", "sampling", "replicas", "workers"):
-            if value.get(name) is None:
+        for name in _NEWER:
+            if value.get(name) == type(self).model_fields[name].default:
                 value.pop(name, None)
-        if value.get("strategy") == "auto":
-            value.pop("strategy")
         return value
 
     def all_knobs(self, dropout: float = 0.0) -> dict[str, Schedule]:

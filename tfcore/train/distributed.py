@@ -13,7 +13,7 @@ compiled with XLA, for the same reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from headway.errors import ConfigError
 from tfcore.graph_function import refusal
 from tfcore.train.learner import Learner, Outcome, Stack
-from tfcore.train.step import Part
+from tfcore.train.step import Done
 from tfcore.train.strategy import Placement
 
 PLACE = "place"
@@ -55,11 +55,16 @@ class DistributedLearner(Learner):
     def mode(self) -> str | None:
         return self._mode
 
-    def run(self, stack: Stack, *, first: int, steps: int, knobs: Mapping[str, NDArray[np.float32]]) -> Outcome:
+    def run(self, stack: Stack, **keywords: Any) -> Outcome:
         with self._placement.scope():
             if self._mode is None:
                 self._choose_mode(stack)
-            return super().run(stack, first=first, steps=steps, knobs=knobs)
+            return super().run(stack, **keywords)
+
+    def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
+        """By this process alone, on its first device."""
+        with self._placement.scope():
+            return super().evaluate(batches)
 
     def from_chief(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The chief's `values` on every worker; float64 of one length."""
@@ -107,7 +112,7 @@ class DistributedLearner(Learner):
         else:
             self._log(f"XLA cannot compile the gradients, so they run uncompiled: {refused}")
 
-    def _train_step(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, Done]:
         weight = tf.reduce_sum(self.one.row_weights(batch))
         if self._placement.several:
             weight = self._sum(weight)
@@ -127,21 +132,22 @@ class DistributedLearner(Learner):
         # a condition on what all replicas have alike, and outside of strategy.run
         applied = tf.cond(self._first(finite), apply, skip)
         self.one.counter.assign_add(1)
-        return self._first(loss), weight, applied
+        return self._first(loss), weight, Done(applied)
 
     def _replica_part(self, batch: Stack, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         """In a replica: (a batch's loss, whether it and its gradients are finite, those gradients), on all the same."""
         context = tf.distribute.get_replica_context()
         rows, places = self._share(batch, context.replica_id_in_sync_group)
-        part = Part(*(self._compiled or self._part_of_rows)(rows, places, total))
-        *gradients, loss, objective = context.all_reduce(SUM, [*part.gradients, part.loss, part.objective])
+        parts = (self._compiled or self._part_of_rows)(rows, places, total)
+        *gradients, loss, objective = context.all_reduce(SUM, parts)
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm) & tf.math.is_finite(objective)
         return loss, finite, [gradient * self._again for gradient in self.one.clipped(gradients, norm)]
 
-    def _part_of_rows(self, rows: Stack, places: tf.Tensor, total: tf.Tensor) -> tuple[Any, ...]:
+    def _part_of_rows(self, rows: Stack, places: tf.Tensor, total: tf.Tensor) -> list[tf.Tensor]:
+        """Gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
         part = self.one.part(rows, total=total, share=1.0 / self._placement.replicas, first_row=places)
-        return part.loss, part.objective, part.gradients
+        return [*part.gradients, part.loss, part.objective]
 
     def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """(a replica's rows of a batch, their places in it)."""

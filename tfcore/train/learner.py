@@ -7,7 +7,8 @@ A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [
 to `first + steps - 1` are trained on, so a call can begin and end anywhere in a stack without another trace or
 compilation. The loss of a batch is the weighted mean of its rows' losses. A step whose loss or gradients are not finite
 changes nothing but the step count: neither weights, optimizer, nor a moving average. Every knob is an argument, one value
-a step: a knob that the learner was not given is not in the program at all.
+a step: a knob that the learner was not given is not in the program at all, and so it is with micro-batches, a loss scale
+and an ending. With an ending the program may run fewer steps than it was asked to: the outcome holds those it ran.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from numpy.typing import NDArray
 from headway.tasks import Task
 from tfcore.graph_function import GraphFunction, Jit
 from tfcore.knobs import KnobVariables
+from tfcore.precision import LossScale
 from tfcore.shared_state import SharedState
 from tfcore.train.config import OptimizerConfig
+from tfcore.train.ending import Ending
 from tfcore.train.losses import row_losses
-from tfcore.train.step import TrainStep, make_optimizer
+from tfcore.train.micro_batches import accumulated
+from tfcore.train.step import Done, TrainStep, make_optimizer
 
 __all__ = ["Learner", "Outcome", "Stack", "make_optimizer", "row_losses"]
 
@@ -44,6 +48,8 @@ class Outcome:
     """[steps]: the summed row weights of each batch."""
     applied: NDArray[np.bool_]
     """[steps]: false where the step was skipped."""
+    excused: NDArray[np.bool_]
+    """[steps]: true where it was skipped for a loss scale that was too large, and is smaller now."""
 
 
 class Learner:
@@ -60,6 +66,9 @@ class Learner:
         label_std: for regression; gradients are those of the error in standard deviations, so that learning rate and
             clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
         offsets: added to the outputs while training and at no other time; see `tfcore.train.sampling`.
+        micro_batches: whether `run` is told into how many micro-batches a batch is cut; see `tfcore.train.micro_batches`.
+        scale: of the loss, for a model that computes in float16; see `tfcore.precision`.
+        ending: when the steps end by themselves; None: never.
     """
 
     def __init__(
@@ -73,6 +82,9 @@ class Learner:
         knobs: KnobVariables | None = None,
         label_std: float = 1.0,
         offsets: Sequence[float] | None = None,
+        micro_batches: bool = False,
+        scale: LossScale | None = None,
+        ending: Ending | None = None,
         jit: Jit = "auto",
         log: Callable[[str], None] | None = None,
     ):
@@ -89,14 +101,18 @@ class Learner:
             counter=step,
             label_std=label_std,
             offsets=offsets,
+            scale=scale,
         )
         """The step whose pieces the compiled program is made of."""
         self.stack, self.batch = (int(size) for size in specs["weight"].shape)
         scalar = tf.TensorSpec([], tf.int32)
         values = {name: tf.TensorSpec([self.stack], tf.float32) for name in self.knobs.variables_by_name}
+        self.ending = ending or Ending()
+        self._micro_batches = micro_batches
+        control = self.ending.specs | ({"micro_batches": scalar} if micro_batches else {})
         self._run = GraphFunction(
             self._train_steps,
-            {"stack": dict(specs), "first": scalar, "steps": scalar, "knobs": values},
+            {"stack": dict(specs), "first": scalar, "steps": scalar, "knobs": values, "control": control},
             jit=jit,
             log=log,
         )
@@ -107,6 +123,8 @@ class Learner:
         self.state.hold("model", model)
         self.state.hold("optimizer", self.optimizer)
         self.state.hold("step", step)
+        if scale is not None:
+            self.state.hold("loss_scale", scale)
 
     @property
     def traces(self) -> int:
@@ -121,11 +139,33 @@ class Learner:
         """Everything a step reads and writes, for a checkpoint; see `state`."""
         return self.state.groups()
 
-    def run(self, stack: Stack, *, first: int, steps: int, knobs: Mapping[str, NDArray[np.float32]]) -> Outcome:
-        """Train on batches first .. first + steps - 1 of `stack`; knobs[name][i] is the knob's value for batch i. [K]"""
-        losses, weights, applied = self._run(stack=stack, first=np.int32(first), steps=np.int32(steps), knobs=knobs)
-        part = slice(first, first + steps)
-        return Outcome(losses.numpy()[part], weights.numpy()[part], applied.numpy()[part])
+    def run(
+        self,
+        stack: Stack,
+        *,
+        first: int,
+        steps: int,
+        knobs: Mapping[str, NDArray[np.float32]],
+        micro_batches: int = 1,
+    ) -> Outcome:
+        """Train on batches first .. first + steps - 1 of `stack`, or on fewer where the ending says so.
+
+        Args:
+            knobs: [K]; knobs[name][i] is the knob's value for batch i.
+            micro_batches: how many each batch is cut into; a divisor of its rows. May change from call to call.
+        """
+        control = self.ending.arguments
+        if self._micro_batches:
+            control["micro_batches"] = np.int32(micro_batches)
+        if self.batch % micro_batches or (micro_batches > 1 and not self._micro_batches):
+            raise ValueError(f"{micro_batches} micro-batches of a batch of {self.batch} rows")
+        made, ran, counts = self._run(
+            stack=stack, first=np.int32(first), steps=np.int32(steps), knobs=knobs, control=control
+        )
+        self.ending.take(counts)
+        part = slice(first, int(ran))
+        found = {name: value.numpy()[part] for name, value in made.items()}
+        return Outcome(**found) if "excused" in found else Outcome(**found, excused=np.zeros_like(found["applied"]))
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
         """The weighted mean loss over `batches` ("numeric" [B, n], "label" [B], ...): as trained on, without dropout.
@@ -142,31 +182,50 @@ class Learner:
             weight += float(batch_weight)
         return loss / weight if weight else float("nan")
 
-    def _train_steps(self, stack: Stack, first: tf.Tensor, steps: tf.Tensor, knobs: Mapping[str, tf.Tensor]) -> Any:
+    def _train_steps(
+        self,
+        stack: Stack,
+        first: tf.Tensor,
+        steps: tf.Tensor,
+        knobs: Mapping[str, tf.Tensor],
+        control: Mapping[str, tf.Tensor],
+    ) -> Any:
         positions = tf.range(self.stack)
+        last = first + steps
 
-        def body(i: tf.Tensor, losses: tf.Tensor, weights: tf.Tensor, applied: tf.Tensor) -> Any:
+        def goes_on(i: tf.Tensor, made: Any, counts: Any) -> tf.Tensor:
+            return (i < last) & self.ending.goes_on(control, counts) if counts else i < last
+
+        def body(i: tf.Tensor, made: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> Any:
             self.knobs.assign({name: values[i] for name, values in knobs.items()})
-            loss, weight, ok = self._train_step({key: value[i] for key, value in stack.items()})
+            batch = {key: value[i] for key, value in stack.items()}
+            loss, weight, done = self._train_step(batch, control.get("micro_batches"))
+            facts = {"losses": loss, "weights": weight, "applied": done.applied, "excused": done.excused}
             here = positions == i
             return (
                 i + 1,
-                tf.where(here, loss, losses),
-                tf.where(here, weight, weights),
-                tf.where(here, ok, applied),
+                {name: tf.where(here, facts[name], values) for name, values in made.items()},
+                self.ending.after(counts, loss=loss, weight=weight, applied=done.applied, excused=done.excused),
             )
 
-        zeros = tf.zeros([self.stack], tf.float32)
-        last = first + steps
-        start = (first, zeros, zeros, tf.zeros([self.stack], tf.bool))
+        zeros, never = tf.zeros([self.stack], tf.float32), tf.zeros([self.stack], tf.bool)
+        made = {"losses": zeros, "weights": zeros, "applied": never}
+        if self.one.scale is not None:
+            made["excused"] = never
         # one step after another: each reads the weights the last one wrote
-        return tf.while_loop(lambda i, *_: i < last, body, start, parallel_iterations=1)[1:]
+        ran, made, counts = tf.while_loop(
+            goes_on, body, (first, made, self.ending.counts(control)), parallel_iterations=1
+        )
+        return made, ran, counts
 
-    def _train_step(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, Done]:
         kept = self.one.keep()
         weight = tf.reduce_sum(self.one.row_weights(batch))
-        part = self.one.part(batch, total=weight)
-        return part.loss, weight, self.one.finish(part, kept).applied
+        if micro_batches is None:
+            part = self.one.part(batch, total=weight)
+        else:
+            part = accumulated(self.one, batch, micro_batches, total=weight)
+        return part.loss, weight, self.one.finish(part, kept)
 
     def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:
         losses, weights = self.one.plain_losses(batch)

@@ -49,8 +49,12 @@ def run(
     every: Sequence[Every] = (),
     report: Callable[[int, Outcome], None] = lambda step, outcome: None,
     cancelled: Callable[[], bool] = lambda: False,
+    micro_batches: int = 1,
 ) -> int:
-    """Train from step `start` up to `total`; returns the step it ended at, earlier when cancelled or ended by an act.
+    """Train from step `start` up to `total`; returns the step it ended at.
+
+    That is earlier when it was cancelled, ended by an act, or when the learner's own ending ended it, in the middle of a
+    call: its step is then the last one, and what acts at the end acts there.
 
     Args:
         batches: from a step to the stacks that begin with its batch, without end.
@@ -59,6 +63,7 @@ def run(
         every: in order; all that are due at a step are called before training may end.
         report: called with the step reached and what the call's steps gave.
         cancelled: asked between calls.
+        micro_batches: how many each batch is cut into.
     """
     if start >= total:
         return start
@@ -67,19 +72,23 @@ def run(
     timed = False
     stacks = batches(start - used)
     stack = next(stacks)
-    while step < total and not cancelled():
+    while step < total and learner.ending.reason is None and not cancelled():
         if used == learner.stack:
             stack, used = next(stacks), 0
         boundary = min([total, *(each.steps * (step // each.steps + 1) for each in every)])
         steps = min(learner.stack - used, boundary - step, pace)
         began = time.perf_counter()
-        outcome = learner.run(stack, first=used, steps=steps, knobs=knobs(step - used, learner.stack))
+        outcome = learner.run(
+            stack, first=used, steps=steps, knobs=knobs(step - used, learner.stack), micro_batches=micro_batches
+        )
+        steps = len(outcome.losses)
         if timed:  # the first call also compiles
             pace = max(1, int(CALL_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))
         timed = True
         step, used = step + steps, used + steps
         report(step, outcome)
-        ended = [each.act(step) for each in every if each.due(step, total)]
+        end = total if learner.ending.reason is None else step
+        ended = [each.act(step) for each in every if each.due(step, end)]
         if any(ended):
             break
     return step

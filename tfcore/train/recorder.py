@@ -27,7 +27,7 @@ class Recorder:
     def __init__(self, *, total: int, batch: int, monitor: Monitor, non_finite_limit: int):
         self._total, self._batch, self._monitor, self._limit = total, batch, monitor, non_finite_limit
         self.history: list[dict[str, Any]] = []
-        self.skipped = 0
+        self.skipped = self.excused = 0  # of those skipped, the ones for a loss scale that was too large
         self._in_row = 0
         self._loss = self._weight = 0.0
         self._last_loss = math.nan
@@ -36,18 +36,19 @@ class Recorder:
         self._last_at = self._shown_at = 0.0
 
     def __call__(self, step: int, outcome: Outcome) -> None:
-        for loss, weight, applied in zip(
-            outcome.losses.tolist(), outcome.weights.tolist(), outcome.applied.tolist(), strict=True
-        ):
+        first = step - len(outcome.losses) + 1
+        rows = (outcome.losses, outcome.weights, outcome.applied, outcome.excused)
+        for number, (loss, weight, applied, excused) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
             if applied:
                 self._loss += loss * weight
                 self._weight += weight
                 self._in_row = 0
-            else:
-                self.skipped += 1
-                self._in_row += 1
-                if self._in_row >= self._limit:
-                    self._give_up(step)
+                continue
+            self.skipped += 1
+            self.excused += excused
+            self._in_row += not excused
+            if self._in_row >= self._limit:
+                self._give_up(first + number)
         finite = outcome.losses[outcome.applied]
         if len(finite):
             self._last_loss = float(np.mean(finite))
@@ -75,6 +76,7 @@ class Recorder:
         return {
             "history": self.history,
             "skipped": self.skipped,
+            "excused": self.excused,
             "in_row": self._in_row,
             "loss": self._loss,
             "weight": self._weight,
@@ -82,6 +84,7 @@ class Recorder:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.history, self.skipped, self._in_row = list(state["history"]), state["skipped"], state["in_row"]
+        self.excused = state.get("excused", 0)
         self._loss, self._weight = state["loss"], state["weight"]
 
     def _show(self, step: int) -> None:
@@ -100,7 +103,7 @@ class Recorder:
 
     def _give_up(self, step: int) -> None:
         raise DataError(
-            f"loss or gradients were not finite {self._in_row} steps in a row, up to about step {step}",
+            f"loss or gradients were not finite {self._in_row} steps in a row, up to step {step}",
             where="training",
             fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm",
         )

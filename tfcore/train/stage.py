@@ -26,11 +26,14 @@ from headway.stager import RemoteFiles, Stager
 from tfcore import models
 from tfcore.feeds import Feed
 from tfcore.knobs import KnobVariables
+from tfcore.precision import LossScale
+from tfcore.retrace import RetraceGuard
 from tfcore.runtime import prepare
 from tfcore.staged import staged
-from tfcore.train.checkpoint import Checkpoints, Found, Variables
+from tfcore.train.checkpoint import VARIABLES, Checkpoints, Found, Variables
 from tfcore.train.data import MOST_OPEN_SHARDS, TrainingData, class_counts, class_names
 from tfcore.train.early_stopping import Patience
+from tfcore.train.ending import Ending
 from tfcore.train.knobs import MEANINGS, ControlFile, Knobs
 from tfcore.train.learner import Learner, Outcome
 from tfcore.train.loop import Every, run
@@ -60,8 +63,10 @@ def train(
 
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
-        (on the carve), stopped ("end" or "early"), skipped (steps that were not finite), traces, jit ("jit" or
-        "graph"), threads, parameters, resumed_from, knob_changes (what was set by hand: step, knob, value).
+        (on the carve), stopped ("end", "early" or "loss"), skipped (steps that were not finite), traces, jit ("jit" or
+        "graph"), threads, parameters, resumed_from, knob_changes (what was set by hand: step, knob, value);
+        of float16 also loss_scale (its last value, and the steps skipped to find it); with keep_best best_checkpoints
+        (step, carve_loss, and where in `out` the weights are; best first).
 
     Raises:
         Cancelled: on request, after a checkpoint was saved.
@@ -102,7 +107,7 @@ class _Training:
         _check_knobs(config.knobs, task, user=user)
         self.control = ControlFile(request.control) if request.control else None
         self.checkpoints = (
-            Checkpoints(request.checkpoints, keep=config.keep_checkpoints, log=monitor.log)
+            Checkpoints(request.checkpoints, keep=config.keep_checkpoints, keep_best=config.keep_best, log=monitor.log)
             if request.checkpoints
             else None
         )
@@ -114,6 +119,9 @@ class _Training:
         )
         self.summaries = Summaries(request.summaries if config.summaries else None)
         self.start, self.reached, self.seconds = 0, 0, 0.0
+        self.saved: int | None = None
+        self.carved: tuple[int, float] | None = None  # step and loss of the last look at the carve
+        self.guard = RetraceGuard(self.learner, action="warn", log=monitor.log)
         if found:
             self._resume(found)
         elif self.control:
@@ -124,7 +132,13 @@ class _Training:
         step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         knobs = KnobVariables(self.knobs.names)
         self.model = models.build(
-            request.model, request.transform, seed=request.seed, step=step, module=request.module, knobs=knobs
+            request.model,
+            request.transform,
+            seed=request.seed,
+            step=step,
+            module=request.module,
+            knobs=knobs,
+            precision=config.precision,
         )
         return Learner(
             model=self.model,
@@ -135,6 +149,9 @@ class _Training:
             knobs=knobs,
             label_std=models.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
             offsets=self._offsets(),
+            micro_batches=config.micro_batches > 1,
+            scale=LossScale() if config.precision == "float16" else None,
+            ending=Ending(non_finite_limit=config.non_finite_limit, stop_at_loss=config.stop_at_loss),
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
             jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,  # type: ignore[arg-type]
             log=self.monitor.log,
@@ -151,7 +168,7 @@ class _Training:
             step = self._steps(began)
         finally:
             self.summaries.close()
-        stopped = "early" if step < self.total else "end"
+        stopped = self.learner.ending.reason or ("early" if step < self.total else "end")
         if self.patience and self.patience.best_step is not None:
             for variable, best in zip(self.model.variables, self.best, strict=True):
                 variable.assign(best)
@@ -165,6 +182,9 @@ class _Training:
         every = [Every(self._history_steps(), self._point, at_end=True)]
         if config.early_stopping:
             every.append(Every(config.early_stopping.every_steps, self._evaluate_carve, at_end=True))
+            if self.checkpoints and config.keep_best:
+                save = lambda step: self._save_best(step, began)  # noqa: E731
+                every.append(Every(config.early_stopping.every_steps, save, at_end=True))
         if self.checkpoints:
             # last, so that a checkpoint holds what the others did at its step
             every.append(Every(config.checkpoint_every_steps, lambda step: self._save(step, began)))
@@ -179,8 +199,10 @@ class _Training:
                 every=every,
                 report=self._report,
                 cancelled=self.monitor.cancelled,
+                micro_batches=config.micro_batches,
             )
-        finished = step == self.total or bool(self.patience and self.patience.exhausted)
+        ended = self.learner.ending.reason is not None
+        finished = step == self.total or ended or bool(self.patience and self.patience.exhausted)
         if not finished:
             self._save(step, began)
             self.monitor.check()
@@ -201,6 +223,9 @@ class _Training:
     def _report(self, step: int, outcome: Outcome) -> None:
         self.reached = step
         self.recorder(step, outcome)
+        self.guard.check()
+        if self.learner.ending.reason == "loss":
+            self.monitor.log(f"stopped at step {step}: the training loss has fallen to training.stop_at_loss")
 
     def _history_steps(self) -> int:
         """Steps between two points of the history: a multiple of the stack, so that calls stay whole."""
@@ -218,6 +243,7 @@ class _Training:
         if better:
             for best, variable in zip(self.best, self.model.variables, strict=True):
                 best.assign(variable.value)
+        self.carved = step, loss
         self.recorder.carve(step, loss)
         self.summaries.write(step, carve_loss=loss)
         if self.patience.exhausted:
@@ -229,18 +255,26 @@ class _Training:
     def _variables(self) -> Variables:
         return self.learner.variables() | ({"best": self.best} if self.best else {})
 
+    def _save_best(self, step: int, began: float) -> None:
+        assert self.checkpoints is not None and self.carved is not None
+        if self.checkpoints.among_best(self.carved[1]):
+            self._save(step, began)
+
     def _save(self, step: int, began: float) -> None:
-        if self.checkpoints is None or self.learner.mode is None:
-            return  # nowhere to, or nothing ran yet
+        if self.checkpoints is None or self.learner.mode is None or self.saved == step:
+            return  # nowhere to, nothing ran yet, or it is there
         state = {
             "jit": self.learner.mode,
             "threads": self.threads,
             "seconds": self.seconds + time.monotonic() - began,
             "recorder": self.recorder.state(),
+            "ending": self.learner.ending.state(),
             "knobs": self.knobs.state(),
             "patience": self.patience.state() if self.patience else None,
         }
-        self.checkpoints.save(step, self._variables(), state)
+        loss = self.carved[1] if self.carved and self.carved[0] == step else None
+        self.checkpoints.save(step, self._variables(), state, loss=loss)
+        self.saved = step
 
     def _resume(self, found: Found) -> None:
         assert self.checkpoints is not None
@@ -249,6 +283,7 @@ class _Training:
         self.seconds = found.state["seconds"]
         self.knobs.restore(found.state["knobs"])
         self.recorder.restore(found.state["recorder"])
+        self.learner.ending.restore(found.state.get("ending", {}))
         if self.patience and found.state["patience"]:
             self.patience.restore(found.state["patience"])
         self.monitor.log(f"resumed at step {found.step:,} of {self.total:,}")
@@ -262,10 +297,8 @@ class _Training:
         request, config = self.request, self.request.training
         rows = step * config.batch_size
         history = self.recorder.history
-        if self.recorder.skipped:
-            self.monitor.log(
-                f"warning: {self.recorder.skipped} steps were skipped: their loss or gradients were not finite"
-            )
+        if lost := self.recorder.skipped - self.recorder.excused:
+            self.monitor.log(f"warning: {lost} steps were skipped: their loss or gradients were not finite")
         if self.data.images.refused:
             self.monitor.log(f"warning: TensorFlow refused images {self.data.images.refused} times; they were skipped")
         losses = [point["loss"] for point in history if point.get("loss") is not None]
@@ -289,6 +322,10 @@ class _Training:
             "resumed_from": self.start or None,
             "knob_changes": self.knobs.changes,
         }
+        if (scale := self.learner.one.scale) is not None:
+            result["loss_scale"] = {"value": float(scale.value), "skipped": self.recorder.excused}
+        if config.keep_best and self.checkpoints:
+            result["best_checkpoints"] = [_keep(found, out) for found in self.checkpoints.best()]
         model = {
             "model": request.model.model_dump(mode="json"),
             "seed": request.seed,
@@ -299,6 +336,14 @@ class _Training:
         )
         _write(out / "history.json", {"history": history, "result": result})
         return result
+
+
+def _keep(found: Found, out: Path) -> dict[str, Any]:
+    """The model's weights of a checkpoint, into the output: checkpoints go when a training is done."""
+    prefix = Path("best") / str(found.step) / models.WEIGHTS
+    (out / prefix).parent.mkdir(parents=True, exist_ok=True)
+    models.extract_weights(found.path / VARIABLES, out / prefix)
+    return {"step": found.step, "carve_loss": found.loss, "weights": str(prefix)}
 
 
 def _check_knobs(knobs: Mapping[str, Any], task: str, *, user: bool) -> None:

@@ -28,6 +28,7 @@ import tensorflow as tf
 from headway.tasks import Task
 from tfcore.knobs import KnobVariables
 from tfcore.layers import rows_from
+from tfcore.precision import LossScale
 from tfcore.train.config import OptimizerConfig
 from tfcore.train.losses import row_losses
 
@@ -72,6 +73,8 @@ class Done:
 
     applied: tf.Tensor
     """False: it was not finite, and changed nothing but the count of steps."""
+    excused: tf.Tensor | None = None
+    """True: skipped, and a smaller loss scale may mend it. None where there is no loss scale."""
 
 
 class TrainStep:
@@ -85,6 +88,7 @@ class TrainStep:
         counter: int64 variable, counted up by one each step.
         label_std: for regression: gradients are those of the error in standard deviations.
         offsets: added to the outputs while training.
+        scale: of the loss while gradients are taken, for float16.
     """
 
     def __init__(
@@ -97,7 +101,9 @@ class TrainStep:
         counter: tf.Variable,
         label_std: float = 1.0,
         offsets: Sequence[float] | None = None,
+        scale: LossScale | None = None,
     ):
+        self.scale = scale
         self.model, self.task, self.optimizer, self.knobs, self.counter = model, task, optimizer, knobs, counter
         self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
         self._variance = float(label_std) ** 2
@@ -134,23 +140,28 @@ class TrainStep:
                 losses, weights = self._training_losses(batch)
             total = tf.reduce_sum(weights) if total is None else total
             loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), total)
-            own = list(self.model.losses)
+            own = [tf.cast(extra, tf.float32) for extra in self.model.losses]
             if own and (times := self.knobs.get("regularization")) is not None:
                 own = [times * extra for extra in own]
             if share is not None:
-                own = [share * tf.cast(extra, tf.float32) for extra in own]
+                own = [share * extra for extra in own]
             objective = tf.add_n([loss / self._variance, *own])
+            scaled = objective if self.scale is None else objective * self.scale.value
         gradients = [
             # dense also for embeddings: the optimizer's moments are dense anyway
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
-            for gradient, variable in zip(tape.gradient(objective, trained), trained, strict=True)
+            for gradient, variable in zip(tape.gradient(scaled, trained), trained, strict=True)
         ]
+        if self.scale is not None:
+            back = 1.0 / self.scale.value
+            gradients = [gradient * back for gradient in gradients]
         return Part(loss, objective, gradients)
 
     def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> Done:
         """Apply the gradients of a whole batch if they and its objective are finite, else put back what was `kept`."""
         norm = tf.linalg.global_norm(part.gradients)
-        ok = tf.math.is_finite(norm) & tf.math.is_finite(part.objective)
+        finite_loss = tf.math.is_finite(part.objective)
+        ok = tf.math.is_finite(norm) & finite_loss
         gradients = self.clipped(part.gradients, norm)
         self.set_rate()
 
@@ -164,7 +175,7 @@ class TrainStep:
 
         applied = tf.cond(ok, apply, skip)
         self.counter.assign_add(1)
-        return Done(applied)
+        return Done(applied, None if self.scale is None else self.scale.update(applied, finite_loss))
 
     def clipped(self, gradients: Sequence[tf.Tensor], norm: tf.Tensor) -> list[tf.Tensor]:
         """The gradients, shortened to the knob clip_norm where there is one and their global `norm` is above it."""
