@@ -35,6 +35,8 @@ from tfcore.resample import Resample
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
 from tfcore.train.sampling import class_rates
+from tfcore.train.share import PLACE, slice_of
+from tfcore.train.strategy import Choice, Placement
 from tfcore.transform.derived import transform_of
 from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
@@ -59,6 +61,7 @@ class TrainingData:
         feed: rows from elsewhere, instead of `examples`.
         class_weights: [classes], multiplied into the rows' weights, of the carve too.
         stager: brings the shards as they are read; None: they are here.
+        placement: where the rows are trained on.
     """
 
     def __init__(
@@ -72,7 +75,9 @@ class TrainingData:
         preprocess: Path | None = None,
         feed: Feed | None = None,
         stager: Stager | None = None,
+        placement: Placement | None = None,
     ):
+        self._placement = placement or Placement(Choice("cpu"))
         if feed is None and not examples:
             raise ConfigError("there is nothing to train on: neither examples nor a feed", where="training")
         self._parameters, self._seed, self._training = parameters, seed, training
@@ -136,7 +141,9 @@ class TrainingData:
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
         """What a stack looks like."""
-        shape = [stack, self._training.batch_size]
+        several = self._placement.several
+        # a worker has some rows of each batch
+        shape = [stack, None if several else self._training.batch_size]
         label = tf.int32 if self._parameters.label.task == "multiclass" else tf.float32
         inputs = {
             name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()
@@ -144,10 +151,8 @@ class TrainingData:
         spec = tf.TensorSpec(shape, label)
         if self._augment and self._augment.soft:
             spec = tf.TensorSpec([*shape, self._augment.classes], tf.float32)
-        return inputs | {
-            "label": spec,
-            "weight": tf.TensorSpec(shape, tf.float32),
-        }
+        place = {PLACE: tf.TensorSpec(shape, tf.int32)} if several else {}
+        return inputs | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
 
     def stacks(self, stack: int) -> Callable[[int], Iterator[Batch]]:
         """From a step to the endless stacks whose first batch is that step's."""
@@ -173,9 +178,22 @@ class TrainingData:
                 augment=self._augment,
                 resample=self._resample,
             )
-            return safe(dataset, self._shards)
+            return safe(dataset.apply(self._placed), self._shards)
 
         return begin
+
+    def _placed(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """The stacks as the devices of this process take them."""
+        where = self._placement
+        if where.several:
+            return dataset.map(slice_of(where.worker, where.choice.workers), num_parallel_calls=1).prefetch(2)
+        if where.device and "GPU" in where.device:
+            return dataset.apply(tf.data.experimental.prefetch_to_device(where.device, buffer_size=2))
+        return dataset
+
+    def facts(self) -> dict[str, Any]:
+        """For a training's result."""
+        return {}
 
     def carve(self) -> Iterable[Batch]:
         """The carved rows in their order, in batches of one shape."""
@@ -183,7 +201,9 @@ class TrainingData:
             return self._carved
         batch = min(CARVE_BATCH, self.carve_rows)
         dataset = evaluation_dataset(self._shards, self._transform, self._labeler, batch=batch, carve=self._inside)
-        batches = ({name: rows[name] for name in self.specs(1)} for rows in safe(dataset, self._shards))
+        batches = (
+            {name: rows[name] for name in self.specs(1) if name != PLACE} for rows in safe(dataset, self._shards)
+        )
         if self.carve_rows * self._row_bytes > CARVE_MEMORY_BYTES:
             return batches
         self._carved = list(batches)

@@ -14,20 +14,21 @@ compiled with XLA, for the same reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, StoreError
 from tfcore.graph_function import refusal
 from tfcore.train.learner import Learner, Outcome, Stack
+from tfcore.train.loop import Turn
+from tfcore.train.share import PLACE
 from tfcore.train.step import Done
 from tfcore.train.strategy import Placement
 
-PLACE = "place"
-"""Of a worker's stack, int32 [K, rows]: where each row stands in the whole batch."""
 _REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.InternalError)
 SUM = tf.distribute.ReduceOp.SUM
 
@@ -74,7 +75,8 @@ class DistributedLearner(Learner):
 
     def _sum(self, values: tf.Tensor) -> tf.Tensor:
         def of_replica(values: tf.Tensor) -> tf.Tensor:
-            return tf.distribute.get_replica_context().all_reduce(SUM, values)
+            # a sum goes where its terms lie, and an argument lies nowhere yet
+            return tf.distribute.get_replica_context().all_reduce(SUM, tf.identity(values))
 
         return self._first(self._strategy.run(of_replica, args=(values,)))
 
@@ -93,14 +95,17 @@ class DistributedLearner(Learner):
             refused = "a layer keeps moving averages, which the replicas share"
         else:
             compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
-            some = {key: tf.zeros_like(tf.convert_to_tensor(value)[0]) for key, value in stack.items()}
-            rows = self._share(some, 0)
 
-            def once() -> Any:
-                return self._strategy.run(compiled, args=(*rows, tf.constant(1.0)))
+            @tf.function(autograph=False)
+            def once(some: Stack) -> None:
+                def of_replica() -> Any:
+                    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+                    return compiled(*self._share(some, replica), tf.constant(1.0))
+
+                self._strategy.run(of_replica)
 
             try:
-                tf.function(once, autograph=False)()
+                once({key: tf.zeros_like(tf.convert_to_tensor(value)[0]) for key, value in stack.items()})
             except _REFUSALS as error:
                 refused = refusal(error)
         if refused is None:
@@ -157,3 +162,29 @@ class DistributedLearner(Learner):
         first = replica * share
         with tf.device("/CPU:0"):  # so that only a replica's rows go to its device
             return {key: value[first : first + share] for key, value in batch.items()}, first + tf.range(share)
+
+
+def agreement(learner: DistributedLearner) -> Callable[[Turn], Turn]:
+    """For `tfcore.train.loop.run`: every worker does what the chief would. A collective's place in the loop is part of its
+    name, so that all must make the same steps in the same calls."""
+
+    def agreed(turn: Turn) -> Turn:
+        values = [float(turn.stop), float(turn.steps), *(v for each in turn.knobs.values() for v in each.tolist())]
+        stop, steps, *rest = learner.from_chief(np.asarray(values, np.float64)).tolist()
+        knobs = np.asarray(rest, np.float32).reshape(len(turn.knobs), -1)
+        return Turn(bool(stop), int(steps), dict(zip(turn.knobs, knobs, strict=True)))
+
+    return agreed
+
+
+def same_start(learner: DistributedLearner, step: int | None, checkpoints: Path | None) -> None:
+    """StoreError unless all workers found the chief's checkpoint; None: none."""
+    mine = -1 if step is None else step
+    chief = int(learner.from_chief(np.asarray([mine], np.float64))[0])
+    if mine != chief:
+        here, there = ("no checkpoint" if n < 0 else f"the checkpoint of step {n}" for n in (mine, chief))
+        raise StoreError(
+            f"this worker found {here} and the chief {there}",
+            where=str(checkpoints),
+            fix="give all workers one folder for checkpoints, on a disk that they share",
+        )

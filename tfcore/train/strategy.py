@@ -68,6 +68,10 @@ class Placement:
         """Around everything that makes or changes variables."""
         if self.strategy is not None:
             return self.strategy.scope()
+        return self.device_scope()
+
+    def device_scope(self) -> contextlib.AbstractContextManager[Any]:
+        """Around everything that computes."""
         return tf.device(self.device) if self.device else contextlib.nullcontext()
 
     def facts(self) -> dict[str, Any]:
@@ -150,7 +154,9 @@ def place(choice: Choice, *, worker: int = 0, gpus: int = 0) -> Placement:
         return Placement(choice, tf.distribute.MirroredStrategy(devices))
     if choice.name == "multi_worker":
         return Placement(choice, _multi_worker(gpus), worker=worker)
-    return Placement(choice, device="/CPU:0" if choice.name == "cpu" and gpus else None)
+    if choice.name == "gpu":
+        return Placement(choice, device="/GPU:0")
+    return Placement(choice, device="/CPU:0" if gpus else None)
 
 
 def _multi_worker(gpus: int) -> tf.distribute.Strategy:
@@ -174,5 +180,3 @@ def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
     if kind not in ("chief", "worker") or not isinstance(index, int) or not 0 <= index < len(cluster.get(kind, [])):
         raise ConfigError(f"this task is {task}, which the cluster does not have", where=where, fix=fix)
     return addresses, index + (len(cluster.get("chief", [])) if kind == "worker" else 0)
-
-
