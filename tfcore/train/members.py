@@ -29,8 +29,6 @@ from headway.monitor import Monitor
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 2.0
 """After the first bad news, how long to listen for what caused it: the others fail because one did."""
-LEAVE_SECONDS = 30.0
-"""How long the others may take to end after the chief has."""
 LAST_LINES = 20
 
 
@@ -175,12 +173,12 @@ class _Watch:
                 told = True
                 self.members[0].send(stop=True)
             self._take()
-            if deadline is None and (self.failures or 0 in self.results):
-                deadline = time.monotonic() + (GRACE_SECONDS if self.failures else LEAVE_SECONDS)
+            if 0 in self.results:  # it has written everything: what another does now changes nothing
+                return self.results[0]
+            if deadline is None and self.failures:
+                deadline = time.monotonic() + GRACE_SECONDS
             if deadline is not None and time.monotonic() >= deadline:
                 break
-        if 0 in self.results:  # what another does after the chief has written everything changes nothing
-            return self.results[0]
         raise self._error()
 
     def _take(self) -> None:

@@ -213,10 +213,15 @@ class _Training:
                 for variable, best in zip(self.model.variables, self.best, strict=True):
                     variable.assign(best)
         if not self.placement.chief:
-            return {}
+            # until the chief has written: a worker that leaves is a worker lost
+            self.learner.from_chief(np.zeros(1))
+            return {"steps": step, "worker": self.placement.worker}
         out.mkdir(parents=True, exist_ok=True)
         models.save_weights(self.model, out / models.WEIGHTS)
-        return self._finish(out, step, stopped)
+        result = self._finish(out, step, stopped)
+        if self.placement.several:
+            self.learner.from_chief(np.zeros(1))
+        return result
 
     def _steps(self, began: float) -> int:
         """Run the loop to its end; on a request to stop, save a checkpoint and raise Cancelled."""

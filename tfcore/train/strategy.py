@@ -24,6 +24,10 @@ from tfcore.train.config import TrainingConfig
 Name = Literal["cpu", "gpu", "mirrored", "multi_worker"]
 
 
+_KEPT: list[tf.distribute.Strategy] = []
+"""Until the process ends: to let one go takes ten seconds, since it waits for a look at the others' health."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """What `training.strategy` comes to on this machine."""
@@ -163,7 +167,9 @@ def _multi_worker(gpus: int) -> tf.distribute.Strategy:
     kind = tf.distribute.experimental.CommunicationImplementation
     # the ring sums in one order, whatever the timing; NCCL's own on GPUs
     options = tf.distribute.experimental.CommunicationOptions(implementation=kind.AUTO if gpus else kind.RING)
-    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    _KEPT.append(strategy)
+    return strategy
 
 
 def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
