@@ -25,6 +25,7 @@ from headway.schema import Column
 from tfcore.augment.rows import Augment
 from tfcore.decode import Labeler
 from tfcore.held import Held
+from tfcore.holes import Holes
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.python_failure import PythonOpError, python_text, reraise
 from tfcore.reader import Reader
@@ -54,6 +55,7 @@ def training_dataset(
     cycle: int = CYCLE,
     augment: Augment | None = None,
     resample: Resample | None = None,
+    own: NDArray[np.bool_] | None = None,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
     [K, B], weight float32 [K, B].
@@ -63,12 +65,14 @@ def training_dataset(
         carve: which rows take part; None: all.
         augment: varies the rows, each by its epoch and its place in it.
         resample: leaves rows out, or repeats them.
+        own: bool [shards], of row groups: only these are read. The rows of others stand in their places as zeros, and
+            "own" bool [K, B] says which rows are no such holes. Neither with `resample` nor with mixup, which need all.
 
     Raises:
         DataError: there are no rows.
     """
     kept = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
-    reader = Reader(shards, [c.name for c in shards.columns])
+    reader = Reader(shards, [c.name for c in shards.columns], own)
     plan = Plan(kept, seed, window=window_rows, cycle=cycle, block=reader.block)
     if not plan.rows:
         raise DataError("there are no rows to train on", where=", ".join(shards.paths[:3]) or "the train split")
@@ -76,16 +80,21 @@ def training_dataset(
     seed64 = tf.constant(seed, tf.int64)
     carving = None if carve is None else Carving(carve, shards)
     resampling = None if resample is None else Resampling(resample, shards, carve)
+    holes = None if own is None else Holes(shards, own)
 
     def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.equal(epoch, start.epoch)
         skip = tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64))
         pieces = reader.in_epoch(plan, epoch, skip)
 
-        def prepared(*piece: tf.Tensor) -> Batch:
+        def read(*piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
             columns, shard, number = reader(*piece)
             rows = transform(columns)
             rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+            return rows, shard, number
+
+        def prepared(*piece: tf.Tensor) -> Batch:
+            rows, shard, number = read(*piece) if holes is None else holes(read, piece)
             if resampling is not None:
                 return resampling(rows, shard, number, epoch)
             return rows if carving is None else carving(rows, shard, number)

@@ -22,9 +22,9 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.stager import RemoteFiles
-from tfcore.train.members import run_together
+from tfcore.train.members import ending_with, run_together
 from tfcore.train.request import TrainRequest
-from tfcore.train.strategy import Choice, choose, place, workers_of
+from tfcore.train.strategy import Choice, Placement, choose, place, workers_of
 
 TF_CONFIG = "TF_CONFIG"
 NO_GPU = "-1"
@@ -39,6 +39,8 @@ class MemberRequest(Frozen):
     replicas: int
     workers: int
     logical: bool
+    lifeline: int | None = None
+    """The descriptor of the pipe that it lives as long as."""
 
 
 def given_cluster() -> tuple[list[str], int] | None:
@@ -116,13 +118,12 @@ def member(request: MemberRequest, out: Path, monitor: Monitor) -> dict[str, Any
 
     name = "mirrored" if request.workers == 1 else "multi_worker"
     choice = Choice(name, replicas=request.replicas, workers=request.workers, logical=request.logical)  # type: ignore[arg-type]
-    return train_placed(
-        request.request,
-        out,
-        monitor,
-        lambda: place(choice, worker=request.worker, gpus=len(tf.config.list_physical_devices("GPU"))),
-        remote=request.remote,
-    )
+
+    def placed() -> Placement:
+        with ending_with(request.lifeline):
+            return place(choice, worker=request.worker, gpus=len(tf.config.list_physical_devices("GPU")))
+
+    return train_placed(request.request, out, monitor, placed, remote=request.remote)
 
 
 def _with_threads(request: TrainRequest, processes: int) -> TrainRequest:

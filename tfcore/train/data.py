@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.stager import Stager
@@ -29,13 +32,14 @@ from tfcore.dataset import (
 )
 from tfcore.decode import Labeler
 from tfcore.feeds import Feed
+from tfcore.holes import owned
 from tfcore.live import live_stacks
 from tfcore.order import shard_order
 from tfcore.resample import Resample
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
 from tfcore.train.sampling import class_rates
-from tfcore.train.share import PLACE, slice_of
+from tfcore.train.share import PLACE, compact, slice_of
 from tfcore.train.strategy import Choice, Placement
 from tfcore.transform.derived import transform_of
 from tfcore.transform.images import Tolerant
@@ -154,8 +158,9 @@ class TrainingData:
         place = {PLACE: tf.TensorSpec(shape, tf.int32)} if several else {}
         return inputs | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
 
-    def stacks(self, stack: int) -> Callable[[int], Iterator[Batch]]:
-        """From a step to the endless stacks whose first batch is that step's."""
+    def stacks(self, stack: int, model: keras.Model | None = None) -> Callable[[int], Iterator[Batch]]:
+        """From a step to the endless stacks whose first batch is that step's; for `model`."""
+        own = self._own(model)
 
         def begin(step: int) -> Iterator[Batch]:
             batch = self._training.batch_size
@@ -177,23 +182,39 @@ class TrainingData:
                 cycle=max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths))),
                 augment=self._augment,
                 resample=self._resample,
+                own=own,
             )
-            return safe(dataset.apply(self._placed), self._shards)
+            return safe(self._placed(dataset, own=own is not None), self._shards)
 
         return begin
 
-    def _placed(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+    def _placed(self, dataset: tf.data.Dataset, *, own: bool) -> tf.data.Dataset:
         """The stacks as the devices of this process take them."""
         where = self._placement
         if where.several:
-            return dataset.map(slice_of(where.worker, where.choice.workers), num_parallel_calls=1).prefetch(2)
+            workers = where.choice.workers
+            share = compact(workers) if own else slice_of(where.worker, workers)
+            return dataset.map(share, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
         if where.device and "GPU" in where.device:
             return dataset.apply(tf.data.experimental.prefetch_to_device(where.device, buffer_size=2))
         return dataset
 
-    def facts(self) -> dict[str, Any]:
-        """For a training's result."""
-        return {}
+    def _own(self, model: keras.Model | None) -> NDArray[np.bool_] | None:
+        """The shards that this worker reads; None: all of them. Rows of weight 0 fill up its batches then, which a layer's
+        means over the rows of a batch would count."""
+        where, mixes = self._placement, self._training.augment is not None and self._training.augment.mixup
+        means = model is not None and (
+            model.losses or any(v.value.dtype.is_floating for v in model.non_trainable_variables)
+        )
+        if not where.several or self._resample is not None or mixes or means:
+            return None
+        return owned(self._shards, worker=where.worker, workers=where.choice.workers)
+
+    def facts(self, model: keras.Model) -> dict[str, Any]:
+        """For a training's result: of several workers, whether each reads its own shards or all of them."""
+        if not self._placement.several:
+            return {}
+        return {"reads": "all shards" if self._own(model) is None else "own shards"}
 
     def carve(self) -> Iterable[Batch]:
         """The carved rows in their order, in batches of one shape."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import fcntl
 import json
 import os
 import queue
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,6 +59,8 @@ class Member:
         finally:
             os.close(reads)
             os.close(writes)
+        self.lifeline = reads
+        """The descriptor of its requests, in the process itself."""
         self._requests: IO[bytes] | None = os.fdopen(we_write, "wb")
         assert self.process.stdout is not None
         self._printer = threading.Thread(target=self._relay, args=(self.process.stdout,), daemon=True)
@@ -123,7 +126,7 @@ def run_together(
     """Run "module:function"(request, out, monitor) once in each of some new processes, all at the same time.
 
     Args:
-        requests: one for each process.
+        requests: one for each process; its "lifeline" is put in, for `ending_with`.
         first, of: the number of the first of these members among all, where others run elsewhere.
         remedy: what to do when one has died; asked then.
 
@@ -139,10 +142,12 @@ def run_together(
     try:
         for number, environment in enumerate(environments):
             members.append(Member(number, environment, news))
-        for member, request in zip(members, requests, strict=True):
-            member.send(id=1, call=call, request=request, out=str(out), runtime={})
+        calls = [
+            {"id": 1, "call": call, "request": {**request, "lifeline": member.lifeline}, "out": str(out), "runtime": {}}
+            for member, request in zip(members, requests, strict=True)
+        ]
         names = [f"worker {first + member.number} of {of or len(members)}" for member in members]
-        return _Watch(members, names, news, monitor, remedy).result()
+        return _Watch(members, names, calls, news, monitor, remedy).result()
     finally:
         for member in members:
             member.close()
@@ -157,11 +162,13 @@ class _Watch:
         self,
         members: list[Member],
         names: list[str],
+        calls: list[dict[str, Any]],
         news: queue.Queue[Any],
         monitor: Monitor,
         remedy: Callable[[], str],
     ):
         self.members, self.names, self.news, self.monitor, self.remedy = members, names, news, monitor, remedy
+        self.calls, self.ready = calls, 0
         self.results: dict[int, dict[str, Any]] = {}
         self.failures: dict[int, dict[str, Any] | None] = {}
         """By member, in the order in which they came: its error, or None where it died."""
@@ -194,6 +201,11 @@ class _Watch:
             self.results[number] = answer["result"]
         elif "error" in answer:
             self.failures.setdefault(number, answer["error"])
+        elif answer.get("event") == "ready":
+            self.ready += 1
+            if self.ready == len(self.members):  # none waits for one that is still importing, or never will have
+                for member, call in zip(self.members, self.calls, strict=True):
+                    member.send(**call)
         elif number == 0:
             if answer.get("event") == "progress":
                 self.monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
@@ -203,6 +215,8 @@ class _Watch:
     def _error(self) -> HeadwayError:
         """The error of the member that failed first of its own accord: the others lost it, and failed of that."""
         failures = self.failures
+        if self.monitor.cancelled() and all(error is None for error in failures.values()):
+            return Cancelled("stopped on request, before the first step")
         told = [n for n, error in failures.items() if error is not None and error["kind"] is not None]
         if told:
             error = failures[told[0]]
@@ -226,6 +240,22 @@ class _Watch:
         failed = HeadwayError(f"{self.names[number]}: {error['problem']}", where="training", fix=self.remedy())
         failed.add_note(f"In {self.names[number]}:\n{error['traceback']}")
         return failed
+
+
+@contextlib.contextmanager
+def ending_with(lifeline: int | None) -> Iterator[None]:
+    """Inside, the process ends by itself when the pipe of this descriptor ends or says something, even where native code
+    keeps Python from running: waiting for other workers does."""
+    if lifeline is None:
+        yield
+        return
+    before = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, before | os.O_ASYNC)  # SIGIO, which nobody handles
+    try:
+        yield
+    finally:
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, before)
 
 
 def _joined(name: str, error: Mapping[str, Any]) -> str:

@@ -241,7 +241,7 @@ class _Training:
         if not (self.patience and self.patience.exhausted):
             step = run(
                 self.learner,
-                self.data.stacks(self.stack),
+                self.data.stacks(self.stack, self.model),
                 start=self.start,
                 total=self.total,
                 knobs=self._values,
@@ -378,7 +378,7 @@ class _Training:
             "jit": self.learner.mode,
             "threads": self.threads,
             **self.placement.facts(),
-            **self.data.facts(),
+            **self.data.facts(self.model),
             "parameters": int(sum(math.prod(v.shape) for v in self.model.trainable_variables)),
             "resumed_from": self.start or None,
             "knob_changes": self.knobs.changes,

@@ -6,6 +6,7 @@ Each training here has processes of its own, which import TensorFlow first.
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -229,5 +230,39 @@ def test_a_cluster_s_own_tf_config_is_used(examples, tmp_path, monkeypatch):
     assert results[0]["workers"] == 2
     assert results[1] == {"steps": STEPS, "worker": 1}
     assert not (tmp_path / "1").exists(), "only the chief writes"
+    monkeypatch.delenv("TF_CONFIG")
     train(request(examples, **TWO, threads=results[0]["threads"]), tmp_path / "local", Monitor())
     same(weights(tmp_path / "0"), weights(tmp_path / "local"))
+
+
+def test_a_worker_that_waits_for_others_ends_with_its_parent(examples, tmp_path, monkeypatch):
+    from tfcore.train.cluster import _free_ports
+
+    addresses = [f"127.0.0.1:{port}" for port in _free_ports(2)]
+    task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+    monitor = Lines()
+    failed = []
+
+    def one():
+        try:
+            train(request(examples, strategy="multi_worker"), tmp_path / "out", monitor)
+        except Cancelled as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=one)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not _listens(addresses[1]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.0)  # it waits now, in native code
+    monitor.stop.set()
+    thread.join(10)
+    assert len(failed) == 1
+    assert workers() == {}
+
+
+def _listens(address):
+    host, _, port = address.partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
