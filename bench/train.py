@@ -1,14 +1,17 @@
-"""Training: Headway's loop against Keras' fit, alone, behind a reader, and in what is learnt.
+"""Training: Headway's loop against Keras' fit and against its own limit, behind a reader, and in what is learnt.
 
-    python bench/train.py                     # 1. the loop against model.fit, 2. reader and loop against the naive pair
-    python bench/train.py --auc               # 3. AUC on flights against a plain fit, three seeds each
+    python bench/train.py                     # every case below, at batch 256 and 4096
+    python bench/train.py --only limit full   # some of them
+    python bench/train.py --auc               # AUC on flights against a plain fit, three seeds each
 
-1. Both train embeddings of 8 and layers of 100-70-50-25 with Adam on batches in memory. Required: 3x at batch 256.
-2. Headway reads row groups, transforms, shuffles and trains; the naive pair is TFRecordDataset.map(parse_single_example)
-   .shuffle.batch and model.fit on classic Examples of the same rows. Required: 30x at batch 256 and at 4096.
-3. The same features, model and number of steps. Required: means within 0.002.
+All train embeddings of 8 and layers of 100-70-50-25 with Adam. `loop`, `fit` (Keras' default), `fast` (its fastest: 32
+steps a call, XLA) and `full` are fed from memory. `full` is the loop as a training runs it: knobs turned by hand between
+calls, a RetraceGuard, the recorder's metrics and TensorBoard summaries. `limit` is the matrix products of a step alone,
+forward and backward, over the same stacks in one tf.function. `road` reads row groups, transforms, shuffles and trains;
+`naive` is TFRecordDataset.map(parse_single_example).shuffle.batch and model.fit on classic Examples of the same rows.
+With --auc both sides have the same features, model and number of steps; required are means within 0.002.
 
-Every case runs in a process of its own, Headway and its rival in turn, the best round of each counting.
+Every case runs in a process of its own, all in turn, the best round of each counting.
 """
 
 from __future__ import annotations
@@ -39,11 +42,21 @@ from tfcore.transform.parameters import TransformParameters
 WIDTH, HIDDEN, RATE = 8, (100, 70, 50, 25), 0.001
 CLASSIC_ROWS = 65_536
 """Rows of the naive reader's file: it reads them over and over, and none of its speed depends on how many there are."""
-CASES = {"loop": ("fit", {256: 3.0}), "road": ("naive", {256: 30.0, 4096: 30.0})}
-"""Case: its rival, and the ratio required at each batch size."""
+RATIOS = (
+    ("loop", "fit", {256: 4.0, 4096: 2.0}),
+    ("loop", "fast", {256: 1.5, 4096: 1.1}),
+    ("loop", "limit", {4096: 0.8}),
+    ("road", "loop", {256: 0.75, 4096: 0.9}),
+    ("road", "naive", {256: 30.0, 4096: 30.0}),
+    ("full", "loop", {256: 0.95, 4096: 0.95}),
+)
+"""(case, what it is measured against, the ratio required at each batch size)."""
 TITLES = {
     "fit": "model.fit",
-    "loop": "Headway's loop",
+    "fast": "model.fit(steps_per_execution=32, jit_compile=True)",
+    "limit": "the step's matrix products alone",
+    "loop": "Headway's loop, fed from memory",
+    "full": "the same with knobs turned, guard, metrics and summaries",
     "naive": "TFRecordDataset.map(parse_single_example).shuffle.batch + model.fit",
     "road": "Headway's reader and loop",
 }
@@ -63,6 +76,7 @@ COLUMNS = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--auc", action="store_true", help="compare what is learnt instead of how fast")
+    parser.add_argument("--only", nargs="+", choices=list(TITLES), help="these, and what they are measured against")
     parser.add_argument("--batch", type=int, nargs="+", default=[256, 4096])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of measuring in each round")
@@ -84,18 +98,20 @@ def main() -> None:
 
 
 def compare_speed(arguments: argparse.Namespace) -> None:
+    ratios = [one for one in RATIOS if not arguments.only or {*one[:2]} & {*arguments.only}]
+    cases = [name for name in TITLES if any(name in one[:2] for one in ratios)]
     for batch in arguments.batch:
-        for case, (rival, required) in CASES.items():
-            best: dict[str, float] = {}
-            for _ in range(arguments.rounds):
-                for name in (rival, case):
-                    best[name] = max(best.get(name, 0.0), _child(arguments, case=name, batch=batch)["steps_per_second"])
-            for name in (rival, case):
-                speed = (
-                    f"{best[name]:9,.1f} steps/s {best[name] * batch:12,.0f} rows/s {best[name] / best[rival]:6.1f}x"
-                )
-                least = f"  (required: {required[batch]:.0f}x)" if name == case and batch in required else ""
-                print(f"batch {batch:5d}  {TITLES[name]:68s} {speed}{least}", flush=True)
+        best = dict.fromkeys(cases, 0.0)
+        for _ in range(arguments.rounds):
+            for name in cases:
+                best[name] = max(best[name], _child(arguments, case=name, batch=batch)["steps_per_second"])
+        for name, speed in best.items():
+            print(
+                f"batch {batch:5d}  {TITLES[name]:68s} {speed:9,.1f} steps/s {speed * batch:12,.0f} rows/s", flush=True
+            )
+        for case, rival, required in ratios:
+            least = f"  (required: {required[batch]:g})" if batch in required else ""
+            print(f"batch {batch:5d}  {case} / {rival}: {best[case] / best[rival]:.2f}{least}", flush=True)
 
 
 def compare_auc(arguments: argparse.Namespace) -> None:
@@ -162,7 +178,8 @@ def run_case(arguments: argparse.Namespace) -> dict[str, Any]:
     data, batch = Data(Path(arguments.data)), arguments.batch[0]
     if arguments.case == "auc":
         return auc_case(data, arguments.seed, arguments.steps)
-    case = {"fit": fit_case, "loop": loop_case, "naive": naive_case, "road": road_case}[arguments.case]
+    cases = {"fit": fit_case, "fast": fast_case, "limit": limit_case, "loop": loop_case, "full": full_case}
+    case = (cases | {"naive": naive_case, "road": road_case})[arguments.case]
     return {"steps_per_second": case(data, batch, arguments.seconds)}
 
 
@@ -195,7 +212,7 @@ def measure_fit(model: Any, dataset: Any, seconds: float, warm: int) -> float:
     return clock.rate
 
 
-def keras_model(parameters: TransformParameters) -> Any:
+def keras_model(parameters: TransformParameters, **options: Any) -> Any:
     """The plain Keras model: an Embedding for each column, as one would write it."""
     import keras
 
@@ -208,7 +225,7 @@ def keras_model(parameters: TransformParameters) -> Any:
     for units in HIDDEN:
         x = keras.layers.Dense(units, activation="relu")(x)
     model = keras.Model({"numeric": numeric, "categorical": categorical}, keras.layers.Dense(1)(x))
-    model.compile(keras.optimizers.Adam(RATE), keras.losses.BinaryCrossentropy(from_logits=True))
+    model.compile(keras.optimizers.Adam(RATE), keras.losses.BinaryCrossentropy(from_logits=True), **options)
     return model
 
 
@@ -223,7 +240,7 @@ def training_data(data: Data, batch: int, seed: int = 0) -> Any:
 def stack_of(batch: int) -> int:
     """Batches in a stack, as the training stage chooses by default."""
     from tfcore.train.config import TrainingConfig
-    from tfcore.train.stage import STACK_ROWS
+    from tfcore.train.data import STACK_ROWS
 
     return max(1, min(TrainingConfig().steps_per_call, STACK_ROWS // batch))
 
@@ -234,7 +251,104 @@ def stacks_in_memory(data: Data, batch: int) -> list[dict[str, Any]]:
     return [next(stacks) for _ in range(max(2, (1 << 18) // (stack * batch)))]
 
 
-def fit_case(data: Data, batch: int, seconds: float) -> float:
+def fast_case(data: Data, batch: int, seconds: float) -> float:
+    return fit_case(data, batch, seconds, steps_per_execution=32, jit_compile=True)
+
+
+def limit_case(data: Data, batch: int, seconds: float) -> float:
+    """What no step of this model can be faster than: its matrix products, compiled or plain, whichever is faster."""
+    import tensorflow as tf
+
+    from tfcore.runtime import prepare
+
+    prepare(None)
+    stack = stack_of(batch)
+    width = len(data.parameters.numeric) + WIDTH * len(data.parameters.categorical)
+    sizes = (width, *HIDDEN, 1)
+    layers = [tf.random.normal(shape, stddev=0.1) for shape in itertools.pairwise(sizes)]
+
+    def steps(rows: tf.Tensor) -> list[tf.Tensor]:
+        def body(i: tf.Tensor, sums: list[tf.Tensor]) -> Any:
+            values = [rows[i]]
+            for layer in layers:
+                values.append(values[-1] @ layer)
+            gradient, added = values[-1], list(sums)
+            for place in reversed(range(len(layers))):
+                added[place] += tf.matmul(values[place], gradient, transpose_a=True)
+                gradient = tf.matmul(gradient, layers[place], transpose_b=True)
+            added[-1] += tf.reduce_sum(gradient)  # of the embeddings: nothing may be left out as unused
+            return i + 1, added
+
+        sums = [tf.zeros_like(layer) for layer in layers]
+        return tf.while_loop(lambda i, *_: i < stack, body, (0, sums), parallel_iterations=1)[1]
+
+    rows = tf.random.normal([stack, batch, width])
+
+    def speed(jit: bool) -> float:
+        compiled = tf.function(steps, jit_compile=jit)
+
+        def call() -> int:
+            compiled(rows)[0].numpy()
+            return stack
+
+        return measure_calls(call, seconds / 2)
+
+    return max(speed(True), speed(False))
+
+
+def full_case(data: Data, batch: int, seconds: float) -> float:
+    """The loop as the training stage runs it, but for the reader: what happens between calls included."""
+    import tempfile
+
+    from headway.monitor import Monitor
+    from tfcore.retrace import RetraceGuard
+    from tfcore.runtime import prepare
+    from tfcore.train.knobs import ControlFile, Knobs
+    from tfcore.train.loop import Every, run
+    from tfcore.train.recorder import Recorder
+    from tfcore.train.schedule import ConstantRate, CosineRate
+    from tfcore.train.summaries import Summaries
+
+    prepare(None)
+    total, stack = 1 << 24, stack_of(batch)
+    # those that a training turns most; the schedule gives every step a rate of its own
+    schedules = {"learning_rate": CosineRate(name="cosine", initial=RATE), "clip_norm": ConstantRate(initial=1e3)}
+    knobs = Knobs(schedules, total)
+    learner = _learner(data, training_data(data, batch).specs(stack), knobs=list(schedules), ending=True)
+    memory, guard = stacks_in_memory(data, batch), RetraceGuard(learner)
+    recorder = Recorder(total=total, batch=batch, monitor=Monitor(), non_finite_limit=10)
+    began, first = 0.0, 4 * stack
+
+    with tempfile.TemporaryDirectory() as folder:
+        control, summaries = ControlFile(Path(folder) / "knobs.json"), Summaries(Path(folder) / "summaries")
+
+        def values(step: int, count: int) -> dict[str, Any]:
+            knobs.change(step, control.news() or {})
+            return knobs.values(step, count)
+
+        def report(step: int, outcome: Any) -> None:
+            nonlocal began, first
+            recorder(step, outcome)
+            guard.check()
+            if not began and step >= first:
+                began, first = time.perf_counter(), step
+
+        def point(step: int) -> None:
+            summaries.write(step, loss=recorder.point(step, **knobs.at(step))["loss"], **knobs.at(step))
+
+        def turn(step: int) -> None:
+            control.write({"clip_norm": 1e3 + step})
+
+        over = lambda: bool(began) and time.perf_counter() - began >= seconds  # noqa: E731
+        every = [Every(16 * stack, point), Every(64 * stack, turn)]
+        batches = lambda step: itertools.cycle(memory)  # noqa: E731
+        end = run(learner, batches, start=0, total=total, knobs=values, every=every, report=report, cancelled=over)
+        took = time.perf_counter() - began
+        summaries.close()
+    return (end - first) / took
+
+
+def fit_case(data: Data, batch: int, seconds: float, **options: Any) -> float:
     import tensorflow as tf
 
     stacks = stacks_in_memory(data, batch)
@@ -245,7 +359,7 @@ def fit_case(data: Data, batch: int, seconds: float) -> float:
     inputs = {name: flat[name] for name in ("numeric", "categorical")}
     dataset = tf.data.Dataset.from_tensor_slices((inputs, flat["label"][:, None])).batch(batch, drop_remainder=True)
     dataset = dataset.cache().repeat().prefetch(4)
-    model, steps = keras_model(data.parameters), max(64, 131_072 // batch)
+    model, steps = keras_model(data.parameters, **options), max(64, 131_072 // batch)
 
     def call() -> int:  # whole epochs without a callback: that is fit at its fastest
         model.fit(dataset, steps_per_epoch=steps, epochs=1, verbose=0)
@@ -254,18 +368,28 @@ def fit_case(data: Data, batch: int, seconds: float) -> float:
     return measure_calls(call, seconds)
 
 
-def _learner(data: Data, specs: Any) -> Any:
+def _learner(data: Data, specs: Any, *, knobs: list[str] | None = None, ending: bool = False) -> Any:
     import tensorflow as tf
 
     from tfcore import models
+    from tfcore.knobs import KnobVariables
     from tfcore.models_config import ModelConfig
     from tfcore.train.config import OptimizerConfig
+    from tfcore.train.ending import Ending
     from tfcore.train.learner import Learner
 
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
     model = models.build(ModelConfig(hidden=HIDDEN, embedding=WIDTH), data.parameters, seed=0, step=step)
     return Learner(
-        model=model, task="binary", step=step, specs=specs, optimizer=OptimizerConfig(), jit="auto", log=print
+        model=model,
+        task="binary",
+        step=step,
+        specs=specs,
+        optimizer=OptimizerConfig(),
+        knobs=KnobVariables(knobs or ["learning_rate"]),
+        ending=Ending(non_finite_limit=10) if ending else None,
+        jit="auto",
+        log=print,
     )
 
 

@@ -260,6 +260,8 @@ def show(options: argparse.Namespace) -> int:
         lines.append(f"  {s['title']:<22} {took:>8}  {store.output(s['stage'], s['fingerprint'])}")
         if s["why"] and not s["cached"]:
             lines.append(f"  {'':<22} {'':>8}  ran because: {s['why']}")
+        if s["stage"] == "train" and (found := store.find(s["stage"], s["fingerprint"])) is not None:
+            lines += [f"  {'':<22} {'':>8}  {sentence}" for sentence in _training_says(found.result)]
         if s["stage"] == "splits" and (found := store.find(s["stage"], s["fingerprint"])) is not None:
             lines += [f"  {'':<22} {'':>8}  {sentence}" for sentence in found.result["says"]]
     if "verdict" in record:
@@ -273,6 +275,28 @@ def show(options: argparse.Namespace) -> int:
         lines.append(f"error: {record['error']}")
     answer(options, record, "\n".join(lines))
     return 0
+
+
+def _training_says(result: dict[str, Any]) -> list[str]:
+    """What a training's result has to tell beyond its loss, a line each."""
+    lines = []
+    if result.get("replicas", 1) > 1:
+        several = result["workers"] > 1
+        split = (
+            f"{result['workers']} workers, each reading {result['reads']}"
+            if several
+            else f"{result['replicas']} replicas"
+        )
+        lines.append(f"strategy {result['strategy']}: {split}")
+    elif "strategy" in result:
+        lines.append(f"strategy {result['strategy']}")
+    if result.get("stopped") == "loss":
+        lines.append(f"stopped at step {result['steps']:,}: the training loss had fallen to training.stop_at_loss")
+    if scale := result.get("loss_scale"):
+        lines.append(f"the loss scale ended at {scale['value']:g}; {scale['skipped']} steps were skipped to find it")
+    for one in result.get("best_checkpoints", []):
+        lines.append(f"kept step {one['step']:,}: loss on the carve {one['carve_loss']:.6g}, {one['weights']}")
+    return lines
 
 
 def verify(options: argparse.Namespace) -> int:

@@ -31,6 +31,7 @@ from headway.tasks import Task
 from tfcore.dataset import Shards, evaluation_dataset, safe
 from tfcore.evaluate_request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.feeds import Feed
+from tfcore.retrace import RetraceGuard
 from tfcore.runtime import prepare
 from tfcore.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.staged import staged
@@ -88,7 +89,8 @@ def _predict(
     task = request.transform.label.task
     try:
         scorer = _scorer(request, shards)
-        rows, expected = _write(request, scorer, shards, out / PREDICTIONS, monitor)
+        with RetraceGuard(scorer, action="warn", log=monitor.log):
+            rows, expected = _write(request, scorer, shards, out / PREDICTIONS, monitor)
     except Incompatible as error:
         (out / PREDICTIONS).unlink(missing_ok=True)
         monitor.log(f"the model cannot score these rows: {error}")

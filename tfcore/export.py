@@ -28,6 +28,7 @@ from tfcore.described import Described, write_description
 from tfcore.models import build, load_weights, to_predictions
 from tfcore.models_config import ModelConfig
 from tfcore.python_failure import python_functions
+from tfcore.retrace import RetraceGuard
 from tfcore.signatures import (
     LENGTH,
     PRESENT,
@@ -251,7 +252,9 @@ def save(
     signatures = describe(columns, task, classes, transformed)
     for name in functions.keys() - {"transform"}:
         _check_outputs(concrete[name].structured_outputs, signatures[name].outputs)
-    tf.saved_model.save(served, str(path), signatures=functions)
+    # saving traces each once more, in a context of its own; any other trace is of something that was not looked through
+    with RetraceGuard(*functions.values(), allowed=2):
+        tf.saved_model.save(served, str(path), signatures=functions)
     _refuse_saved(path)
     extra = path / "assets.extra"  # servers leave this folder alone
     extra.mkdir(exist_ok=True)

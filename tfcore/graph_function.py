@@ -57,8 +57,11 @@ class SignatureError(HeadwayError):
 
 
 class GraphFunction:
-    """See the module. `traces` counts how often the body was traced; `trace_seconds` how long that
-    took; `mode` is "jit" or "graph" after a call."""
+    """See the module. `trace_seconds` is how long tracing took; `mode` is "jit" or "graph" after a call.
+
+    Under XLA a call in another context (a device, a strategy) compiles the program once more, which takes seconds, and
+    TensorFlow says nothing: that counts as a trace, and a `RetraceGuard` tells of it.
+    """
 
     def __init__(
         self,
@@ -72,7 +75,9 @@ class GraphFunction:
     ):
         self.name = body.__name__.lstrip("_")
         self.signature = dict(signature)
-        self.traces = 0
+        self._bodies = 0
+        self.compiled: list[Any] = []
+        """The tf.functions that XLA compiled: what a `RetraceGuard` reads the reason of a second trace from."""
         self.mode: Literal["jit", "graph"] | None = None
         self.trace_seconds = 0.0
         self._jit, self._log, self._body = jit, log or (lambda line: None), body
@@ -81,6 +86,11 @@ class GraphFunction:
         accepted = list(inspect.signature(body).parameters)
         if accepted != list(self.signature):
             raise TypeError(f"{self.name} takes {accepted}, its signature names {list(self.signature)}")
+
+    @property
+    def traces(self) -> int:
+        """How often the body was traced, or compiled for another context."""
+        return max([self._bodies, *(function.experimental_get_tracing_count() for function in self.compiled)])
 
     def __call__(self, **arguments: Any) -> Any:
         flat = self._check(arguments)
@@ -102,8 +112,8 @@ class GraphFunction:
         return self._graph
 
     def _traced(self, *flat: Any) -> Any:
-        self.traces += 1
-        if self.traces > 1:
+        self._bodies += 1
+        if self._bodies > 1:
             raise RetraceError(
                 f"{self.name} was traced again with {_describe_all(flat)}",
                 fix="create variables (and build the optimizer) before the first call, and call it in one context only",
@@ -129,7 +139,7 @@ class GraphFunction:
             self._log(f"XLA cannot compile {self.name}, so it runs uncompiled: {refusal(error)}")
             self.mode, self._call = "graph", graph
             return graph(*flat)
-        self.mode, self._call = "jit", jitted
+        self.mode, self._call, self.compiled = "jit", jitted, [jitted]
         return result
 
     def _check(self, arguments: dict[str, Any]) -> list[Any]:

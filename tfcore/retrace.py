@@ -9,8 +9,10 @@
 
     guard = RetraceGuard(step, action="warn", log=print)  # in production: guard.check() now and then, a line a retrace
 
-It watches tf.functions, and whatever counts its own `traces`: GraphFunction, Learner. A GraphFunction, which has one
-signature, refuses a second trace by itself.
+It watches tf.functions, and whatever counts its own `traces`: GraphFunction, Learner, the scorers of evaluation. A
+GraphFunction, which has one signature, refuses a second trace of its body by itself, and names the argument that would
+have made it; what is left for the guard is a program that is compiled anew. Training and evaluation warn of one, an export
+fails with it.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ class RetraceGuard:
     """See the module.
 
     Args:
-        functions: each a tf.function, or anything with an int `traces`.
+        functions: each a tf.function, or anything with an int `traces`, whose `compiled` are tf.functions to explain it.
         allowed: traces of each; those made before the guard began are not held against it.
         action: "fail" raises RetraceError, "warn" gives `log` one line for each new trace.
         log: default: warnings.warn.
@@ -137,10 +139,11 @@ def changes(function: Any) -> list[list[Change]]:
 def _error(function: Any, count: int, allowed: int) -> RetraceError:
     lines: list[str] = []
     advice: dict[str, None] = {}
-    found = changes(function) if hasattr(function, "_list_all_concrete_functions") else []
-    for number, differences in list(enumerate(found, 2))[max(0, allowed - 1) :][:8]:
-        lines.append(f"  trace {number}: " + "; ".join(str(change) for change in differences))
-        advice.update({_ADVICE[change.kind]: None for change in differences})
+    for watched in getattr(function, "compiled", [function]):
+        found = changes(watched) if hasattr(watched, "_list_all_concrete_functions") else []
+        for number, differences in list(enumerate(found, 2))[max(0, allowed - 1) :][:8]:
+            lines.append(f"  trace {number}: " + "; ".join(str(change) for change in differences))
+            advice.update({_ADVICE[change.kind]: None for change in differences})
     problem = f"traced {count} times, allowed is {allowed}"
     return RetraceError("\n".join([problem, *lines]), where=_name(function), fix="; ".join(advice) or None)
 

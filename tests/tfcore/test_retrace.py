@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfcore.graph_function import graph_function
+from tfcore.graph_function import GraphFunction, graph_function
 from tfcore.retrace import RetraceError, RetraceGuard, changes, traces
 
 TWO, THREE = tf.ones([2]), tf.ones([3])
@@ -111,3 +111,21 @@ def test_a_graph_function_counts_its_own_and_other_things_are_refused():
     assert guard.traces == {"plus": 1}
     with pytest.raises(TypeError, match="counts no traces"):
         RetraceGuard(lambda x: x)
+
+
+def test_a_program_that_is_compiled_anew_for_another_context_is_told():
+    """XLA takes seconds for what TensorFlow is silent about: the body is not traced again, and nothing else counts it."""
+    doubled = GraphFunction(lambda x: x * 2, {"x": tf.TensorSpec([3], tf.float32)}, jit="on")
+    x, lines = np.ones(3, np.float32), []
+    guard = RetraceGuard(doubled, action="warn", log=lines.append)
+    for _ in range(3):
+        doubled(x=x)
+    guard.check()
+    assert lines == [] and doubled.traces == 1
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        doubled(x=x)
+    guard.check()
+    guard.check()
+    (line,) = lines
+    assert "traced 2 times, allowed is 1" in line and "the context did (strategy, device" in line
+    assert "call it in one context" in line

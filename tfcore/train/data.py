@@ -93,6 +93,7 @@ class TrainingData:
         early = training.early_stopping
         self._outside = Carve(early.carve, inside=False) if early else None
         self._inside = Carve(early.carve, inside=True) if early else None
+        self._carve: tf.data.Dataset | None = None
         self._carved: list[Batch] | None = None
         self._augment = Augment(training.augment, parameters, seed=seed) if training.augment else None
         self.rates: list[float] | None = None
@@ -220,11 +221,13 @@ class TrainingData:
         """The carved rows in their order, in batches of one shape."""
         if self._carved is not None:
             return self._carved
-        batch = min(CARVE_BATCH, self.carve_rows)
-        dataset = evaluation_dataset(self._shards, self._transform, self._labeler, batch=batch, carve=self._inside)
-        batches = (
-            {name: rows[name] for name in self.specs(1) if name != PLACE} for rows in safe(dataset, self._shards)
-        )
+        if self._carve is None:  # made once: each time it is, the transform is traced anew
+            batch = min(CARVE_BATCH, self.carve_rows)
+            self._carve = evaluation_dataset(
+                self._shards, self._transform, self._labeler, batch=batch, carve=self._inside
+            )
+        names = self.specs(1).keys() - {PLACE}
+        batches = ({name: rows[name] for name in names} for rows in safe(self._carve, self._shards))
         if self.carve_rows * self._row_bytes > CARVE_MEMORY_BYTES:
             return batches
         self._carved = list(batches)

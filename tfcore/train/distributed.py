@@ -38,7 +38,9 @@ class DistributedLearner(Learner):
     several holds its rows of each, their places in the batch as "place", and any number of rows of weight 0."""
 
     def __init__(self, *, placement: Placement, **keywords: Any):
-        self._placement, self._strategy = placement, placement.strategy
+        assert placement.strategy is not None
+        self._placement: Placement = placement
+        self._strategy: tf.distribute.Strategy = placement.strategy
         jit, log = keywords.pop("jit", "auto"), keywords.get("log") or (lambda line: None)
         super().__init__(**keywords, jit="off")
         if hasattr(self.optimizer, "_all_reduce_sum_gradients"):

@@ -128,7 +128,17 @@ class Learner:
 
     @property
     def traces(self) -> int:
-        return self._run.traces
+        """Of the steps or of the evaluation, whichever were more."""
+        return max(function.traces for function in self._functions)
+
+    @property
+    def compiled(self) -> list[Any]:
+        """For a `RetraceGuard`."""
+        return [compiled for function in self._functions for compiled in function.compiled]
+
+    @property
+    def _functions(self) -> list[GraphFunction]:
+        return [self._run, *([self._evaluate] if self._evaluate else [])]
 
     @property
     def mode(self) -> str | None:

@@ -146,8 +146,12 @@ class _Training:
         found = self.checkpoints.newest() if self.checkpoints else None
         with self.placement.scope():
             self.learner = self._learner(found)
+        self.workers: DistributedLearner | None = None
+        """The learner, where there are other workers."""
         if self.placement.several:
-            same_start(self.learner, found.step if found else None, request.checkpoints)
+            assert isinstance(self.learner, DistributedLearner)
+            self.workers = self.learner
+            same_start(self.workers, found.step if found else None, request.checkpoints)
         self.best = [tf.Variable(v.value, trainable=False) for v in self.model.variables] if self.patience else []
         self.recorder = Recorder(
             total=self.total, batch=config.batch_size, monitor=monitor, non_finite_limit=config.non_finite_limit
@@ -175,7 +179,7 @@ class _Training:
             knobs=knobs,
             precision=config.precision,
         )
-        kind = Learner
+        kind: Callable[..., Learner] = Learner
         if self.placement.strategy is not None:
             kind = functools.partial(DistributedLearner, placement=self.placement)
         return kind(
@@ -191,7 +195,7 @@ class _Training:
             scale=LossScale() if config.precision == "float16" else None,
             ending=Ending(non_finite_limit=config.non_finite_limit, stop_at_loss=config.stop_at_loss),
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
-            jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,  # type: ignore[arg-type]
+            jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,
             log=self.monitor.log,
         )
 
@@ -212,15 +216,15 @@ class _Training:
             with self.placement.scope():
                 for variable, best in zip(self.model.variables, self.best, strict=True):
                     variable.assign(best)
-        if not self.placement.chief:
+        if self.workers and not self.placement.chief:
             # until the chief has written: a worker that leaves is a worker lost
-            self.learner.from_chief(np.zeros(1))
+            self.workers.from_chief(np.zeros(1))
             return {"steps": step, "worker": self.placement.worker}
         out.mkdir(parents=True, exist_ok=True)
         models.save_weights(self.model, out / models.WEIGHTS)
         result = self._finish(out, step, stopped)
-        if self.placement.several:
-            self.learner.from_chief(np.zeros(1))
+        if self.workers:
+            self.workers.from_chief(np.zeros(1))
         return result
 
     def _steps(self, began: float) -> int:
@@ -249,7 +253,7 @@ class _Training:
                 report=self._report,
                 cancelled=self.monitor.cancelled,
                 micro_batches=config.micro_batches,
-                agreed=agreement(self.learner) if self.placement.several else lambda turn: turn,
+                agreed=agreement(self.workers) if self.workers else lambda turn: turn,
             )
         ended = self.learner.ending.reason is not None
         finished = step == self.total or ended or bool(self.patience and self.patience.exhausted)

@@ -94,12 +94,20 @@ def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> 
     """
     name = config.strategy
     if name == "auto":
-        name = "cpu" if not gpus else "gpu" if gpus == 1 else "mirrored"
+        # one device where several cannot do it: nobody asked for them
+        splits = _not_split(config) is None and not config.batch_size % max(gpus, 1)
+        name = "cpu" if not gpus else "mirrored" if gpus > 1 and splits else "gpu"
     if name == "gpu" and not gpus:
         raise ConfigError(
             "gpu, but TensorFlow sees no GPU on this machine",
             where="training.strategy",
             fix="set it to auto or cpu; 'headway doctor' tells which devices there are",
+        )
+    if name in ("mirrored", "multi_worker") and (setting := _not_split(config)) is not None:
+        raise ConfigError(
+            f"{name} does not go with {setting}: {getattr(config, setting)}",
+            where=f"training.{setting}",
+            fix="leave it out, or train on one device; precision: bfloat16 goes with every strategy",
         )
     if name == "mirrored":
         return _mirrored(config, gpus)
@@ -118,6 +126,13 @@ def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> 
         _check_split(config.batch_size, workers, "workers")
         return Choice("multi_worker", replicas=workers, workers=workers)
     return Choice(name)
+
+
+def _not_split(config: TrainingConfig) -> str | None:
+    """A setting of a training that only one device can have; None where there is none."""
+    if config.micro_batches > 1:
+        return "micro_batches"
+    return "precision" if config.precision == "float16" else None
 
 
 def _mirrored(config: TrainingConfig, gpus: int) -> Choice:

@@ -112,3 +112,28 @@ def test_patience_counts_and_survives_json():
     again.update(5, 0.4)
     assert again.exhausted
     assert (again.best_loss, again.best_step) == (0.4, 3)
+
+
+def test_settings_that_came_later_are_not_written_out_while_they_have_their_default():
+    """What is written out goes into a training's fingerprint: one without them keeps the one it had."""
+    newer = {"augment", "sampling", "micro_batches", "precision", "stop_at_loss", "keep_best"}
+    assert not newer & TrainingConfig().model_dump(mode="json").keys()
+    used = {"micro_batches": 2, "precision": "float16", "stop_at_loss": 0.0}
+    assert used.items() <= TrainingConfig(**used).model_dump(mode="json").items()
+    written = TrainingConfig(**used)
+    assert TrainingConfig.model_validate(written.model_dump(mode="json")) == written
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"batch_size": 100, "micro_batches": 8}, "8 does not divide batch_size 100; 5 does"),
+        ({"micro_batches": 0}, "greater than or equal to 1"),
+        ({"keep_best": 2}, "set training.early_stopping"),
+        ({"precision": "half"}, "'float32', 'bfloat16' or 'float16'"),
+        ({"stop_at_loss": float("nan")}, "finite number"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_mistakes(given, words):
+    with pytest.raises(ValueError, match=words):
+        TrainingConfig(**given)

@@ -1,0 +1,144 @@
+"""`kill -9` at any step, also in the middle of a checkpoint, and the next process ends at the bits of one never killed."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from headway.schema import Column
+from tfcore.models_config import ModelConfig
+from tfcore.testing import write_examples
+from tfcore.train import TrainingConfig, TrainRequest
+from tfcore.transform.config import ColumnTransform
+
+ROWS = 256
+COLUMNS = (
+    Column(name="delay", type="float32", nullable=True),
+    Column(name="photo", type="bytes", nullable=True, encoding="plain"),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+CHILD = """
+import json, os, signal, sys
+from pathlib import Path
+from headway.monitor import Monitor
+from tfcore.train import TrainRequest, checkpoint, train
+at, inside = int(sys.argv[3]), sys.argv[4] == "inside"
+
+class Killed(Monitor):
+    def progress(self, done, total, unit, **facts):
+        if not inside and at <= done < total:
+            os.kill(os.getpid(), signal.SIGKILL)
+    def log(self, line):
+        print(line)
+
+def killed(path):  # a checkpoint's files are written, its manifest is not, or it is not renamed yet
+    if inside and Killed.saves == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    Killed.saves += 1
+    return whole(path)
+
+Killed.saves = 0
+import tfcore.train.recorder
+tfcore.train.recorder.PROGRESS_SECONDS = 0.0
+whole, checkpoint._sync = checkpoint._sync, killed
+print(json.dumps(train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Killed())))
+"""
+NEVER = 10**9
+
+
+def photo(rng, bright):
+    """A PNG of noise, brighter where the label is 1."""
+    pixels = rng.integers(0, 128, (12, 12, 3)) + 100 * int(bright)
+    out = io.BytesIO()
+    Image.fromarray(pixels.astype(np.uint8)).save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """A request on tables and images, each row of which is varied: the pixels of a step have to come back too."""
+    rng = np.random.default_rng(5)
+    label = rng.integers(0, 2, ROWS)
+    photos = [None if rng.random() < 0.05 else photo(rng, one) for one in label]
+    table = pa.table(
+        {
+            "delay": pa.array(rng.standard_normal(ROWS).astype(np.float32), mask=rng.random(ROWS) < 0.1),
+            "photo": pa.array(photos, pa.binary()),
+            "label": label.astype(np.int64),
+        }
+    )
+    folder = tmp_path_factory.mktemp("examples")
+    examples = write_examples(folder, {"train": table}, COLUMNS, rows_per_record=32, shards=3)
+    config = {"photo": ColumnTransform(transform={"image": {"height": 10, "width": 10}})}
+    return TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(config, "binary"),
+        model=ModelConfig(hidden=(8,), dropout=0.2),
+        training=TrainingConfig(
+            batch_size=16,
+            steps=60,
+            steps_per_call=4,
+            checkpoint_every_steps=8,
+            shuffle_rows=64,
+            augment={"flip": "horizontal", "crop": 2, "brightness": 0.2, "cutout": 3, "mixup": 0.2},
+            early_stopping={"every_steps": 10, "patience": 50, "carve": 0.2},
+            keep_best=2,
+            jit="off",
+        ),
+        seed=11,
+    )
+
+
+def child(request: TrainRequest, folder: Path, name: str, at: int = NEVER, where: str = "between"):
+    """Its answer, or None where it was killed."""
+    file = folder / "request.json"
+    file.write_text(request.model_dump_json())
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(file), str(folder / name), str(at), where],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    if done.returncode == -signal.SIGKILL:
+        assert at != NEVER and not (folder / name / "weights.index").exists()
+        return None
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def weights(prefix):
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map()) if "model/" in name}
+
+
+@pytest.mark.slow
+def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_bits(asked, tmp_path):
+    whole = child(asked, tmp_path, "whole")
+    assert whole["traces"] == 1 and whole["resumed_from"] is None
+    again = asked.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+    # before any checkpoint; between two; in the middle of writing one; just before the end
+    for at, where in ((4, "between"), (21, "between"), (3, "inside"), (53, "between")):
+        assert child(again, tmp_path, "killed", at, where) is None
+    result = child(again, tmp_path, "resumed")
+    assert 48 <= result["resumed_from"] < 60
+    expected, found = (weights(tmp_path / name / "weights") for name in ("whole", "resumed"))
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    histories = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("whole", "resumed")]
+    assert histories[0] == histories[1]
+    assert not list((tmp_path / "checkpoints").glob(".*"))  # nothing half-written is left
+    assert len(result["best_checkpoints"]) == 2
+    for one in result["best_checkpoints"]:
+        assert (tmp_path / "resumed" / one["weights"]).with_suffix(".index").exists()

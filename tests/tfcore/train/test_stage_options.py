@@ -1,0 +1,254 @@
+"""The training stage with micro-batches, mixed precision, an end at a loss, and the best checkpoints kept."""
+
+import itertools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from headway.errors import Cancelled, DataError
+from headway.monitor import Monitor
+from headway.schema import Column
+from tfcore import models
+from tfcore.evaluate import predict
+from tfcore.evaluate_request import EvaluateRequest, TrainedModel
+from tfcore.export import ExportRequest, export
+from tfcore.models_config import ModelConfig
+from tfcore.testing import write_examples
+from tfcore.train import TrainingConfig, TrainRequest, train
+
+ROWS = 2000
+COLUMNS = (
+    Column(name="delay", type="float32", nullable=True),
+    Column(name="hour", type="int64", nullable=False),
+    Column(name="carrier", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+MODEL = ModelConfig(hidden=(16, 8), embedding=3, dropout=0.1)
+
+
+def table(rows, seed):
+    rng = np.random.default_rng(seed)
+    delay = rng.standard_normal(rows).astype(np.float32)
+    hour, carrier = rng.integers(0, 24, rows), rng.integers(0, 5, rows)
+    label = delay + 0.1 * hour + 0.5 * carrier - 2.2 + 0.3 * rng.standard_normal(rows) > 0
+    return pa.table(
+        {
+            "delay": pa.array(delay, mask=rng.random(rows) < 0.1),
+            "hour": hour,
+            "carrier": pa.array([b"AA", b"BB", b"CC", b"DD", b"EE"]).take(pa.array(carrier)),
+            "label": label.astype(np.int64),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("examples")
+    return write_examples(folder, {"train": table(ROWS, 1), "eval": table(500, 2)}, COLUMNS, shards=3)
+
+
+class Lines(Monitor):
+    """Keeps what is said; asks to stop once `stop` steps were made."""
+
+    def __init__(self, stop=None):
+        super().__init__()
+        self.lines, self.until = [], stop
+
+    def progress(self, done, total, unit, **facts):
+        if self.until is not None and done >= self.until:
+            self.stop.set()
+
+    def log(self, line):
+        self.lines.append(line)
+
+
+@pytest.fixture(autouse=True)
+def _every_call_is_shown(monkeypatch):
+    monkeypatch.setattr("tfcore.train.recorder.PROGRESS_SECONDS", 0.0)
+
+
+def request(examples, checkpoints=None, **training):
+    settings = {"batch_size": 32, "steps": 60, "steps_per_call": 8, "jit": "off", "learning_rate": 0.01} | training
+    return TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(),
+        model=MODEL,
+        training=TrainingConfig(**settings),
+        seed=3,
+        checkpoints=checkpoints,
+    )
+
+
+def weights(prefix):
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map()) if "model/" in name}
+
+
+def same(left, right):
+    assert left.keys() == right.keys()
+    for name, value in left.items():
+        np.testing.assert_array_equal(value, right[name], err_msg=name)
+
+
+def stop_and_resume(examples, folder, stops, **options):
+    """(result, weights) of a training that was stopped at each of `stops`, and of one that never was."""
+    whole = train(request(examples, **options), folder / "whole", Lines())
+    for stop in stops:
+        with pytest.raises(Cancelled):
+            train(request(examples, folder / "checkpoints", **options), folder / "stopped", Lines(stop))
+    resumed = train(request(examples, folder / "checkpoints", **options), folder / "resumed", Lines())
+    assert resumed["resumed_from"] >= stops[-1]
+    same(weights(folder / "resumed" / "weights"), weights(folder / "whole" / "weights"))
+    histories = [json.loads((folder / name / "history.json").read_text())["history"] for name in ("resumed", "whole")]
+    assert histories[0] == histories[1]
+    return resumed, whole
+
+
+@pytest.mark.parametrize("jit", ["off", "auto"])
+def test_micro_batches_train_what_whole_batches_do_and_resume_exactly(examples, tmp_path, jit):
+    plain = train(request(examples, jit=jit), tmp_path / "plain", Lines())
+    cut, _ = stop_and_resume(examples, tmp_path, (24,), jit=jit, micro_batches=4)
+    assert cut["traces"] == 1 and cut["jit"] == plain["jit"] == {"off": "graph", "auto": "jit"}[jit]
+    assert np.isclose(cut["final_loss"], plain["final_loss"], rtol=1e-3)
+    one, other = weights(tmp_path / "plain" / "weights"), weights(tmp_path / "whole" / "weights")
+    for name, value in one.items():
+        np.testing.assert_allclose(other[name], value, rtol=0.02, atol=2e-3, err_msg=name)
+
+
+def test_float16_resumes_exactly_with_its_loss_scale(examples, tmp_path):
+    resumed, whole = stop_and_resume(examples, tmp_path, (24,), precision="float16")
+    assert resumed["loss_scale"] == whole["loss_scale"]
+    assert np.isfinite(resumed["final_loss"]) and resumed["traces"] == 1
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(examples, tmp_path, precision):
+    asked = request(examples, steps=200, precision=precision)
+    result = train(asked, tmp_path / "train", Lines())
+    assert result["final_loss"] < 0.45
+    assert all(
+        value.dtype.kind != "f" or value.dtype == np.float32 for value in weights(tmp_path / "train/weights").values()
+    )
+    scored = predict(
+        EvaluateRequest(
+            model=TrainedModel(path=tmp_path / "train", config=MODEL, seed=3),
+            transform=asked.transform,
+            examples=(examples.part("eval"),),
+        ),
+        tmp_path / "scored",
+        Lines(),
+    )
+    assert scored["metrics"]["auc"] > 0.85
+    export(
+        ExportRequest(trained=tmp_path / "train", transform=asked.transform, model=MODEL, seed=3),
+        tmp_path / "exported",
+        Lines(),
+    )
+    served = tf.saved_model.load(str(tmp_path / "exported" / "saved_model")).signatures["serving_default"]
+    rows = table(500, 2)
+    present = rows["delay"].is_valid().to_numpy()
+    answer = served(
+        delay=tf.constant(rows["delay"].fill_null(0).to_numpy()),
+        delay__present=tf.constant(present),
+        hour=tf.constant(rows["hour"].to_numpy()),
+        carrier=tf.constant(rows["carrier"].to_pylist()),
+    )
+    assert all(value.dtype == tf.float32 for value in answer.values())
+    expected = np.load(tmp_path / "scored" / "expected.npy")
+    difference = np.abs(answer["probability"].numpy()[: len(expected)] - expected)
+    assert difference.max() <= 1e-5  # the bound of the replay
+    mixed = models.build(MODEL, asked.transform, seed=3, precision=precision)
+    models.load_weights(mixed, tmp_path / "train" / "weights")  # the same variables, to train on from there
+
+
+def test_a_training_ends_at_a_loss_and_a_resumed_one_where_it_would_have(examples, tmp_path):
+    options = {"steps": 2000, "stop_at_loss": 0.3, "checkpoint_every_steps": 8}
+    resumed, whole = stop_and_resume(examples, tmp_path, (24, 56), **options)
+    assert (whole["stopped"], resumed["stopped"]) == ("loss", "loss")
+    assert whole["steps"] == resumed["steps"] < 2000
+    history = json.loads((tmp_path / "whole" / "history.json").read_text())["history"]
+    assert history[-1]["step"] == whole["steps"]
+    # cut into other calls, it ends at the same step
+    other = train(request(examples, **options | {"steps_per_call": 5}), tmp_path / "other", Lines())
+    assert other["steps"] == whole["steps"]
+
+
+def test_an_ended_training_that_was_killed_before_it_wrote_is_not_run_on(examples, tmp_path):
+    """The checkpoint of the very step it ended at says that it ended."""
+    options = {"steps": 2000, "stop_at_loss": 5.0, "checkpoint_every_steps": 50}  # 50: the first that may end
+    first = train(request(examples, tmp_path / "checkpoints", **options), tmp_path / "first", Lines())
+    again = train(request(examples, tmp_path / "checkpoints", **options), tmp_path / "again", Lines())
+    assert first["steps"] == again["steps"] == again["resumed_from"] == 50
+    assert again["stopped"] == "loss"
+    same(weights(tmp_path / "first" / "weights"), weights(tmp_path / "again" / "weights"))
+
+
+def test_the_best_checkpoints_by_the_carve_are_kept_and_their_weights_written(examples, tmp_path):
+    early = {"every_steps": 10, "patience": 50, "carve": 0.2}
+    options = {"steps": 200, "learning_rate": 0.2, "early_stopping": early, "checkpoint_every_steps": 40}
+    folder = tmp_path / "checkpoints"
+    result = train(request(examples, folder, keep_best=3, keep_checkpoints=1, **options), tmp_path / "out", Lines())
+    history = json.loads((tmp_path / "out" / "history.json").read_text())["history"]
+    carved = sorted((point["carve_loss"], point["step"]) for point in history if "carve_loss" in point)
+    assert [(one["carve_loss"], one["step"]) for one in result["best_checkpoints"]] == carved[:3]
+    assert {int(path.name) for path in folder.iterdir()} == {step for _, step in carved[:3]} | {200}
+    best, second = (weights(tmp_path / "out" / one["weights"]) for one in result["best_checkpoints"][:2])
+    same(best, weights(tmp_path / "out" / "weights"))  # early stopping kept it too
+    assert any(not np.array_equal(best[name], second[name]) for name in best)
+    # one that holds no more than it should: a model of the same kind takes it
+    model = models.build(MODEL, examples.fit(), seed=0)
+    models.load_weights(model, tmp_path / "out" / result["best_checkpoints"][1]["weights"])
+    plain = train(request(examples, **options), tmp_path / "plain", Lines())
+    assert "best_checkpoints" not in plain
+    same(weights(tmp_path / "plain" / "weights"), best)
+
+
+def test_the_best_are_the_same_after_a_stop_and_a_torn_one_is_passed_over(examples, tmp_path):
+    early = {"every_steps": 10, "patience": 50, "carve": 0.2}
+    options = {
+        "steps": 120,
+        "learning_rate": 0.2,
+        "early_stopping": early,
+        "checkpoint_every_steps": 40,
+        "keep_best": 3,
+    }
+    whole = train(request(examples, tmp_path / "one", **options), tmp_path / "whole", Lines())
+    with pytest.raises(Cancelled):
+        train(request(examples, tmp_path / "two", **options), tmp_path / "stopped", Lines(72))
+    resumed = train(request(examples, tmp_path / "two", **options), tmp_path / "resumed", Lines())
+    assert resumed["resumed_from"] >= 72
+    assert resumed["best_checkpoints"] == whole["best_checkpoints"]
+    steps = [one["step"] for one in whole["best_checkpoints"]]
+    torn = tmp_path / "two" / str(min(steps))
+    data = next(torn.glob("variables.data*"))
+    data.write_bytes(data.read_bytes()[:-4])
+    lines = Lines()
+    again = train(request(examples, tmp_path / "two", **options), tmp_path / "again", lines)
+    assert [one["step"] for one in again["best_checkpoints"]] == [step for step in steps if step != min(steps)]
+    assert any("passed over" in line and torn.name in line for line in lines.lines)
+
+
+def test_steps_that_are_not_finite_end_a_training_in_the_middle_of_a_call(tmp_path):
+    """The square of 1e30 is no float32; in calls of 64 steps, the tenth in a row is the last."""
+    columns = (COLUMNS[0], Column(name="label", type="float32", nullable=False, role="label"))
+    rows = table(300, 1).select(["delay"]).append_column("label", pa.array(np.float32([1e30, 2e30] * 150)))
+    made = write_examples(tmp_path / "examples", {"train": rows}, columns)
+    asked = TrainRequest(
+        examples=(made.part("train"),),
+        transform=made.fit(task="regression"),
+        model=MODEL,
+        training=TrainingConfig(batch_size=1, steps=200, steps_per_call=64, jit="off"),
+    )
+    with pytest.raises(DataError, match="10 steps in a row, up to step 10"):
+        train(asked, tmp_path / "out", Lines())
+
+
+def test_calls_of_any_size_give_the_same_bits_with_every_option_on(examples, tmp_path):
+    options = {"precision": "float16", "micro_batches": 2, "stop_at_loss": 0.01, "knobs": {"label_smoothing": 0.1}}
+    for name, calls in (("a", 8), ("b", 3)):
+        train(request(examples, steps_per_call=calls, **options), tmp_path / name, Lines())
+    for one, other in itertools.pairwise("ab"):
+        same(weights(tmp_path / one / "weights"), weights(tmp_path / other / "weights"))
