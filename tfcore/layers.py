@@ -73,7 +73,7 @@ def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = No
     for part in (tf.constant(seed & 0xFFFFFFFF, tf.uint32), low_high[0], low_high[1], tf.constant(salt, tf.uint32)):
         key = _mix(tf.bitwise.bitwise_xor(key, part) + tf.constant(0x9E3779B9, tf.uint32))
     width = tf.reduce_prod(shape[1:])
-    if getattr(first, "shape", None):
+    if tf.is_tensor(first) and first.shape.rank == 1:
         index = tf.reshape(first[:, None] * width + tf.range(width), [-1])
     else:
         index = tf.range(tf.reduce_prod(shape))
