@@ -40,7 +40,7 @@ def compact(workers: int) -> Callable[[Batch], Batch]:
     def compacted(stack: Batch) -> Batch:
         own = stack[OWN]
         batch = own.shape[1]
-        unit = max(1, batch // (8 * workers))
+        unit = max(1, batch // (4 * workers))
         counts = tf.math.count_nonzero(own, axis=1, dtype=tf.int32)
         room = tf.minimum(batch, -(-tf.maximum(tf.reduce_max(counts), 1) // unit) * unit)
         order = tf.argsort(tf.cast(~own, tf.int32), axis=1, stable=True)[:, :room]
