@@ -172,7 +172,7 @@ class Learner:
         made, ran, counts = self._run(
             stack=stack, first=np.int32(first), steps=np.int32(steps), knobs=knobs, control=control
         )
-        self.ending.take(counts)
+        self.ending.take(counts, cut=int(ran) < first + steps)
         part = slice(first, int(ran))
         found = {name: value.numpy()[part] for name, value in made.items()}
         return Outcome(**found) if "excused" in found else Outcome(**found, excused=np.zeros_like(found["applied"]))

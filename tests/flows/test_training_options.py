@@ -1,0 +1,36 @@
+"""Training options as they are typed: from pipeline.yaml or --set to the promoted model and what show tells of it."""
+
+import json
+
+import pytest
+
+OPTIONS = {
+    "training.precision": "float16",
+    "training.micro_batches": "2",
+    "training.keep_best": "2",
+    "training.early_stopping": "{every_steps: 20, patience: 9}",
+    "training.stop_at_loss": "0.6",
+    "training.steps": "400",
+}
+
+
+@pytest.mark.slow
+def test_a_model_trained_with_every_option_is_replayed_promoted_and_shown(headway, project):
+    given = [word for key, value in OPTIONS.items() for word in ("--set", f"{key}={value}")]
+    record = json.loads(headway("run", project, "--window", "2", "--json", *given, check=0).stdout)
+    assert record["state"] == "promoted" and record["verdict"]["promote"], record.get("verdict")
+    assert any(stage["stage"] == "replay" for stage in record["stages"])  # served rows are those evaluated, in float32
+    shown = headway("show", project, check=0).stdout
+    assert "the training loss had fallen to training.stop_at_loss" in shown
+    assert "the loss scale ended at" in shown
+    assert shown.count("loss on the carve") == 2
+    (folder,) = {line.split()[-1] for line in shown.splitlines() if "/stages/train/" in line}
+    kept = [line.split()[-1] for line in shown.splitlines() if "loss on the carve" in line]
+    for weights in kept:
+        assert (project / folder / f"{weights}.index").exists(), weights
+
+
+@pytest.mark.slow
+def test_options_that_do_not_go_together_are_told_before_anything_runs(headway, project):
+    said = headway("run", project, "--set", "training.micro_batches=3", check=2).stderr
+    assert "micro_batches: 3 does not divide batch_size 128; 2 does" in said
