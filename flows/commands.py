@@ -282,6 +282,16 @@ def show(options: argparse.Namespace) -> int:
 def _training_says(result: dict[str, Any]) -> list[str]:
     """What a training's result has to tell beyond its loss, a line each."""
     lines = []
+    if result.get("replicas", 1) > 1:
+        several = result["workers"] > 1
+        split = (
+            f"{result['workers']} workers, each reading {result['reads']}"
+            if several
+            else f"{result['replicas']} replicas"
+        )
+        lines.append(f"strategy {result['strategy']}: {split}")
+    elif "strategy" in result:
+        lines.append(f"strategy {result['strategy']}")
     if result.get("stopped") == "loss":
         lines.append(f"stopped at step {result['steps']:,}: the training loss had fallen to training.stop_at_loss")
     if scale := result.get("loss_scale"):

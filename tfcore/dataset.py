@@ -24,6 +24,7 @@ from headway.schema import Column
 from tfcore.augment.rows import Augment
 from tfcore.decode import Labeler
 from tfcore.held import Held
+from tfcore.holes import Holes
 from tfcore.kept import Kept, row_bytes
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.python_failure import PythonOpError, python_text, reraise
@@ -54,6 +55,7 @@ def training_dataset(
     cycle: int = CYCLE,
     augment: Augment | None = None,
     resample: Resample | None = None,
+    own: NDArray[np.bool_] | None = None,
     keep_bytes: int = 0,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
@@ -64,13 +66,16 @@ def training_dataset(
         carve: which rows take part; None: all.
         augment: varies the rows, each by its epoch and its place in it.
         resample: leaves rows out, or repeats them.
-        keep_bytes: rows that take no more stay in memory as they are after the transform, and are read once.
+        own: bool [shards], of row groups: only these are read. The rows of others stand in their places as zeros, and
+            "own" bool [K, B] says which rows are no such holes. Neither with `resample` nor with mixup, which need all.
+        keep_bytes: rows that take no more stay in memory as they are after the transform, and are read once. Neither with
+            `resample` nor with `own`.
 
     Raises:
         DataError: there are no rows, or those that are to stay in memory cannot be read.
     """
     counts = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
-    reader = Reader(shards, [c.name for c in shards.columns])
+    reader = Reader(shards, [c.name for c in shards.columns], own)
     plan = Plan(counts, seed, window=window_rows, cycle=cycle, block=reader.block)
     if not plan.rows:
         raise DataError("there are no rows to train on", where=", ".join(shards.paths[:3]) or "the train split")
@@ -78,17 +83,22 @@ def training_dataset(
     seed64 = tf.constant(seed, tf.int64)
     carving = None if carve is None else Carving(carve, shards)
     resampling = None if resample is None else Resampling(resample, shards, carve)
+    holes = None if own is None else Holes(shards, own)
 
-    def prepared(piece: tuple[tf.Tensor, ...], epoch: tf.Tensor | None) -> Batch:
+    def transformed(*piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
         columns, shard, number = reader(*piece)
         rows = transform(columns)
         rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+        return rows, shard, number
+
+    def prepared(piece: tuple[tf.Tensor, ...], epoch: tf.Tensor | None) -> Batch:
+        rows, shard, number = transformed(*piece) if holes is None else holes(transformed, piece)
         if resampling is not None:
             return resampling(rows, shard, number, epoch)
         return rows if carving is None else carving(rows, shard, number)
 
     kept = None
-    if keep_bytes and resampling is None:
+    if keep_bytes and resampling is None and own is None:
         shards.ahead()
         load = lambda pieces: list(safe(pieces, shards))  # noqa: E731
         kept = Kept.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)

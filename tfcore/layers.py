@@ -20,7 +20,8 @@ _FIRST_ROW: ContextVar[Any] = ContextVar("first_row", default=None)
 
 @contextmanager
 def rows_from(first: Any) -> Iterator[None]:
-    """What is called inside gets the rows of a batch from `first` on, an int or int32 scalar; None: all of them."""
+    """What is called inside gets the rows of a batch from `first` on, an int or int32 scalar; None: all of them. With
+    int32 [rows] it is the place in the batch of each row."""
     token = _FIRST_ROW.set(first)
     try:
         yield
@@ -64,16 +65,20 @@ class HashDropout(keras.layers.Layer):
 def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = None) -> tf.Tensor:
     """Numbers in [0, 1) of `shape`, float32: a hash of (seed, step, salt, index), with and without XLA the same.
 
-    With `first`, those of the rows from there on in a longer batch.
+    With `first`, those of the rows from there on in a longer batch, or at those places in it.
     """
     key = tf.constant(0, tf.uint32)
     # bitcast, since a cast of an int64 beyond 2**32 to uint32 is undefined on some devices
     low_high = tf.bitcast(tf.cast(step, tf.int64), tf.uint32)
     for part in (tf.constant(seed & 0xFFFFFFFF, tf.uint32), low_high[0], low_high[1], tf.constant(salt, tf.uint32)):
         key = _mix(tf.bitwise.bitwise_xor(key, part) + tf.constant(0x9E3779B9, tf.uint32))
-    index = tf.range(tf.reduce_prod(shape))
-    if first is not None:
-        index += first * tf.reduce_prod(shape[1:])
+    width = tf.reduce_prod(shape[1:])
+    if tf.is_tensor(first) and first.shape.rank == 1:
+        index = tf.reshape(first[:, None] * width + tf.range(width), [-1])
+    else:
+        index = tf.range(tf.reduce_prod(shape))
+        if first is not None:
+            index += first * width
     index = tf.cast(index, tf.uint32) * tf.constant(0x9E3779B9, tf.uint32)
     bits = _mix(_mix(tf.bitwise.bitwise_xor(index, key)) + key)
     # 24 bits: what a float32 in [0, 1) holds exactly

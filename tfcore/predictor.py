@@ -55,6 +55,7 @@ class Predictor:
     def __init__(self, path: Path):
         self._described: Described = describe_model(path)
         with contextlib.suppress(RuntimeError):  # it computed something before: its threads stay as they are
+            tf.config.set_visible_devices([], "GPU")  # which is the training's
             tf.config.threading.set_intra_op_parallelism_threads(1)
         try:
             self._model = tf.saved_model.load(str(path))

@@ -48,10 +48,11 @@ class Reader:
 
     Args:
         wanted: the columns that are read.
+        own: bool [shards]; of row groups, the shards that are opened. Records of others come empty; None: all are opened.
     """
 
-    def __init__(self, shards: Shards, wanted: Sequence[str]):
-        self._shards = shards
+    def __init__(self, shards: Shards, wanted: Sequence[str], own: NDArray[np.bool_] | None = None):
+        self._shards, self._own = shards, own
         self._decoder = Decoder(shards.columns, shards.rows_per_record, wanted)
         self._paths = tf.constant(shards.paths, tf.string)
         self._held = HeldRecords(shards) if isinstance(shards, Held) else None
@@ -112,15 +113,23 @@ class Reader:
     def _ahead(self, plan: Plan, epoch: int) -> None:
         """Have the epoch's shards fetched in its order, if they are not here, and then the next one's."""
         if self._staged:
-            self._shards.ahead(plan.shard_order(epoch), plan.shard_order(epoch + 1))
+            orders = (plan.shard_order(epoch), plan.shard_order(epoch + 1))
+            self._shards.ahead(*(order if self._own is None else order[self._own[order]] for order in orders))
 
     def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
         """(shard, number, record) of one shard."""
         if self._held is not None:
             return self._held(shard)
-        path = here(tf.gather(self._paths, shard), self._shards.stager)
-        records = tf.data.TFRecordDataset(path, buffer_size=READ_BYTES).enumerate()
-        return records.map(lambda number, record: (shard, number, record))
+        path = tf.gather(self._paths, shard)
+        if self._own is None:
+            records = tf.data.TFRecordDataset(here(path, self._shards.stager), buffer_size=READ_BYTES)
+        else:
+            own = tf.gather(self._own, shard)
+            count = tf.gather(tf.constant([len(rows) for rows in self._shards.rows], tf.int64), shard)
+            paths = here(tf.boolean_mask(path[None], own[None]), self._shards.stager)
+            empty = tf.data.Dataset.range(tf.where(own, tf.zeros_like(count), count)).map(lambda _: "")
+            records = tf.data.TFRecordDataset(paths, buffer_size=READ_BYTES).concatenate(empty)
+        return records.enumerate().map(lambda number, record: (shard, number, record))
 
     def _batched(self, records: tf.data.Dataset) -> tf.data.Dataset:
         return records if self.grouped else records.batch(CLASSIC_ROWS)

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import tensorflow as tf
+
 from headway.monitor import Monitor
 from headway.stager import Stager
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import _Training
+from tfcore.train.strategy import Choice, place
 
 
 @contextmanager
@@ -26,4 +29,7 @@ def pieces(
         checkpoints: a folder of its own to resume from.
     """
     alone = request.model_copy(update={"checkpoints": checkpoints, "summaries": None, "control": None})
-    yield _Training(alone, monitor, stager)
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    training = _Training(alone, monitor, stager, None, lambda: place(Choice("gpu" if gpus else "cpu"), gpus=gpus))
+    with training.placement.device_scope():
+        yield training

@@ -31,7 +31,17 @@ _SETTINGS: dict[str, frozenset[str]] = {
 }
 """The settings each optimizer takes, by its name."""
 
-_NEWER = ("augment", "sampling", "micro_batches", "precision", "stop_at_loss", "keep_best")
+_NEWER = (
+    "augment",
+    "sampling",
+    "micro_batches",
+    "precision",
+    "stop_at_loss",
+    "keep_best",
+    "strategy",
+    "replicas",
+    "workers",
+)
 """Settings that are not written out while they have their default: they came after others."""
 
 AnySchedule = Annotated[ConstantRate | CosineRate | ExponentialRate | PiecewiseRate, Field(discriminator="name")]
@@ -132,6 +142,15 @@ class TrainingConfig(Frozen):
     max_refused_images: int = Field(
         default=100, ge=0, description="images that TensorFlow cannot decode are skipped, but no more than so often"
     )
+    strategy: Literal["auto", "cpu", "gpu", "mirrored", "multi_worker"] = Field(
+        default="auto", description="auto: a GPU if there is one, mirrored over several, else the CPU"
+    )
+    replicas: int | None = Field(
+        default=None, ge=2, le=64, description="devices that mirrored splits a batch over; default: every GPU"
+    )
+    workers: int | None = Field(
+        default=None, ge=2, le=64, description="processes on this machine that multi_worker splits a batch over"
+    )
     jit: Literal["auto", "on", "off"] = Field(default="auto", description="XLA; auto falls back when XLA refuses")
     threads: int | None = Field(default=None, ge=1, le=1024, description="TensorFlow's threads; default: every core")
     shuffle_rows: int | None = Field(
@@ -190,6 +209,13 @@ class TrainingConfig(Frozen):
     @classmethod
     def _class_names(cls, value: Any) -> Any:
         return {str(key): weight for key, weight in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _devices(self) -> TrainingConfig:
+        for name, strategy in (("replicas", "mirrored"), ("workers", "multi_worker")):
+            if getattr(self, name) is not None and self.strategy != strategy:
+                raise ValueError(f"{name} is for strategy {strategy}, and this one is {self.strategy}")
+        return self
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainingConfig:

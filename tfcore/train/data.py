@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.stager import Stager
@@ -29,12 +32,15 @@ from tfcore.dataset import (
 )
 from tfcore.decode import Labeler
 from tfcore.feeds import Feed
+from tfcore.holes import owned
 from tfcore.live import live_stacks
 from tfcore.order import shard_order
 from tfcore.resample import Resample
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
 from tfcore.train.sampling import class_rates
+from tfcore.train.share import PLACE, compact, slice_of
+from tfcore.train.strategy import Choice, Placement
 from tfcore.transform.derived import transform_of
 from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
@@ -61,6 +67,7 @@ class TrainingData:
         feed: rows from elsewhere, instead of `examples`.
         class_weights: [classes], multiplied into the rows' weights, of the carve too.
         stager: brings the shards as they are read; None: they are here.
+        placement: where the rows are trained on.
     """
 
     def __init__(
@@ -74,7 +81,9 @@ class TrainingData:
         preprocess: Path | None = None,
         feed: Feed | None = None,
         stager: Stager | None = None,
+        placement: Placement | None = None,
     ):
+        self._placement = placement or Placement(Choice("cpu"))
         if feed is None and not examples:
             raise ConfigError("there is nothing to train on: neither examples nor a feed", where="training")
         self._parameters, self._seed, self._training = parameters, seed, training
@@ -139,7 +148,9 @@ class TrainingData:
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
         """What a stack looks like."""
-        shape = [stack, self._training.batch_size]
+        several = self._placement.several
+        # a worker has some rows of each batch
+        shape = [stack, None if several else self._training.batch_size]
         label = tf.int32 if self._parameters.label.task == "multiclass" else tf.float32
         inputs = {
             name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()
@@ -147,13 +158,12 @@ class TrainingData:
         spec = tf.TensorSpec(shape, label)
         if self._augment and self._augment.soft:
             spec = tf.TensorSpec([*shape, self._augment.classes], tf.float32)
-        return inputs | {
-            "label": spec,
-            "weight": tf.TensorSpec(shape, tf.float32),
-        }
+        place = {PLACE: tf.TensorSpec(shape, tf.int32)} if several else {}
+        return inputs | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
 
-    def stacks(self, stack: int) -> Callable[[int], Iterator[Batch]]:
-        """From a step to the endless stacks whose first batch is that step's."""
+    def stacks(self, stack: int, model: keras.Model | None = None) -> Callable[[int], Iterator[Batch]]:
+        """From a step to the endless stacks whose first batch is that step's; for `model`."""
+        own = self._own(model)
 
         def begin(step: int) -> Iterator[Batch]:
             batch = self._training.batch_size
@@ -175,11 +185,40 @@ class TrainingData:
                 cycle=max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths))),
                 augment=self._augment,
                 resample=self._resample,
+                own=own,
                 keep_bytes=KEPT_BYTES,
             )
-            return safe(dataset, self._shards)
+            return safe(self._placed(dataset, own=own is not None), self._shards)
 
         return begin
+
+    def _placed(self, dataset: tf.data.Dataset, *, own: bool) -> tf.data.Dataset:
+        """The stacks as the devices of this process take them."""
+        where = self._placement
+        if where.several:
+            workers = where.choice.workers
+            share = compact(workers) if own else slice_of(where.worker, workers)
+            return dataset.map(share, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+        if where.device and "GPU" in where.device:
+            return dataset.apply(tf.data.experimental.prefetch_to_device(where.device, buffer_size=2))
+        return dataset
+
+    def _own(self, model: keras.Model | None) -> NDArray[np.bool_] | None:
+        """The shards that this worker reads; None: all of them. Rows of weight 0 fill up its batches then, which a layer's
+        means over the rows of a batch would count."""
+        where, mixes = self._placement, self._training.augment is not None and self._training.augment.mixup
+        means = model is not None and (
+            model.losses or any(v.value.dtype.is_floating for v in model.non_trainable_variables)
+        )
+        if not where.several or self._resample is not None or mixes or means:
+            return None
+        return owned(self._shards, worker=where.worker, workers=where.choice.workers)
+
+    def facts(self, model: keras.Model) -> dict[str, Any]:
+        """For a training's result: of several workers, whether each reads its own shards or all of them."""
+        if not self._placement.several:
+            return {}
+        return {"reads": "all shards" if self._own(model) is None else "own shards"}
 
     def carve(self) -> Iterable[Batch]:
         """The carved rows in their order, in batches of one shape."""
@@ -190,7 +229,8 @@ class TrainingData:
             self._carve = evaluation_dataset(
                 self._shards, self._transform, self._labeler, batch=batch, carve=self._inside
             )
-        batches = ({name: rows[name] for name in self.specs(1)} for rows in safe(self._carve, self._shards))
+        names = self.specs(1).keys() - {PLACE}
+        batches = ({name: rows[name] for name in names} for rows in safe(self._carve, self._shards))
         if self.carve_rows * self._row_bytes > CARVE_MEMORY_BYTES:
             return batches
         self._carved = list(batches)

@@ -31,6 +31,7 @@ class Ending:
     def __init__(self, *, non_finite_limit: int | None = None, stop_at_loss: float | None = None):
         self._limits: Values = {}
         self._values: Values = {}
+        self._cut = False
         if non_finite_limit is not None:
             self._limits["non_finite_limit"] = np.int32(non_finite_limit)
             self._values["in_row"] = np.int32(0)
@@ -53,8 +54,9 @@ class Ending:
         limits, now = self._limits, self._values
         if "in_row" in now and now["in_row"] >= limits["non_finite_limit"]:
             return "non_finite"
-        if "seen" in now and now["seen"] >= LEAST_STEPS and now["loss"] <= limits["stop_at_loss"] * now["weight"]:
-            return "loss"
+        if "seen" in now and now["seen"] >= LEAST_STEPS:
+            # what the program found counts: it may take a number of 1e-40 for a zero, and be asked for ever to go on
+            return "loss" if self._cut or now["loss"] <= limits["stop_at_loss"] * now["weight"] else None
         return None
 
     def counts(self, arguments: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -86,8 +88,9 @@ class Ending:
             new["seen"] = counts["seen"] + tf.cast(applied, tf.int32)
         return new
 
-    def take(self, counts: Mapping[str, tf.Tensor]) -> None:
-        """The counts that a call ended with."""
+    def take(self, counts: Mapping[str, tf.Tensor], *, cut: bool = False) -> None:
+        """The counts that a call ended with, and whether it ran fewer steps than it was to."""
+        self._cut = cut
         self._values = {name: counts[name].numpy() for name in self._values}
 
     def state(self) -> dict[str, float]:

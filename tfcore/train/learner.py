@@ -104,7 +104,7 @@ class Learner:
             scale=scale,
         )
         """The step whose pieces the compiled program is made of."""
-        self.stack, self.batch = (int(size) for size in specs["weight"].shape)
+        self.stack, self.batch = specs["weight"].shape
         scalar = tf.TensorSpec([], tf.int32)
         values = {name: tf.TensorSpec([self.stack], tf.float32) for name in self.knobs.variables_by_name}
         self.ending = ending or Ending()
@@ -167,12 +167,12 @@ class Learner:
         control = self.ending.arguments
         if self._micro_batches:
             control["micro_batches"] = np.int32(micro_batches)
-        if self.batch % micro_batches or (micro_batches > 1 and not self._micro_batches):
+        if micro_batches > 1 and (not self._micro_batches or self.batch % micro_batches):
             raise ValueError(f"{micro_batches} micro-batches of a batch of {self.batch} rows")
         made, ran, counts = self._run(
             stack=stack, first=np.int32(first), steps=np.int32(steps), knobs=knobs, control=control
         )
-        self.ending.take(counts)
+        self.ending.take(counts, cut=int(ran) < first + steps)
         part = slice(first, int(ran))
         found = {name: value.numpy()[part] for name, value in made.items()}
         return Outcome(**found) if "excused" in found else Outcome(**found, excused=np.zeros_like(found["applied"]))

@@ -27,6 +27,15 @@ CALL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
+class Turn:
+    """What the next call is to do: what several workers must do alike."""
+
+    stop: bool
+    steps: int
+    knobs: Mapping[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
 class Every:
     """Call `act(step)` after each `steps` steps; training ends when it returns true."""
 
@@ -50,6 +59,7 @@ def run(
     report: Callable[[int, Outcome], None] = lambda step, outcome: None,
     cancelled: Callable[[], bool] = lambda: False,
     micro_batches: int = 1,
+    agreed: Callable[[Turn], Turn] = lambda turn: turn,
 ) -> int:
     """Train from step `start` up to `total`; returns the step it ended at.
 
@@ -64,6 +74,7 @@ def run(
         report: called with the step reached and what the call's steps gave.
         cancelled: asked between calls.
         micro_batches: how many each batch is cut into.
+        agreed: what all workers do, given what this one would.
     """
     if start >= total:
         return start
@@ -71,16 +82,20 @@ def run(
     pace = FIRST_STEPS
     timed = False
     stacks = batches(start - used)
-    stack = next(stacks)
-    while step < total and learner.ending.reason is None and not cancelled():
+    stack: Stack | None = None
+    ended = False
+    while step < total and learner.ending.reason is None:
         if used == learner.stack:
-            stack, used = next(stacks), 0
+            stack, used = None, 0
         boundary = min([total, *(each.steps * (step // each.steps + 1) for each in every)])
         steps = min(learner.stack - used, boundary - step, pace)
+        turn = agreed(Turn(ended or cancelled(), steps, knobs(step - used, learner.stack)))
+        if turn.stop:
+            break
+        if stack is None:
+            stack = next(stacks)
         began = time.perf_counter()
-        outcome = learner.run(
-            stack, first=used, steps=steps, knobs=knobs(step - used, learner.stack), micro_batches=micro_batches
-        )
+        outcome = learner.run(stack, first=used, steps=turn.steps, knobs=turn.knobs, micro_batches=micro_batches)
         steps = len(outcome.losses)
         if timed:  # the first call also compiles
             pace = max(1, int(CALL_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))
@@ -88,7 +103,6 @@ def run(
         step, used = step + steps, used + steps
         report(step, outcome)
         end = total if learner.ending.reason is None else step
-        ended = [each.act(step) for each in every if each.due(step, end)]
-        if any(ended):
-            break
+        said = [each.act(step) for each in every if each.due(step, end)]
+        ended = any(said)
     return step

@@ -9,10 +9,11 @@ one that was never interrupted: same order of rows, same masks, same compiled mo
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ from tfcore.retrace import RetraceGuard
 from tfcore.runtime import prepare
 from tfcore.staged import staged
 from tfcore.train.checkpoint import VARIABLES, Checkpoints, Found, Variables
+from tfcore.train.cluster import chosen, train_apart
 from tfcore.train.data import MOST_OPEN_SHARDS, TrainingData, class_counts, class_names
+from tfcore.train.distributed import DistributedLearner, agreement, same_start
 from tfcore.train.early_stopping import Patience
 from tfcore.train.ending import Ending
 from tfcore.train.knobs import MEANINGS, ControlFile, Knobs
@@ -40,6 +43,7 @@ from tfcore.train.loop import Every, run
 from tfcore.train.recorder import Recorder
 from tfcore.train.request import VERSION, TrainRequest
 from tfcore.train.sampling import logit_offsets
+from tfcore.train.strategy import Placement, place
 from tfcore.train.summaries import Summaries
 from tfcore.train.weights import class_weights
 
@@ -64,7 +68,8 @@ def train(
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
         (on the carve), stopped ("end", "early" or "loss"), skipped (steps that were not finite), traces, jit ("jit" or
-        "graph"), threads, parameters, resumed_from, knob_changes (what was set by hand: step, knob, value);
+        "graph"), threads, strategy, replicas, workers,
+        parameters, resumed_from, knob_changes (what was set by hand: step, knob, value);
         of float16 also loss_scale (its last value, and the steps skipped to find it); with keep_best best_checkpoints
         (step, carve_loss, and where in `out` the weights are; best first).
 
@@ -72,16 +77,41 @@ def train(
         Cancelled: on request, after a checkpoint was saved.
         ConfigError, DataError, StoreError: with the place and what to do.
     """
+    choice = chosen(request, feeds=feed is not None)
+    if choice.apart:
+        return train_apart(choice, request, out, monitor, remote=remote)
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    return train_placed(request, out, monitor, lambda: place(choice, gpus=gpus), remote=remote, feed=feed)
+
+
+def train_placed(
+    request: TrainRequest,
+    out: Path,
+    monitor: Monitor,
+    placed: Callable[[], Placement],
+    *,
+    remote: RemoteFiles | None = None,
+    feed: Feed | None = None,
+) -> dict[str, Any]:
+    """`train` in this process, on the devices that `placed` takes once its threads are set."""
     with staged(remote, monitor, open_files=MOST_OPEN_SHARDS + 1) as stager:
-        return _Training(request, monitor, stager, feed).run(out)
+        return _Training(request, monitor, stager, feed, placed).run(out)
 
 
 class _Training:
     """One training: its pieces, and what happens between calls of the compiled steps."""
 
-    def __init__(self, request: TrainRequest, monitor: Monitor, stager: Stager | None = None, feed: Feed | None = None):
+    def __init__(
+        self,
+        request: TrainRequest,
+        monitor: Monitor,
+        stager: Stager | None,
+        feed: Feed | None,
+        placed: Callable[[], Placement],
+    ):
         self.request, self.monitor, config = request, monitor, request.training
         self.threads = prepare(config.threads, log=monitor.log)
+        self.placement = placed()
         self.patience = Patience(config.early_stopping) if config.early_stopping else None
         weights = class_weights(
             config.class_weights,
@@ -98,6 +128,7 @@ class _Training:
             preprocess=request.preprocess,
             feed=feed,
             stager=stager,
+            placement=self.placement,
         )
         self.total = config.total_steps(self.data.rows)
         self.stack = self.data.stack(min(config.steps_per_call, self.total))
@@ -105,19 +136,27 @@ class _Training:
         task, user = request.transform.label.task, request.model.user_defined
         self.knobs = Knobs(config.all_knobs(request.model.dropout), self.total)
         _check_knobs(config.knobs, task, user=user)
-        self.control = ControlFile(request.control) if request.control else None
+        chief = self.placement.chief
+        self.control = ControlFile(request.control) if request.control and chief else None
         self.checkpoints = (
             Checkpoints(request.checkpoints, keep=config.keep_checkpoints, keep_best=config.keep_best, log=monitor.log)
             if request.checkpoints
             else None
         )
         found = self.checkpoints.newest() if self.checkpoints else None
-        self.learner = self._learner(found)
+        with self.placement.scope():
+            self.learner = self._learner(found)
+        self.workers: DistributedLearner | None = None
+        """The learner, where there are other workers."""
+        if self.placement.several:
+            assert isinstance(self.learner, DistributedLearner)
+            self.workers = self.learner
+            same_start(self.workers, found.step if found else None, request.checkpoints)
         self.best = [tf.Variable(v.value, trainable=False) for v in self.model.variables] if self.patience else []
         self.recorder = Recorder(
             total=self.total, batch=config.batch_size, monitor=monitor, non_finite_limit=config.non_finite_limit
         )
-        self.summaries = Summaries(request.summaries if config.summaries else None)
+        self.summaries = Summaries(request.summaries if config.summaries and chief else None)
         self.start, self.reached, self.seconds = 0, 0, 0.0
         self.saved: int | None = None
         self.carved: tuple[int, float] | None = None  # step and loss of the last look at the carve
@@ -140,7 +179,10 @@ class _Training:
             knobs=knobs,
             precision=config.precision,
         )
-        return Learner(
+        kind: Callable[..., Learner] = Learner
+        if self.placement.strategy is not None:
+            kind = functools.partial(DistributedLearner, placement=self.placement)
+        return kind(
             model=self.model,
             task=label.task,
             step=step,
@@ -153,7 +195,7 @@ class _Training:
             scale=LossScale() if config.precision == "float16" else None,
             ending=Ending(non_finite_limit=config.non_finite_limit, stop_at_loss=config.stop_at_loss),
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
-            jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,  # type: ignore[arg-type]
+            jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,
             log=self.monitor.log,
         )
 
@@ -165,16 +207,25 @@ class _Training:
     def run(self, out: Path) -> dict[str, Any]:
         began = time.monotonic()
         try:
-            step = self._steps(began)
+            with self.placement.device_scope():
+                step = self._steps(began)
         finally:
             self.summaries.close()
         stopped = self.learner.ending.reason or ("early" if step < self.total else "end")
         if self.patience and self.patience.best_step is not None:
-            for variable, best in zip(self.model.variables, self.best, strict=True):
-                variable.assign(best)
+            with self.placement.scope():
+                for variable, best in zip(self.model.variables, self.best, strict=True):
+                    variable.assign(best)
+        if self.workers and not self.placement.chief:
+            # until the chief has written: a worker that leaves is a worker lost
+            self.workers.from_chief(np.zeros(1))
+            return {"steps": step, "worker": self.placement.worker}
         out.mkdir(parents=True, exist_ok=True)
         models.save_weights(self.model, out / models.WEIGHTS)
-        return self._finish(out, step, stopped)
+        result = self._finish(out, step, stopped)
+        if self.workers:
+            self.workers.from_chief(np.zeros(1))
+        return result
 
     def _steps(self, began: float) -> int:
         """Run the loop to its end; on a request to stop, save a checkpoint and raise Cancelled."""
@@ -188,11 +239,13 @@ class _Training:
         if self.checkpoints:
             # last, so that a checkpoint holds what the others did at its step
             every.append(Every(config.checkpoint_every_steps, lambda step: self._save(step, began)))
+        if not self.placement.chief:
+            every = []  # the chief says when, and writes
         step = self.start
         if not (self.patience and self.patience.exhausted):
             step = run(
                 self.learner,
-                self.data.stacks(self.stack),
+                self.data.stacks(self.stack, self.model),
                 start=self.start,
                 total=self.total,
                 knobs=self._values,
@@ -200,10 +253,11 @@ class _Training:
                 report=self._report,
                 cancelled=self.monitor.cancelled,
                 micro_batches=config.micro_batches,
+                agreed=agreement(self.workers) if self.workers else lambda turn: turn,
             )
         ended = self.learner.ending.reason is not None
         finished = step == self.total or ended or bool(self.patience and self.patience.exhausted)
-        if not finished:
+        if not finished and self.placement.chief:
             self._save(step, began)
             self.monitor.check()
         self.seconds += time.monotonic() - began
@@ -266,6 +320,7 @@ class _Training:
         state = {
             "jit": self.learner.mode,
             "threads": self.threads,
+            "devices": self.placement.facts(),
             "seconds": self.seconds + time.monotonic() - began,
             "recorder": self.recorder.state(),
             "ending": self.learner.ending.state(),
@@ -278,7 +333,8 @@ class _Training:
 
     def _resume(self, found: Found) -> None:
         assert self.checkpoints is not None
-        self.checkpoints.restore(found, self._variables())
+        with self.placement.scope():
+            self.checkpoints.restore(found, self._variables())
         self.start = self.reached = found.step
         self.seconds = found.state["seconds"]
         self.knobs.restore(found.state["knobs"])
@@ -291,6 +347,13 @@ class _Training:
             self.monitor.log(
                 f"warning: the checkpoint was taken with {found.state['threads']} threads and {self.threads} run now, "
                 "so the last bits of the weights may differ from an uninterrupted training's"
+            )
+        now = self.placement.facts()
+        if (then := found.state.get("devices", now)) != now:
+            self.monitor.log(
+                f"warning: the checkpoint was taken with {then['strategy']} and {then['replicas']} replicas, and now it is "
+                f"{now['strategy']} and {now['replicas']}: the last bits of the weights may differ from an uninterrupted "
+                "training's"
             )
 
     def _finish(self, out: Path, step: int, stopped: str) -> dict[str, Any]:
@@ -318,6 +381,8 @@ class _Training:
             "traces": self.learner.traces,
             "jit": self.learner.mode,
             "threads": self.threads,
+            **self.placement.facts(),
+            **self.data.facts(self.model),
             "parameters": int(sum(math.prod(v.shape) for v in self.model.trainable_variables)),
             "resumed_from": self.start or None,
             "knob_changes": self.knobs.changes,

@@ -131,7 +131,8 @@ class TrainStep:
         Args:
             total: the summed `row_weights` of the whole batch; float32 scalar.
             share: of the whole batch's rows that these are; the model's own losses count so much.
-            first_row: where they begin in the whole batch, so that dropout draws for each row what it would there.
+            first_row: where they begin in the whole batch, or int32 [rows] the place of each, so that dropout draws for
+                each row what it would there.
         """
         trained = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:

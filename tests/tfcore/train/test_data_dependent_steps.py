@@ -93,9 +93,9 @@ def test_micro_batches_make_the_step_of_the_whole_batch_and_their_number_costs_n
     """Rows of unlike weights, dropout masks by row and every knob that changes a weight: to float tolerance the same."""
     knobs = {"positive_weight": 3.0, "label_smoothing": 0.1, "clip_norm": 0.5}
     whole = learner(knobs=knobs)
-    expected = [whole.run(stack(first), first=0, steps=K, knobs=rates(**knobs)) for first in (0, K, 2 * K, 3 * K)]
+    expected = [whole.run(stack(first), first=0, steps=K, knobs=rates(**knobs)) for first in (0, K, 2 * K)]
     it = learner("off" if jit == "eager" else jit, knobs=knobs, micro_batches=True)
-    for i, count in enumerate((1, 4, 2, 16)):
+    for i, count in enumerate((1, 4, 16)):
         batches, given = stack(i * K), rates(**knobs)
         if jit == "eager":
             found = eagerly(it, batches, steps=K, knobs=given, control={"micro_batches": tf.constant(count)})
@@ -212,6 +212,16 @@ def test_nothing_ends_before_enough_steps_were_seen_and_a_restored_ending_goes_o
     again = learner(ending=Ending(stop_at_loss=1e9))
     again.ending.restore(it.ending.state())
     assert train(again, 200, start=30) == LEAST_STEPS
+
+
+def test_where_the_program_ended_counts_though_numpy_would_go_on():
+    """A loss of 1e-40 is zero to a program that flushes such numbers; it must not be called for ever."""
+    ending = Ending(stop_at_loss=0.0)
+    seen = {"loss": tf.constant(1e-40), "weight": tf.constant(1.0), "seen": tf.constant(LEAST_STEPS)}
+    ending.take(seen)
+    assert ending.reason is None
+    ending.take(seen, cut=True)
+    assert ending.reason == "loss"
 
 
 # --- mixed precision

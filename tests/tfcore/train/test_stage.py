@@ -16,6 +16,7 @@ import tensorflow as tf
 from headway.errors import Cancelled, ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema import Column
+from tfcore.dataset import evaluation_dataset
 from tfcore.models_config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, train
@@ -310,6 +311,23 @@ def test_a_shuffle_window_holds_a_whole_epoch_where_memory_allows(examples):
 
     assert window() > 1_000_000
     assert window(shuffle_rows=1000) == 1000
+
+
+def test_a_carve_too_large_for_memory_is_read_each_time_from_one_dataset(examples, monkeypatch):
+    """Making the dataset anew would trace the transform at each look at the carve."""
+    made = []
+
+    def counted(*positional, **named):
+        made.append(1)
+        return evaluation_dataset(*positional, **named)
+
+    monkeypatch.setattr("tfcore.train.data.CARVE_MEMORY_BYTES", 0)
+    monkeypatch.setattr("tfcore.train.data.evaluation_dataset", counted)
+    asked = request(examples, early_stopping={"carve": 0.2})
+    data = TrainingData(asked.examples, asked.transform, seed=0, training=asked.training)
+    first, second = ([{k: v.numpy().tobytes() for k, v in batch.items()} for batch in data.carve()] for _ in range(2))
+    assert first == second and len(first) == 1
+    assert len(made) == 1
 
 
 def test_a_users_model_trains_from_its_file(examples, tmp_path):
