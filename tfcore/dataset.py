@@ -27,6 +27,7 @@ from tfcore.decode import Labeler
 from tfcore.held import Held
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.python_failure import PythonOpError, python_text, reraise
+from tfcore.ranking.groups import GROUP, group_ids, together
 from tfcore.reader import Reader
 from tfcore.resample import Resample, Resampling
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
@@ -54,15 +55,17 @@ def training_dataset(
     cycle: int = CYCLE,
     augment: Augment | None = None,
     resample: Resample | None = None,
+    group: str | None = None,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
-    [K, B], weight float32 [K, B].
+    [K, B], weight float32 [K, B]; with a group column "group" int64 [K, B], see `tfcore.ranking.groups`.
 
     Args:
         start_step: the step whose batch comes first.
         carve: which rows take part; None: all.
         augment: varies the rows, each by its epoch and its place in it.
         resample: leaves rows out, or repeats them.
+        group: a column whose equal values follow each other: groups are shuffled within a window instead of rows.
 
     Raises:
         DataError: there are no rows.
@@ -86,6 +89,8 @@ def training_dataset(
             columns, shard, number = reader(*piece)
             rows = transform(columns)
             rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+            if group is not None:
+                rows[GROUP] = group_ids(columns[group])
             if resampling is not None:
                 return resampling(rows, shard, number, epoch)
             return rows if carving is None else carving(rows, shard, number)
@@ -105,6 +110,8 @@ def training_dataset(
             n = tf.shape(rows["label"])[0]
             key = tf.stack([seed64 * 1_000_003 + epoch, number])
             order = tf.random.experimental.stateless_shuffle(tf.range(n), seed=key)
+            if group is not None:
+                order = together(order, rows[GROUP], key)
             seen = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_in_window), tf.constant(0))
             places = {} if augment is None else augment.placed(rows, order, seen, epoch, number * window_rows)
             order = order[seen:]

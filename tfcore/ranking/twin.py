@@ -28,7 +28,8 @@ def pairwise_sums(
     """(loss, pairs), both [groups]: see `tfcore.ranking.loss`. k: 0 for all.
 
     Raises:
-        tf.errors.InvalidArgumentError: as the op does; under XLA nothing is checked.
+        tf.errors.InvalidArgumentError: as the op does; under XLA row_splits are not checked, and a
+            negative weight or gain makes the loss of its group NaN.
     """
     dtype = scores.dtype
     labels = tf.stop_gradient(labels)
@@ -41,7 +42,9 @@ def pairwise_sums(
         return tf.math.unsorted_segment_sum(values, group, groups)
 
     there = weights != 0
-    sound = tf.math.is_finite(scores) & tf.math.is_finite(labels) & tf.math.is_finite(weights)
+    sound = tf.math.is_finite(scores) & tf.math.is_finite(labels) & tf.math.is_finite(weights) & (weights >= 0)
+    if kind == "lambdarank":
+        sound &= labels >= 0  # under XLA nobody has checked
     high = tf.math.unsorted_segment_max(tf.where(there, scores, -math.inf), group, groups)
     low = tf.math.unsorted_segment_min(tf.where(there, scores, math.inf), group, groups)
     finite = (summed(tf.cast(there & ~sound, tf.int32)) == 0) & ((high < low) | tf.math.is_finite(high - low))

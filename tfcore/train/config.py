@@ -15,6 +15,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 from headway.config import Frozen
 from tfcore.augment.config import AugmentConfig
 from tfcore.train.knobs import MEANINGS, fault
+from tfcore.train.ranking import RankingConfig
 from tfcore.train.sampling import SamplingConfig
 from tfcore.train.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate, Schedule
 
@@ -96,6 +97,9 @@ class TrainingConfig(Frozen):
         default=None, description="leave rows of some classes out of an epoch, or repeat them"
     )
     augment: AugmentConfig | None = Field(default=None, description="vary training rows, images and tables alike")
+    ranking: RankingConfig | None = Field(
+        default=None, description="learn the order within groups too: the column with role group"
+    )
     early_stopping: EarlyStoppingConfig | None = None
     steps_per_call: int = Field(
         default=128,
@@ -183,7 +187,7 @@ class TrainingConfig(Frozen):
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         value: dict[str, Any] = handler(self)  # a training without them keeps the fingerprint it had
-        for name in ("augment", "sampling"):
+        for name in ("augment", "ranking", "sampling"):
             if value.get(name) is None:
                 value.pop(name, None)
         return value

@@ -31,6 +31,7 @@ from tfcore.decode import Labeler
 from tfcore.feeds import Feed
 from tfcore.live import live_stacks
 from tfcore.order import shard_order
+from tfcore.ranking.groups import GROUP
 from tfcore.resample import Resample
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
@@ -85,6 +86,13 @@ class TrainingData:
         self._outside = Carve(early.carve, inside=False) if early else None
         self._inside = Carve(early.carve, inside=True) if early else None
         self._carved: list[Batch] | None = None
+        self._group = group_column(self._shards)
+        if training.ranking is not None:
+            training.ranking.check(
+                parameters.label.task,
+                group=self._group,
+                mixup=bool(training.augment and training.augment.mixup),
+            )
         self._augment = Augment(training.augment, parameters, seed=seed) if training.augment else None
         self.rates: list[float] | None = None
         """How often a row of each class comes in an epoch, where that is not once."""
@@ -144,10 +152,8 @@ class TrainingData:
         spec = tf.TensorSpec(shape, label)
         if self._augment and self._augment.soft:
             spec = tf.TensorSpec([*shape, self._augment.classes], tf.float32)
-        return inputs | {
-            "label": spec,
-            "weight": tf.TensorSpec(shape, tf.float32),
-        }
+        ranked = {GROUP: tf.TensorSpec(shape, tf.int64)} if self._training.ranking else {}
+        return inputs | ranked | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)}
 
     def stacks(self, stack: int) -> Callable[[int], Iterator[Batch]]:
         """From a step to the endless stacks whose first batch is that step's."""
@@ -172,6 +178,7 @@ class TrainingData:
                 cycle=max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths))),
                 augment=self._augment,
                 resample=self._resample,
+                group=self._group if self._training.ranking else None,
             )
             return safe(dataset, self._shards)
 
@@ -183,7 +190,9 @@ class TrainingData:
             return self._carved
         batch = min(CARVE_BATCH, self.carve_rows)
         dataset = evaluation_dataset(self._shards, self._transform, self._labeler, batch=batch, carve=self._inside)
-        batches = ({name: rows[name] for name in self.specs(1)} for rows in safe(dataset, self._shards))
+        batches = (
+            {name: rows[name] for name in self.specs(1) if name != GROUP} for rows in safe(dataset, self._shards)
+        )
         if self.carve_rows * self._row_bytes > CARVE_MEMORY_BYTES:
             return batches
         self._carved = list(batches)
@@ -194,7 +203,7 @@ def _check_live(training: TrainingConfig) -> None:
     where, fix = "training", "set training.steps"
     if training.steps is None:
         raise ConfigError("live data has no epochs to count", where=f"{where}.epochs", fix=fix)
-    for name in ("early_stopping", "sampling"):
+    for name in ("early_stopping", "sampling", "ranking"):
         if getattr(training, name) is not None:
             raise ConfigError("live data cannot be looked through before the training", where=f"{where}.{name}")
 
@@ -208,6 +217,11 @@ def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequ
     """Labels and weights of the stored rows: the weight column is the one with that role."""
     weight = next((column for column in shards.columns if column.role == "weight"), None)
     return Labeler(parameters.label, weight=weight, class_weights=class_weights)
+
+
+def group_column(shards: Shards) -> str | None:
+    """The stored column with that role."""
+    return next((column.name for column in shards.columns if column.role == "group"), None)
 
 
 def class_names(parameters: TransformParameters) -> list[str]:

@@ -3,7 +3,8 @@
     learner = Learner(model=model, task="binary", config=TrainingConfig(), step=step, specs=specs)
     outcome = learner.run(stack, first=0, steps=32, knobs={"learning_rate": rates})    # outcome.losses: float32 [32]
 
-A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B]. Batches `first`
+A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B], and
+"group" [K, B] where the order within groups is learnt too. Batches `first`
 to `first + steps - 1` are trained on, so a call can begin and end anywhere in a stack without another trace or
 compilation. The loss of a batch is the weighted mean of its rows' losses. A step whose loss or gradients are not finite
 changes nothing but the step count: neither weights, optimizer, nor a moving average. Every knob is an argument, one value
@@ -24,8 +25,11 @@ from numpy.typing import NDArray
 from headway.tasks import Task
 from tfcore.graph_function import GraphFunction, Jit
 from tfcore.knobs import KnobVariables
+from tfcore.ranking.groups import GROUP, NO_GROUP, group_splits
+from tfcore.ranking.loss import pairwise_loss
 from tfcore.shared_state import SharedState
 from tfcore.train.config import OptimizerConfig
+from tfcore.train.ranking import RankingConfig
 
 Stack = Mapping[str, Any]
 
@@ -67,6 +71,8 @@ class Learner:
             are read here, others by the model.
         label_std: for regression; gradients are those of the error in standard deviations, so that learning rate and
             clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
+        ranking: has the order within "group" of a batch count too; rows of a group follow each other, see
+            `tfcore.ranking.groups`. The reported loss stays the rows'.
         offsets: added to the outputs while training and at no other time; see `tfcore.train.sampling`.
     """
 
@@ -81,6 +87,7 @@ class Learner:
         knobs: KnobVariables | None = None,
         label_std: float = 1.0,
         offsets: Sequence[float] | None = None,
+        ranking: RankingConfig | None = None,
         jit: Jit = "auto",
         log: Callable[[str], None] | None = None,
     ):
@@ -90,7 +97,8 @@ class Learner:
         self.optimizer.build(model.trainable_variables)
         self.knobs = knobs or KnobVariables(["learning_rate"])
         self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
-        self._variance = float(label_std) ** 2
+        self._std, self._variance = float(label_std), float(label_std) ** 2
+        self._ranking = ranking
         self.stack, self.batch = (int(size) for size in specs["weight"].shape)
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
@@ -168,13 +176,17 @@ class Learner:
         before = [tf.identity(variable) for variable in self._moving]
         trained = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
-            losses, weights = self._row_losses(batch, training=True)
+            output = self._output(batch, training=True)
+            losses, weights = self._row_losses(batch, output, training=True)
             weight = tf.reduce_sum(weights)
             loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), weight)
             own = list(self.model.losses)
             if own and (times := self.knobs.get("regularization")) is not None:
                 own = [times * extra for extra in own]
-            objective = tf.add_n([loss / self._variance, *own])
+            objective = loss / self._variance
+            if self._ranking is not None:
+                objective += self._ranking.share * (self._ranking_loss(self._ranking, batch, output) - objective)
+            objective = tf.add_n([objective, *own])
         gradients = [
             # dense also for embeddings: the optimizer's moments are dense anyway
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
@@ -201,14 +213,28 @@ class Learner:
         return loss, weight, applied
 
     def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:
-        losses, weights = self._row_losses(batch, training=False)
+        losses, weights = self._row_losses(batch, self._output(batch, training=False), training=False)
         # a padded row may hold anything; nothing times zero weight is still not a number
         return tf.reduce_sum(tf.where(weights > 0, losses * weights, 0.0)), tf.reduce_sum(weights)
 
-    def _row_losses(self, batch: Stack, *, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    def _output(self, batch: Stack, *, training: bool) -> tf.Tensor:
+        inputs = {name: value for name, value in batch.items() if name not in ("label", "weight", GROUP)}
+        return tf.cast(self.model(inputs, training=training), tf.float32)
+
+    def _ranking_loss(self, config: RankingConfig, batch: Stack, output: tf.Tensor) -> tf.Tensor:
+        group, weights = batch[GROUP], tf.cast(batch["weight"], tf.float32)
+        return pairwise_loss(
+            output[:, 0] / self._std,
+            batch["label"],
+            group_splits(group),
+            weights=tf.where(group == NO_GROUP, tf.zeros_like(weights), weights),
+            kind=config.kind,
+            k=config.k,
+            reduction="mean",
+        )
+
+    def _row_losses(self, batch: Stack, output: tf.Tensor, *, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """(loss, weight) of each row, both float32 [B]."""
-        inputs = {name: value for name, value in batch.items() if name not in ("label", "weight")}
-        output = tf.cast(self.model(inputs, training=training), tf.float32)
         label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
         if not training:
             return row_losses(self.task, label, output), weights

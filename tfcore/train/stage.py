@@ -25,7 +25,9 @@ from headway.monitor import Monitor
 from headway.stager import RemoteFiles, Stager
 from tfcore import models
 from tfcore.feeds import Feed
+from tfcore.graph_function import Jit
 from tfcore.knobs import KnobVariables
+from tfcore.ops.library import library
 from tfcore.runtime import prepare
 from tfcore.staged import staged
 from tfcore.train.checkpoint import Checkpoints, Found, Variables
@@ -34,6 +36,7 @@ from tfcore.train.early_stopping import Patience
 from tfcore.train.knobs import MEANINGS, ControlFile, Knobs
 from tfcore.train.learner import Learner, Outcome
 from tfcore.train.loop import Every, run
+from tfcore.train.ranking import LARGE_BATCH
 from tfcore.train.recorder import Recorder
 from tfcore.train.request import VERSION, TrainRequest
 from tfcore.train.sampling import logit_offsets
@@ -136,9 +139,18 @@ class _Training:
             label_std=models.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
             offsets=self._offsets(),
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
-            jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,  # type: ignore[arg-type]
+            jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else self._jit(),  # type: ignore[arg-type]
+            ranking=config.ranking,
             log=self.monitor.log,
         )
+
+    def _jit(self) -> Jit:
+        config = self.request.training
+        large = config.ranking is not None and config.batch_size >= LARGE_BATCH
+        if config.jit != "auto" or not large or library() is None:
+            return config.jit
+        self.monitor.log("training.ranking uses the op in C++, which XLA has no kernel for: steps run uncompiled")
+        return "off"
 
     def _offsets(self) -> list[float] | None:
         sampling, rates = self.request.training.sampling, self.data.rates
