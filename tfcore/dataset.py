@@ -172,6 +172,19 @@ def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
     return np.split(np.concatenate(found) if found else np.zeros(0, np.uint16), ends)
 
 
+def least_label(shards: Shards, labeler: Labeler) -> float:
+    """The smallest label of a row that counts; only labels are parsed."""
+    reader = Reader(shards, labeler.needs)
+    shards.ahead()
+
+    def least(*piece: tf.Tensor) -> tf.Tensor:
+        label, weight = labeler(reader(*piece).columns)
+        return tf.reduce_min(tf.where(weight > 0, label, math.inf))
+
+    labels = reader.in_order().map(least, num_parallel_calls=AUTOTUNE, deterministic=True)
+    return min((float(label) for label in safe(labels, shards)), default=math.inf)
+
+
 def _drop(rows: Batch, count: tf.Tensor) -> Batch:
     return {name: value[count:] for name, value in rows.items()}
 

@@ -23,6 +23,7 @@ from tfcore.dataset import (
     Shards,
     classes_of,
     evaluation_dataset,
+    least_label,
     safe,
     training_dataset,
     training_rows,
@@ -103,6 +104,9 @@ class TrainingData:
             _check_live(training)
             return
         self._resample = self._sampled(training, seed)
+        ranking, task = training.ranking, parameters.label.task
+        if ranking is not None and ranking.kind == "lambdarank" and task == "regression":
+            ranking.check_gains(least_label(self._shards, self._labeler))
         self._shards.ahead(shard_order(len(self._shards.paths), seed, 0))  # they come while the model is built
         self.rows = (
             self._resample.expected(self._outside) if self._resample else training_rows(self._shards, self._outside)

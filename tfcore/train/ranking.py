@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from headway.config import Frozen
-from headway.errors import ConfigError
+from headway.errors import ConfigError, DataError
 
 _WHERE = "training.ranking"
 LARGE_BATCH = 1024
@@ -54,4 +54,13 @@ class RankingConfig(Frozen):
         if mixup:
             raise ConfigError(
                 "mixup makes rows of two groups", where=_WHERE, fix="leave out training.augment.mixup, or ranking"
+            )
+
+    def check_gains(self, least: float) -> None:
+        """DataError where the smallest label has no gain, 2^label - 1."""
+        if least < 0:
+            raise DataError(
+                f"lambdarank gives a label the gain 2^label - 1, and one is {least:g}",
+                where=_WHERE,
+                fix="grades from 0 up as the label, or kind: logistic",
             )

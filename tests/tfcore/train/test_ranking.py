@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from pydantic import ValidationError
 
-from headway.errors import Cancelled, ConfigError
+from headway.errors import Cancelled, ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema import Column
 from tfcore.models_config import ModelConfig
@@ -243,6 +243,8 @@ def test_mistakes_are_said(examples, tmp_path):
         RankingConfig().check("multiclass", group="query", mixup=False)
     with pytest.raises(ConfigError, match="rows of two groups"):
         data(request(examples, augment={"mixup": 0.2}))
+    with pytest.raises(DataError, match=r"the gain 2\^label - 1, and one is -"):
+        data(request(examples, ranking={"kind": "lambdarank"}))
     alone = tuple(column for column in COLUMNS if column.role != "group")
     without = write_examples(tmp_path, {"train": table().drop_columns(["query"])}, alone, rows_per_record=256, shards=1)
     with pytest.raises(ConfigError, match="no column says which rows are a group"):
