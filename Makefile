@@ -40,7 +40,7 @@ format: $(STAMP) ## format the code
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-ops: $(STAMP) ## compile the C++ op (needs g++; everything works without it)
+ops: $(STAMP) ## compile the C++ ops (needs g++; everything works without it)
 	$(PYTHON) -m tfcore.ops.build
 
 bench: $(STAMP) ## every bench, side by side, with ratios (about half an hour)
@@ -54,6 +54,7 @@ bench: $(STAMP) ## every bench, side by side, with ratios (about half an hour)
 	$(PYTHON) bench/stats.py
 	$(PYTHON) bench/storage.py
 	$(PYTHON) bench/text.py
+	$(PYTHON) bench/ranking.py
 	$(PYTHON) bench/graph_functions.py
 	$(PYTHON) bench/data_access.py
 

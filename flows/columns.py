@@ -167,6 +167,10 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
             raise ConfigError(
                 f"{' and '.join(named)} both have the role {role}", where=where, fix="only one column can"
             )
+    if (ranking := located.pipeline.training.ranking) is not None:
+        group = next((column.name for column in read if column.role == "group"), None)
+        augment = located.pipeline.training.augment
+        ranking.check(located.pipeline.task, group=group, mixup=bool(augment and augment.mixup))
     sliced = located.pipeline.evaluation.slices
     for column in read:
         if column.shape and column.name in sliced:

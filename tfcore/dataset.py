@@ -9,6 +9,7 @@ Rows never pass one by one: a record is parsed, transformed and permuted as a wh
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from tfcore.holes import Holes
 from tfcore.kept import Kept, row_bytes
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.python_failure import PythonOpError, python_text, reraise
+from tfcore.ranking.groups import GROUP, group_ids, together
 from tfcore.reader import Reader
 from tfcore.resample import Resample, Resampling
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
@@ -57,9 +59,10 @@ def training_dataset(
     resample: Resample | None = None,
     own: NDArray[np.bool_] | None = None,
     keep_bytes: int = 0,
+    group: str | None = None,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
-    [K, B], weight float32 [K, B].
+    [K, B], weight float32 [K, B]; with a group column "group" int64 [K, B], see `tfcore.ranking.groups`.
 
     Args:
         start_step: the step whose batch comes first.
@@ -70,6 +73,7 @@ def training_dataset(
             "own" bool [K, B] says which rows are no such holes. Neither with `resample` nor with mixup, which need all.
         keep_bytes: rows that take no more stay in memory as they are after the transform, and are read once. Neither with
             `resample` nor with `own`.
+        group: a column whose equal values follow each other: groups are shuffled within a window instead of rows.
 
     Raises:
         DataError: there are no rows, or those that are to stay in memory cannot be read.
@@ -89,6 +93,8 @@ def training_dataset(
         columns, shard, number = reader(*piece)
         rows = transform(columns)
         rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+        if group is not None:
+            rows[GROUP] = group_ids(columns[group])
         return rows, shard, number
 
     def prepared(piece: tuple[tf.Tensor, ...], epoch: tf.Tensor | None) -> Batch:
@@ -102,6 +108,9 @@ def training_dataset(
         shards.ahead()
         load = lambda pieces: list(safe(pieces, shards))  # noqa: E731
         kept = Kept.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
+
+    # until they are stacked, kept rows are nothing but their places, unless more has to be known of them
+    late = kept is not None and augment is None and group is None
 
     def read(epoch: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:
         """The windows of an epoch, from its records."""
@@ -121,7 +130,7 @@ def training_dataset(
         first = tf.equal(epoch, start.epoch)
         begin = tf.where(first, tf.constant(start.window, tf.int64), tf.constant(0, tf.int64))
         windows = read(epoch, first) if kept is None else kept.windows(epoch, begin)
-        if kept is not None and augment is not None:
+        if kept is not None and not late:
             windows = windows.map(kept.take, num_parallel_calls=AUTOTUNE, deterministic=True)
 
         def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
@@ -129,6 +138,8 @@ def training_dataset(
             n = tf.shape(next(iter(rows.values())))[0]
             key = tf.stack([seed64 * 1_000_003 + epoch, number])
             order = tf.random.experimental.stateless_shuffle(tf.range(n), seed=key)
+            if group is not None:
+                order = together(order, rows[GROUP], key)
             seen = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_in_window), tf.constant(0))
             places = {} if augment is None else augment.placed(rows, order, seen, epoch, number * window_rows)
             order = order[seen:]
@@ -141,7 +152,6 @@ def training_dataset(
 
     epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
     rows = epochs.flat_map(epoch_rows).rebatch(stack * batch, drop_remainder=True)
-    late = kept is not None and augment is None  # so far the rows are nothing but their places
     spec = kept.spec if kept is not None and late else rows.element_spec
 
     def stacked(rows: Batch) -> Batch:
@@ -185,6 +195,19 @@ def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
     found = [label.numpy() for label in safe(labels, shards)]
     ends = np.cumsum([sum(rows) for rows in shards.rows])[:-1]
     return np.split(np.concatenate(found) if found else np.zeros(0, np.uint16), ends)
+
+
+def least_label(shards: Shards, labeler: Labeler) -> float:
+    """The smallest label of a row that counts; only labels are parsed."""
+    reader = Reader(shards, labeler.needs)
+    shards.ahead()
+
+    def least(*piece: tf.Tensor) -> tf.Tensor:
+        label, weight = labeler(reader(*piece).columns)
+        return tf.reduce_min(tf.where(weight > 0, label, math.inf))
+
+    labels = reader.in_order().map(least, num_parallel_calls=AUTOTUNE, deterministic=True)
+    return min((float(label) for label in safe(labels, shards)), default=math.inf)
 
 
 def _drop(rows: Batch, count: tf.Tensor) -> Batch:

@@ -31,6 +31,7 @@ import tensorflow as tf
 from headway.errors import HeadwayError
 from tfcore.python_failure import reraise
 from tfcore.retrace import RetraceError
+from tfcore.xla import intended
 
 __all__ = ["GraphFunction", "Jit", "RetraceError", "SignatureError", "Spec", "graph_function", "refusal"]
 
@@ -104,7 +105,8 @@ class GraphFunction:
             # a body that says tf.while_loop and tf.cond itself is traced faster: looking for Python's own takes longest
             traced = tf.function(self._traced, input_signature=specs, autograph=False)
             began = time.perf_counter()
-            self._graph = traced.get_concrete_function()
+            with intended(self._jit != "off"):  # by then TensorFlow does not know that the graph is for XLA
+                self._graph = traced.get_concrete_function()
             self.trace_seconds = time.perf_counter() - began
         return self._graph
 

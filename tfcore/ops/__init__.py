@@ -3,7 +3,8 @@
     for chunk in read_examples(["others.tfrecord.gz"], [Column(name="age", type="float32", nullable=True)]):
         chunk["age"], chunk["age/present"]           # float32 [rows], bool [rows]
 
-`python -m tfcore.ops.build` compiles the op with g++. Nothing needs it, and no exported model contains it.
+`python -m tfcore.ops.build` compiles it with g++, and the op behind `tfcore.ranking` too. Nothing needs them, and no exported
+model contains one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m tfcore.ops.build              # nothing is done where it is built already
     python -m tfcore.ops.build --force
 
-Needs g++ (or what CXX names) and TensorFlow, whose package brings its headers. Takes about 20 seconds.
+Needs g++ (or what CXX names) and TensorFlow, whose package brings its headers. Takes about half a minute.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def build(*, force: bool = False) -> Path:
     compiler = shlex.split(os.environ.get("CXX") or "g++")
     if shutil.which(compiler[0]) is None:
         raise ConfigError(
-            f"there is no {compiler[0]}; Headway works without this op, only slower on classic tf.Examples",
+            f"there is no {compiler[0]}; Headway works without its ops, only slower on classic tf.Examples and in ranking",
             fix="apt-get install g++, or name a compiler: CXX=/path/to/g++",
         )
     import tensorflow as tf
@@ -46,9 +46,9 @@ def build(*, force: bool = False) -> Path:
         if done.returncode:
             said = "\n".join(line for line in done.stderr.splitlines() if "error" in line)[:2000]
             raise HeadwayError(
-                f"{shlex.join(compiler)} could not compile the op:\n{said or done.stderr[-2000:]}",
+                f"{shlex.join(compiler)} could not compile the ops:\n{said or done.stderr[-2000:]}",
                 where=str(sources()[0].parent),
-                fix="use g++ 9 or newer; Headway works without the op",
+                fix="use g++ 9 or newer; Headway works without them",
             )
         aside.replace(target)
     except OSError as error:

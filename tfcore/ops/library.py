@@ -20,7 +20,7 @@ from typing import Any
 FOLDER = Path(__file__).parent
 BUILT = FOLDER / "_built"
 SWITCH = "HEADWAY_OPS"
-OPTIONS = ["-O3", "-shared", "-fPIC", "-w"]
+OPTIONS = ["-O3", "-ffp-contract=off", "-shared", "-fPIC", "-w"]
 """Of the compiler."""
 
 

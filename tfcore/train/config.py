@@ -15,6 +15,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 from headway.config import Frozen
 from tfcore.augment.config import AugmentConfig
 from tfcore.train.knobs import MEANINGS, fault
+from tfcore.train.ranking import RankingConfig
 from tfcore.train.sampling import SamplingConfig
 from tfcore.train.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate, Schedule
 
@@ -33,6 +34,7 @@ _SETTINGS: dict[str, frozenset[str]] = {
 
 _NEWER = (
     "augment",
+    "ranking",
     "sampling",
     "micro_batches",
     "precision",
@@ -109,6 +111,9 @@ class TrainingConfig(Frozen):
         default=None, description="leave rows of some classes out of an epoch, or repeat them"
     )
     augment: AugmentConfig | None = Field(default=None, description="vary training rows, images and tables alike")
+    ranking: RankingConfig | None = Field(
+        default=None, description="learn the order within groups too: the column with role group"
+    )
     early_stopping: EarlyStoppingConfig | None = None
     steps_per_call: int = Field(
         default=128,
@@ -226,6 +231,8 @@ class TrainingConfig(Frozen):
             raise ValueError(
                 f"micro_batches: {self.micro_batches} does not divide batch_size {self.batch_size}; {fits} does"
             )
+        if self.ranking is not None and self.micro_batches > 1:
+            raise ValueError("micro_batches: they would cut the groups of training.ranking; leave one of the two out")
         if self.keep_best and self.early_stopping is None:
             raise ValueError(
                 "keep_best: the best are told by the loss on a carve, and there is none; set training.early_stopping"

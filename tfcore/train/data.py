@@ -26,6 +26,7 @@ from tfcore.dataset import (
     Shards,
     classes_of,
     evaluation_dataset,
+    least_label,
     safe,
     training_dataset,
     training_rows,
@@ -35,6 +36,7 @@ from tfcore.feeds import Feed
 from tfcore.holes import owned
 from tfcore.live import live_stacks
 from tfcore.order import shard_order
+from tfcore.ranking.groups import GROUP
 from tfcore.resample import Resample
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
@@ -97,6 +99,13 @@ class TrainingData:
         self._inside = Carve(early.carve, inside=True) if early else None
         self._carve: tf.data.Dataset | None = None
         self._carved: list[Batch] | None = None
+        self._group = group_column(self._shards)
+        if training.ranking is not None:
+            training.ranking.check(
+                parameters.label.task,
+                group=self._group,
+                mixup=bool(training.augment and training.augment.mixup),
+            )
         self._augment = Augment(training.augment, parameters, seed=seed) if training.augment else None
         self.rates: list[float] | None = None
         """How often a row of each class comes in an epoch, where that is not once."""
@@ -107,6 +116,9 @@ class TrainingData:
             _check_live(training)
             return
         self._resample = self._sampled(training, seed)
+        ranking, task = training.ranking, parameters.label.task
+        if ranking is not None and ranking.kind == "lambdarank" and task == "regression":
+            ranking.check_gains(least_label(self._shards, self._labeler))
         self._shards.ahead(shard_order(len(self._shards.paths), seed, 0))  # they come while the model is built
         self.rows = (
             self._resample.expected(self._outside) if self._resample else training_rows(self._shards, self._outside)
@@ -159,7 +171,8 @@ class TrainingData:
         if self._augment and self._augment.soft:
             spec = tf.TensorSpec([*shape, self._augment.classes], tf.float32)
         place = {PLACE: tf.TensorSpec(shape, tf.int32)} if several else {}
-        return inputs | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
+        ranked = {GROUP: tf.TensorSpec(shape, tf.int64)} if self._training.ranking else {}
+        return inputs | ranked | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
 
     def stacks(self, stack: int, model: keras.Model | None = None) -> Callable[[int], Iterator[Batch]]:
         """From a step to the endless stacks whose first batch is that step's; for `model`."""
@@ -187,6 +200,7 @@ class TrainingData:
                 resample=self._resample,
                 own=own,
                 keep_bytes=KEPT_BYTES,
+                group=self._group if self._training.ranking else None,
             )
             return safe(self._placed(dataset, own=own is not None), self._shards)
 
@@ -229,7 +243,7 @@ class TrainingData:
             self._carve = evaluation_dataset(
                 self._shards, self._transform, self._labeler, batch=batch, carve=self._inside
             )
-        names = self.specs(1).keys() - {PLACE}
+        names = self.specs(1).keys() - {PLACE, GROUP}
         batches = ({name: rows[name] for name in names} for rows in safe(self._carve, self._shards))
         if self.carve_rows * self._row_bytes > CARVE_MEMORY_BYTES:
             return batches
@@ -241,7 +255,7 @@ def _check_live(training: TrainingConfig) -> None:
     where, fix = "training", "set training.steps"
     if training.steps is None:
         raise ConfigError("live data has no epochs to count", where=f"{where}.epochs", fix=fix)
-    for name in ("early_stopping", "sampling"):
+    for name in ("early_stopping", "sampling", "ranking"):
         if getattr(training, name) is not None:
             raise ConfigError("live data cannot be looked through before the training", where=f"{where}.{name}")
 
@@ -255,6 +269,11 @@ def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequ
     """Labels and weights of the stored rows: the weight column is the one with that role."""
     weight = next((column for column in shards.columns if column.role == "weight"), None)
     return Labeler(parameters.label, weight=weight, class_weights=class_weights)
+
+
+def group_column(shards: Shards) -> str | None:
+    """The stored column with that role."""
+    return next((column.name for column in shards.columns if column.role == "group"), None)
 
 
 def class_names(parameters: TransformParameters) -> list[str]:

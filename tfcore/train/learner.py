@@ -3,9 +3,9 @@
     learner = Learner(model=model, task="binary", config=TrainingConfig(), step=step, specs=specs)
     outcome = learner.run(stack, first=0, steps=32, knobs={"learning_rate": rates})    # outcome.losses: float32 [32]
 
-A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B]. Batches `first`
-to `first + steps - 1` are trained on, so a call can begin and end anywhere in a stack without another trace or
-compilation. The loss of a batch is the weighted mean of its rows' losses. A step whose loss or gradients are not finite
+A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B], and "group" [K, B]
+where the order within groups is learnt too. Batches `first` to `first + steps - 1` are trained on, so a call can begin and
+end anywhere in a stack without another trace or compilation. The loss of a batch is the weighted mean of its rows' losses. A step whose loss or gradients are not finite
 changes nothing but the step count: neither weights, optimizer, nor a moving average. Every knob is an argument, one value
 a step: a knob that the learner was not given is not in the program at all, and so it is with micro-batches, a loss scale
 and an ending. With an ending the program may run fewer steps than it was asked to: the outcome holds those it ran.
@@ -31,6 +31,7 @@ from tfcore.train.config import OptimizerConfig
 from tfcore.train.ending import Ending
 from tfcore.train.losses import row_losses
 from tfcore.train.micro_batches import accumulated
+from tfcore.train.ranking import RankingConfig
 from tfcore.train.step import Done, TrainStep, make_optimizer
 
 __all__ = ["Learner", "Outcome", "Stack", "make_optimizer", "row_losses"]
@@ -66,6 +67,8 @@ class Learner:
         label_std: for regression; gradients are those of the error in standard deviations, so that learning rate and
             clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
         offsets: added to the outputs while training and at no other time; see `tfcore.train.sampling`.
+        ranking: has the order within "group" of a batch count too; rows of a group follow each other, see
+            `tfcore.ranking.groups`. The reported loss stays the rows'.
         micro_batches: whether `run` is told into how many micro-batches a batch is cut; see `tfcore.train.micro_batches`.
         scale: of the loss, for a model that computes in float16; see `tfcore.precision`.
         ending: when the steps end by themselves; None: never.
@@ -82,6 +85,7 @@ class Learner:
         knobs: KnobVariables | None = None,
         label_std: float = 1.0,
         offsets: Sequence[float] | None = None,
+        ranking: RankingConfig | None = None,
         micro_batches: bool = False,
         scale: LossScale | None = None,
         ending: Ending | None = None,
@@ -101,6 +105,7 @@ class Learner:
             counter=step,
             label_std=label_std,
             offsets=offsets,
+            ranking=ranking,
             scale=scale,
         )
         """The step whose pieces the compiled program is made of."""

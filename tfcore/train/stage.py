@@ -26,7 +26,9 @@ from headway.monitor import Monitor
 from headway.stager import RemoteFiles, Stager
 from tfcore import models
 from tfcore.feeds import Feed
+from tfcore.graph_function import Jit
 from tfcore.knobs import KnobVariables
+from tfcore.ops.library import library
 from tfcore.precision import LossScale
 from tfcore.retrace import RetraceGuard
 from tfcore.runtime import prepare
@@ -40,10 +42,11 @@ from tfcore.train.ending import Ending
 from tfcore.train.knobs import MEANINGS, ControlFile, Knobs
 from tfcore.train.learner import Learner, Outcome
 from tfcore.train.loop import Every, run
+from tfcore.train.ranking import LARGE_BATCH
 from tfcore.train.recorder import Recorder
 from tfcore.train.request import VERSION, TrainRequest
 from tfcore.train.sampling import logit_offsets
-from tfcore.train.strategy import Placement, place
+from tfcore.train.strategy import Choice, Placement, place
 from tfcore.train.summaries import Summaries
 from tfcore.train.weights import class_weights
 
@@ -105,9 +108,9 @@ class _Training:
         self,
         request: TrainRequest,
         monitor: Monitor,
-        stager: Stager | None,
-        feed: Feed | None,
-        placed: Callable[[], Placement],
+        stager: Stager | None = None,
+        feed: Feed | None = None,
+        placed: Callable[[], Placement] = lambda: Placement(Choice("cpu")),
     ):
         self.request, self.monitor, config = request, monitor, request.training
         self.threads = prepare(config.threads, log=monitor.log)
@@ -195,9 +198,18 @@ class _Training:
             scale=LossScale() if config.precision == "float16" else None,
             ending=Ending(non_finite_limit=config.non_finite_limit, stop_at_loss=config.stop_at_loss),
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
-            jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else config.jit,
+            jit={"jit": "on", "graph": "off"}[found.state["jit"]] if found else self._jit(),
+            ranking=config.ranking,
             log=self.monitor.log,
         )
+
+    def _jit(self) -> Jit:
+        config = self.request.training
+        large = config.ranking is not None and config.batch_size >= LARGE_BATCH
+        if config.jit != "auto" or not large or library() is None:
+            return config.jit
+        self.monitor.log("training.ranking uses the op in C++, which XLA has no kernel for: steps run uncompiled")
+        return "off"
 
     def _offsets(self) -> list[float] | None:
         sampling, rates = self.request.training.sampling, self.data.rates

@@ -29,8 +29,11 @@ from headway.tasks import Task
 from tfcore.knobs import KnobVariables
 from tfcore.layers import rows_from
 from tfcore.precision import LossScale
+from tfcore.ranking.groups import GROUP, NO_GROUP, group_splits
+from tfcore.ranking.loss import pairwise_loss
 from tfcore.train.config import OptimizerConfig
 from tfcore.train.losses import row_losses
+from tfcore.train.ranking import RankingConfig
 
 Batch = Mapping[str, Any]
 
@@ -88,6 +91,7 @@ class TrainStep:
         counter: int64 variable, counted up by one each step.
         label_std: for regression: gradients are those of the error in standard deviations.
         offsets: added to the outputs while training.
+        ranking: has the order within "group" of a batch count too; of whole batches only.
         scale: of the loss while gradients are taken, for float16.
     """
 
@@ -101,12 +105,14 @@ class TrainStep:
         counter: tf.Variable,
         label_std: float = 1.0,
         offsets: Sequence[float] | None = None,
+        ranking: RankingConfig | None = None,
         scale: LossScale | None = None,
     ):
         self.scale = scale
         self.model, self.task, self.optimizer, self.knobs, self.counter = model, task, optimizer, knobs, counter
         self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
-        self._variance = float(label_std) ** 2
+        self._std, self._variance = float(label_std), float(label_std) ** 2
+        self._ranking = ranking
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
 
@@ -137,7 +143,8 @@ class TrainStep:
         trained = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
             with rows_from(first_row):
-                losses, weights = self._training_losses(batch)
+                output = self._output(batch, training=True)
+            losses, weights = self._training_losses(batch, output)
             total = tf.reduce_sum(weights) if total is None else total
             loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), total)
             own = [tf.cast(extra, tf.float32) for extra in self.model.losses]
@@ -145,7 +152,10 @@ class TrainStep:
                 own = [times * extra for extra in own]
             if share is not None:
                 own = [share * extra for extra in own]
-            objective = tf.add_n([loss / self._variance, *own])
+            objective = loss / self._variance
+            if self._ranking is not None:
+                objective += self._ranking.share * (self._order_loss(self._ranking, batch, output) - objective)
+            objective = tf.add_n([objective, *own])
             scaled = objective if self.scale is None else objective * self.scale.value
         gradients = [
             # dense also for embeddings: the optimizer's moments are dense anyway
@@ -201,8 +211,7 @@ class TrainStep:
             batch["weight"], tf.float32
         )
 
-    def _training_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        output = self._output(batch, training=True)
+    def _training_losses(self, batch: Batch, output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if (temperature := self.knobs.get("temperature")) is not None:
             output /= temperature
         if self._offsets is not None:
@@ -219,8 +228,20 @@ class TrainStep:
             weights, label = weights * factor, tf.math.divide_no_nan(positive * label, factor)
         return label, weights
 
+    def _order_loss(self, config: RankingConfig, batch: Batch, output: tf.Tensor) -> tf.Tensor:
+        group, weights = batch[GROUP], tf.cast(batch["weight"], tf.float32)
+        return pairwise_loss(
+            output[:, 0] / self._std,
+            batch["label"],
+            group_splits(group),
+            weights=tf.where(group == NO_GROUP, tf.zeros_like(weights), weights),
+            kind=config.kind,
+            k=config.k,
+            reduction="mean",
+        )
+
     def _output(self, batch: Batch, *, training: bool) -> tf.Tensor:
-        inputs = {name: value for name, value in batch.items() if name not in ("label", "weight")}
+        inputs = {name: value for name, value in batch.items() if name not in ("label", "weight", GROUP)}
         return tf.cast(self.model(inputs, training=training), tf.float32)
 
 

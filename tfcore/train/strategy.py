@@ -132,6 +132,8 @@ def _not_split(config: TrainingConfig) -> str | None:
     """A setting of a training that only one device can have; None where there is none."""
     if config.micro_batches > 1:
         return "micro_batches"
+    if config.ranking is not None:  # its groups would be cut
+        return "ranking"
     return "precision" if config.precision == "float16" else None
 
 

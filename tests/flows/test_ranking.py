@@ -1,0 +1,32 @@
+"""A pipeline that learns the order within groups, as it is typed."""
+
+import json
+
+import numpy as np
+import pytest
+
+PIPELINE = """
+name: ranked
+source: {format: csv, path: "{span}.csv"}
+label: y
+task: binary
+columns: {query: {type: string, role: group}, x: }
+split: {key: query, eval: 0.3}
+training: {steps: 40, batch_size: 64, learning_rate: 0.01, ranking: {share: 0.5, kind: lambdarank, k: 5}}
+"""
+
+
+@pytest.mark.slow
+def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(headway, tmp_path):
+    rng = np.random.default_rng(0)
+    query, x = rng.integers(0, 60, 1500), rng.normal(size=1500)
+    y = (x + rng.normal(size=60)[query] > 0).astype(int)
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    rows = [f"q{q},{value:.4f},{label}" for q, value, label in zip(query, x, y, strict=True)]
+    (tmp_path / "2013-01.csv").write_text("\n".join(["query,x,y", *rows]) + "\n")
+    assert json.loads(headway("train", tmp_path, "--json", check=0).stdout)["state"] == "done"
+
+    text = PIPELINE.replace("{type: string, role: group}", "{type: string, role: key}")
+    (tmp_path / "pipeline.yaml").write_text(text)
+    said = headway("train", tmp_path, check=2).stderr
+    assert "training.ranking" in said and "no column says which rows are a group" in said and "Traceback" not in said

@@ -1,0 +1,480 @@
+"""The pairwise ranking loss: what it is, that the op and its twin are one function, and what they refuse."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.errors import ConfigError
+from tfcore.graph_function import GraphFunction
+from tfcore.ops.library import FOLDER
+from tfcore.ranking import pairwise_loss
+from tfcore.ranking.loss import SecondDerivativeError
+from tfcore.testing import assert_gradient
+
+TOLERANCE = {"float32": 1e-5, "float64": 1e-9}
+KINDS = [("logistic", None), ("lambdarank", None), ("lambdarank", 2)]
+BOTH = [True, False]
+
+
+def reference(scores, labels, lengths, weights, kind, k):
+    """(loss of each group, the gradient of their sum, and of each row the summed size of what its gradient sums)."""
+    losses, gradient, size, start = [], np.zeros(len(scores)), np.zeros(len(scores)), 0
+    for length in lengths:
+        rows = [i for i in range(start, start + length) if weights[i] > 0]
+        start += length
+        rank = {i: r for r, i in enumerate(sorted(rows, key=lambda i: -scores[i]), 1)}  # sorted() is stable
+        ideal = sorted((2.0 ** labels[i] - 1 for i in rows), reverse=True)
+        cut = k or len(rows)
+        best = sum(gain / np.log2(1 + r) for r, gain in enumerate(ideal[:cut], 1))
+        discount = {i: 1 / np.log2(1 + rank[i]) if rank[i] <= cut else 0.0 for i in rows}
+        loss = 0.0
+        for i in rows:
+            for j in rows:
+                if labels[i] > labels[j]:
+                    d, c = float(scores[i]) - float(scores[j]), weights[i] * weights[j]
+                    if kind == "lambdarank":
+                        c *= (2.0 ** labels[i] - 2.0 ** labels[j]) * abs(discount[i] - discount[j]) / best
+                    loss += c * np.logaddexp(0, -d)
+                    push = c * np.exp(-np.logaddexp(0, d))
+                    gradient[[i, j]] += [-push, push]
+                    size[[i, j]] += push
+        losses.append(loss)
+    return np.array(losses), gradient, size
+
+
+def both(scores, labels, lengths, weights=None, **options):
+    """(loss of each group, the gradient of their sum)."""
+    scores = tf.constant(scores)
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        losses = pairwise_loss(scores, labels, row_lengths=lengths, weights=weights, **options)
+    return losses.numpy(), tape.gradient(losses, scores).numpy()
+
+
+@st.composite
+def lists(draw, dtype):
+    lengths = draw(st.lists(st.integers(0, 12), min_size=0, max_size=5))
+    rows = sum(lengths)
+    # TensorFlow takes subnormal numbers for 0; few values, so that many are equal, and wide ones, so that exp() is at its ends
+    score = st.one_of(
+        st.sampled_from([0.0, -0.0, 1.0, -2.5, 40.0, -60.0]), st.floats(-80, 80, width=32, allow_subnormal=False)
+    )
+    label = st.one_of(st.integers(0, 4).map(float), st.sampled_from([0.5, 1.25, 9.0]))
+    weight = st.sampled_from([0.0, 1.0, 1.0, 2.0, 0.3])
+    made = (draw(st.lists(one, min_size=rows, max_size=rows)) for one in (score, label, weight))
+    scores, labels, weights = (np.array(one, dtype) for one in made)
+    return scores, labels, lengths, weights if draw(st.booleans()) else None
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("kind", "k"), KINDS)
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_op_and_twin_give_what_two_loops_give(op, dtype, kind, k, data):
+    scores, labels, lengths, weights = data.draw(lists(dtype))
+    counts = np.ones_like(scores) if weights is None else weights
+    losses, gradient, size = reference(scores, labels, lengths, counts, kind, k)
+    for native in BOTH:
+        found, slopes = both(scores, labels, lengths, weights, kind=kind, k=k, native=native)
+        assert found.dtype == slopes.dtype == dtype and found.shape == (len(lengths),)
+        np.testing.assert_allclose(found, losses, rtol=TOLERANCE[dtype], atol=1e-30)
+        # what a row's gradient sums may cancel out, so the size of the summands counts
+        assert np.all(np.abs(slopes - gradient) <= TOLERANCE[dtype] * size + 1e-30)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("kind", "k"), KINDS)
+def test_op_and_twin_agree_on_long_lists(op, dtype, kind, k):
+    rng = np.random.default_rng(1)
+    lengths = [2100, 0, 1, 300]  # the first one is cut into chunks
+    rows = sum(lengths)
+    scores, labels = rng.normal(size=rows).astype(dtype) * 4, rng.integers(0, 5, rows).astype(dtype)
+    labels[:2100] += np.arange(2100, dtype=dtype) / 4096  # every label another one
+    native, twin = (both(scores, labels, lengths, kind=kind, k=k, native=way) for way in BOTH)
+    np.testing.assert_allclose(native[0], twin[0], rtol=TOLERANCE[dtype])
+    for first, last in ((0, 2100), (2101, rows)):
+        ours, theirs = native[1][first:last], twin[1][first:last]
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=TOLERANCE[dtype] * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("native", BOTH)
+@pytest.mark.parametrize(("kind", "k"), KINDS)
+def test_the_gradient_is_that_of_differences(op, native, kind, k):
+    rng = np.random.default_rng(2)
+    scores = rng.permutation(30).astype(np.float64) / 7  # far enough apart that no step changes a rank
+    labels, weights = rng.integers(0, 4, 30), rng.uniform(0, 2, 30)
+
+    def loss(s):
+        return pairwise_loss(s, labels, row_lengths=[11, 0, 1, 18], weights=weights, kind=kind, k=k, native=native)
+
+    assert_gradient(loss, scores)
+    assert_gradient(loss, scores, graph=False)
+
+
+@pytest.mark.parametrize("native", BOTH)
+def test_of_equal_scores_the_earlier_row_ranks_higher(op, native):
+    scores = np.zeros(3, np.float64)
+    losses, _ = both(scores, [0.0, 0.0, 1.0], [3], kind="lambdarank", native=native)
+    discounts = 1 / np.log2([2.0, 3.0, 4.0])
+    expected = np.log(2) * (discounts[0] - discounts[2] + discounts[1] - discounts[2])
+    np.testing.assert_allclose(losses, [expected], rtol=1e-12)
+    minus, _ = both(np.array([-0.0, 0.0, 0.0]), [0.0, 0.0, 1.0], [3], kind="lambdarank", native=native)
+    assert minus == losses
+
+
+@pytest.mark.parametrize("native", BOTH)
+def test_groups_without_a_pair_cost_nothing(op, native):
+    for kind in ("logistic", "lambdarank"):
+        losses, gradient = both(np.float32([1, 5, 2, 3]), [2.0, 1, 1, 1], [0, 1, 3, 0], kind=kind, native=native)
+        assert losses.tolist() == [0, 0, 0, 0] and gradient.tolist() == [0, 0, 0, 0]
+        losses, gradient = both(np.zeros(0, np.float32), np.zeros(0), [], kind=kind, native=native)
+        assert losses.shape == gradient.shape == (0,)
+
+
+@pytest.mark.parametrize("native", BOTH)
+@pytest.mark.parametrize("jit", BOTH)
+@pytest.mark.parametrize("kind", ["logistic", "lambdarank"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["scores", "labels", "weights"])
+def test_what_is_not_finite_spoils_its_group_only(op, native, jit, kind, bad, where):
+    if native and jit:
+        return
+    if where != "scores" and bad == -np.inf:
+        return  # a negative label or weight is another mistake
+    columns = {
+        "scores": np.arange(6.0),
+        "labels": np.array([0.0, 1, 0, 1, 2, 0]),
+        "weights": np.array([1.0, 1, 1, 1, 0, 1]),
+    }
+    clean = columns["scores"].copy()
+    columns[where][2] = bad
+    if where != "weights":
+        columns[where][4] = bad  # of weight 0: not there
+
+    @tf.function(jit_compile=jit)
+    def run(scores):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            loss = pairwise_loss(
+                scores, columns["labels"], [0, 3, 6], weights=columns["weights"], kind=kind, native=native
+            )
+        return loss, tape.gradient(loss, scores)
+
+    losses, gradient = (one.numpy() for one in run(tf.constant(columns["scores"])))
+    assert np.isnan(losses[0]) and np.isnan(gradient[:3]).all()
+    columns["scores"] = clean
+    assert np.isfinite(losses[1]) and losses[1] > 0 and np.isfinite(gradient[3:]).all() and gradient[4] == 0
+
+
+@pytest.mark.parametrize("native", BOTH)
+def test_scores_and_gains_beyond_the_dtype_are_not_a_number(op, native):
+    losses, _ = both(np.float32([3e38, -3e38, 1, 0]), [1.0, 0, 1, 0], [2, 2], native=native)
+    assert np.isnan(losses[0]) and np.isfinite(losses[1])
+    losses, _ = both(np.zeros(4, np.float32), [2000.0, 0, 1, 0], [2, 2], kind="lambdarank", native=native)
+    assert np.isnan(losses[0]) and np.isfinite(losses[1])
+
+
+@pytest.mark.parametrize("native", BOTH)
+def test_whole_weights_are_rows_repeated(op, native):
+    rng = np.random.default_rng(3)
+    scores, labels, weights = rng.normal(size=9), rng.integers(0, 3, 9), np.array([1, 2, 0, 3, 1, 1, 2, 0, 1])
+    weighted, _ = both(scores, labels, [9], weights.astype(float), native=native)
+    repeated, _ = both(np.repeat(scores, weights), np.repeat(labels, weights), [weights.sum()], native=native)
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-12)
+
+
+@pytest.mark.parametrize("native", BOTH)
+def test_sums_and_means(op, native):
+    scores, labels, lengths = np.float64([0, 1, 2, 3, 4]), [0.0, 1, 2, 0, 1], [3, 2, 0]
+    weights = np.float64([1, 1, 2, 1, 1])
+    each, _ = both(scores, labels, lengths, weights, native=native)
+    for kind, count in (("logistic", 6.0), ("lambdarank", 2)):  # pairs weigh 1 + 2 + 2 + 1
+        each, slopes = both(scores, labels, lengths, weights, kind=kind, native=native)
+        total, _ = both(scores, labels, lengths, weights, kind=kind, native=native, reduction="sum")
+        mean, of_mean = both(scores, labels, lengths, weights, kind=kind, native=native, reduction="mean")
+        np.testing.assert_allclose([total, mean], [each.sum(), each.sum() / count], rtol=1e-12)
+        np.testing.assert_allclose(of_mean, slopes / count, rtol=1e-12)
+    none, gradient = both(scores, np.zeros(5), lengths, native=native, reduction="mean")
+    assert none == 0 and not gradient.any()
+
+
+@pytest.mark.parametrize("native", BOTH)
+def test_a_groups_share_of_the_gradient_is_what_it_is_given(op, native):
+    scores = tf.constant(np.float64([0, 1, 5, 3, 1]))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(scores)
+        losses = pairwise_loss(scores, [0, 1, 0, 1, 1], [0, 2, 2, 5], native=native)
+        objective = tf.reduce_sum(losses * [2.0, 100.0, -3.0])
+    alone, both_ = tape.gradient(losses, scores), tape.gradient(objective, scores)
+    np.testing.assert_allclose(both_, alone * [2.0, 2.0, -3.0, -3.0, -3.0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("native", BOTH)
+def test_ragged_tensors_bring_their_splits(op, native):
+    scores = tf.ragged.constant([[0.5, 1.0], [], [2.0, 0.0, 1.0]])
+    labels = tf.ragged.constant([[1, 0], [], [0, 1, 2]])
+    flat, _ = both(scores.flat_values, labels.flat_values, [2, 0, 3], native=native)
+    np.testing.assert_array_equal(pairwise_loss(scores, labels, native=native), flat)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="labels has other rows than scores"):
+        pairwise_loss(scores, tf.ragged.constant([[1, 0, 0], [], [1, 2]]), native=native)
+    with pytest.raises(ValueError, match="labels is a RaggedTensor as scores is one"):
+        pairwise_loss(scores, [0, 1], native=native)
+
+
+def test_sixteen_bit_scores_are_computed_in_float32(op):
+    scores = tf.constant([0.5, 1.0, -2.0], tf.bfloat16)
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        loss = pairwise_loss(scores, [1, 0, 2], [0, 3])
+    assert loss.dtype == tf.float32 and tape.gradient(loss, scores).dtype == tf.bfloat16
+
+
+@pytest.mark.parametrize("native", BOTH)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"row_splits": [1, 4]}, "row_splits begins with 0"),
+        ({"row_splits": [0, 3]}, "row_splits ends with the number of rows"),
+        ({"row_splits": [0, 3, 2, 4]}, "row_splits never falls"),
+        ({"weights": [1.0, -1.0, 1.0, 1.0]}, "weights are not negative"),
+        ({"labels": [0, -1, 1, 1], "kind": "lambdarank"}, "labels of lambdarank are not negative"),
+        ({"max_rows": 3}, "more rows than max_rows"),
+    ],
+)
+def test_mistakes_in_the_data_are_said(op, native, change, message):
+    arguments = {"scores": np.zeros(4, np.float32), "labels": [0, 1, 1, 0], "row_splits": [0, 4], "native": native}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        pairwise_loss(**(arguments | change))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        tf.function(lambda: pairwise_loss(**(arguments | change)))()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "hinge"}, "kind is one of logistic, lambdarank, not 'hinge'"),
+        ({"k": 3}, "for lambdarank only"),
+        ({"kind": "lambdarank", "k": 0}, "from 1 on"),
+        ({"reduction": "max"}, "reduction is one of none, sum, mean"),
+        ({"row_splits": None}, "by row_splits or by row_lengths"),
+        ({"row_lengths": [4]}, "by row_splits or by row_lengths"),
+        ({"row_splits": []}, "row_splits is a vector of one number more"),
+        ({"labels": [1, 0]}, "labels is a vector as long as scores"),
+        ({"weights": [1.0]}, "weights is a vector as long as scores"),
+        ({"scores": np.zeros([2, 2], np.float32)}, "scores is a vector"),
+        ({"scores": np.zeros(4, np.int64)}, "float32 or float64, not int64"),
+        ({"max_rows": 0}, "max_rows is a whole number"),
+    ],
+)
+def test_mistakes_in_the_call_are_said(change, message):
+    arguments = {"scores": np.zeros(4, np.float32), "labels": [0, 1, 1, 0], "row_splits": [0, 4]}
+    with pytest.raises(ValueError, match=message):
+        pairwise_loss(**(arguments | change))
+
+
+def test_the_op_itself_refuses_what_does_not_fit(op):
+    zeros, none = tf.zeros([4]), tf.zeros([0])
+
+    def call(scores=zeros, labels=zeros, weights=none, splits=(0, 4)):
+        return op.headway_pairwise_loss(scores=scores, labels=labels, weights=weights, row_splits=splits)
+
+    for change, message in (
+        ({"scores": tf.zeros([2, 2])}, r"scores is a vector, not of shape \[2,2\]"),
+        ({"labels": tf.zeros([3])}, r"labels has the shape \[3\], scores \[4\]"),
+        ({"weights": tf.zeros([1])}, r"weights has the shape \[1\], scores \[4\]"),
+        ({"splits": tf.zeros([0], tf.int64)}, "row_splits is a vector of one number more"),
+        ({"splits": [0, 5, 4]}, "ends|never falls: row_splits\\[2\\] is 4, the one before it 5"),
+        ({"splits": [0, 3]}, "ends with the number of rows: with 4, not with 3"),
+        ({"weights": [1.0, 1, -2, 1]}, r"weights\[2\] is -2"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            call(**change)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="kind"):
+        op.headway_pairwise_loss(scores=zeros, labels=zeros, weights=none, row_splits=[0, 4], kind="hinge")
+
+
+def test_shapes_are_known_before_anything_runs(op):
+    def shapes(rows, weights, splits):
+        vectors = [tf.TensorSpec(rows), tf.TensorSpec(rows), tf.TensorSpec(weights), tf.TensorSpec(splits, tf.int64)]
+        call = tf.function(lambda s, y, w, r: op.headway_pairwise_loss(scores=s, labels=y, weights=w, row_splits=r))
+        return [one.shape.as_list() for one in call.get_concrete_function(*vectors).outputs]
+
+    assert shapes([7], [0], [4]) == [[3], [7], [3]]
+    assert shapes([None], [7], [None]) == [[None], [7], [None]]
+    assert shapes(None, None, None) == [[None], [None], [None]]
+    for wrong in (([7], [6], [4]), ([7, 1], [0], [4]), ([7], [0], [0]), ([7], [0], [2, 2])):
+        with pytest.raises(ValueError, match=r"hape|imension"):
+            shapes(*wrong)
+
+
+def second_derivative(native):
+    x = tf.constant([0.0, 1.0, 3.0], tf.float64)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            loss = pairwise_loss(x, [1, 0, 0], [0, 3], native=native)
+        slope = inner.gradient(loss, x)
+    return outer.gradient(slope, x)
+
+
+def test_a_second_derivative_is_refused_by_the_op_and_given_by_the_twin(op):
+    for run in (second_derivative, tf.function(second_derivative)):
+        with pytest.raises(SecondDerivativeError, match=r"(?s)no second derivative.*native=False"):
+            run(True)
+    # d/dx of the first row's slope is the sum of p (1 - p) over its pairs; the rows of a Hessian sum to zero
+    p = 1 / (1 + np.exp([-1.0, -3.0]))
+    np.testing.assert_allclose(second_derivative(False), np.zeros(3), atol=1e-12)
+    x = tf.constant([0.0, 1.0, 3.0], tf.float64)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            loss = pairwise_loss(x, [1, 0, 0], [0, 3], native=False)
+        slope = inner.gradient(loss, x)[0]
+    np.testing.assert_allclose(outer.gradient(slope, x), [np.sum(p * (1 - p)), *(-p * (1 - p))], rtol=1e-9)
+
+
+def operations(function, *arguments):
+    graph = function.get_concrete_function(*arguments).graph
+    return {one.type for one in graph.get_operations()}
+
+
+def test_the_op_is_used_by_itself_but_not_for_xla_nor_where_it_is_switched_off(op, monkeypatch):
+    x, y = tf.zeros([4]), tf.constant([0.0, 1, 1, 0])
+    for jit, used in ((False, True), (True, False)):
+        assert (
+            "HeadwayPairwiseLoss" in operations(tf.function(lambda: pairwise_loss(x, y, [0, 4]), jit_compile=jit))
+        ) is used
+    for jit, used in (("off", True), ("auto", False)):
+        made = GraphFunction(lambda x: pairwise_loss(x, y, [0, 4]), {"x": tf.TensorSpec([4])}, jit=jit)
+        assert ("HeadwayPairwiseLoss" in {one.type for one in made.trace().graph.get_operations()}) is used
+        np.testing.assert_allclose(made(x=x), [4 * np.log(2)], rtol=1e-6)
+        assert made.mode == ("graph" if used else "jit")
+    with pytest.raises(ConfigError, match="XLA has no kernel"):
+        tf.function(lambda: pairwise_loss(x, y, [0, 4], native=True), jit_compile=True, autograph=False)()
+
+    @tf.function
+    def placed():
+        with tf.device("/GPU:0"):
+            return pairwise_loss(x, y, [0, 4])
+
+    assert "HeadwayPairwiseLoss" not in operations(placed)
+    monkeypatch.setenv("HEADWAY_OPS", "off")
+    assert "HeadwayPairwiseLoss" not in operations(tf.function(lambda: pairwise_loss(x, y, [0, 4])))
+    with pytest.raises(ConfigError, match="not built"):
+        pairwise_loss(x, y, [0, 4], native=True)
+
+
+@pytest.mark.parametrize("max_rows", [None, 60])
+@pytest.mark.parametrize(("kind", "k"), KINDS)
+def test_compiled_by_xla_the_twin_gives_the_same(op, kind, k, max_rows):
+    rng = np.random.default_rng(4)
+    lengths = [40, 0, 1, 59]
+    scores, labels = tf.constant(rng.normal(size=100)), rng.integers(0, 5, 100)
+    scores = tf.concat([scores[:20], scores[:20], scores[40:]], 0)  # ties
+
+    def run(scores):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            loss = pairwise_loss(scores, labels, row_lengths=lengths, kind=kind, k=k, max_rows=max_rows)
+        return loss, tape.gradient(loss, scores)
+
+    compiled = tf.function(run, jit_compile=True)(scores)
+    for ours, xla in zip(both(scores, labels, lengths, kind=kind, k=k, native=True), compiled, strict=True):
+        np.testing.assert_allclose(ours, xla, rtol=1e-9, atol=1e-12)
+
+
+def test_under_xla_a_group_that_is_too_long_is_not_a_number():
+    run = tf.function(
+        lambda s: pairwise_loss(s, [0, 1, 0, 1, 0], row_lengths=[3, 2], max_rows=2, native=False), jit_compile=True
+    )
+    losses = run(tf.zeros([5])).numpy()
+    assert np.isnan(losses[0]) and np.isfinite(losses[1])
+
+
+CHILD = """
+import json, sys, hashlib, resource
+import numpy as np, tensorflow as tf
+threads, lengths = json.loads(sys.argv[1])
+tf.config.threading.set_intra_op_parallelism_threads(threads)
+from pathlib import Path
+from tfcore.ranking import pairwise_loss
+rng = np.random.default_rng(5)
+rows = sum(lengths)
+scores, labels = tf.constant(rng.normal(size=rows), tf.float32), tf.constant(rng.integers(0, 5, rows), tf.float32)
+peak = lambda: next(int(l.split()[1]) for l in Path("/proc/self/status").read_text().splitlines() if l.startswith("VmHWM")) / 1024
+digest = hashlib.sha256()
+def step(kind, k, scores, labels, lengths):
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        loss = pairwise_loss(scores, labels, row_lengths=lengths, kind=kind, k=k, native=True)
+    return loss, tape.gradient(loss, scores)
+step("lambdarank", None, scores[:99], labels[:99], [99])
+before = peak()
+for kind, k in (("logistic", None), ("lambdarank", None), ("lambdarank", 10)):
+    for one in step(kind, k, scores, labels, lengths):
+        digest.update(one.numpy().tobytes())
+print(json.dumps([digest.hexdigest(), peak() - before]))
+"""
+
+
+def in_child(threads, lengths):
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps([threads, lengths])],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_results_do_not_depend_on_the_number_of_threads(op):
+    lengths = [5000, *range(200), 2500]
+    assert in_child(1, lengths)[0] == in_child(2, lengths)[0] == in_child(7, lengths)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
+def test_memory_goes_with_the_rows_and_not_with_the_pairs(op):
+    # a matrix of these pairs would take 6,400 MB in one byte each
+    assert in_child(2, [80_000])[1] < 80
+
+
+@pytest.mark.slow
+def test_the_arithmetic_under_sanitizers_gives_the_same_bits_at_every_width(tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed, and this program needs it")
+    flags = [
+        "-std=c++17",
+        "-O1",
+        "-ffp-contract=off",
+        "-w",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+    ]
+    program, here = tmp_path / "pairs", Path(__file__).parent
+    done = subprocess.run(
+        ["g++", *flags, f"-I{FOLDER}", str(here / "sanitize_pairs.cc"), "-o", str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "cannot find" in done.stderr and "san" in done.stderr:
+        pytest.skip("this g++ comes without sanitizers")
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "lists 600\n"

@@ -1,0 +1,34 @@
+"""Whether the graph that is being traced is for XLA, which has no kernel for Headway's ops.
+
+if compiling():
+    ...                      # TensorFlow's own ops, static shapes
+with intended(): trace()     # within: compiling() is true
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_INTENDED: ContextVar[bool] = ContextVar("xla", default=False)
+
+
+@contextmanager
+def intended(yes: bool = True) -> Iterator[None]:
+    """What is traced within will be compiled later, which TensorFlow cannot know yet."""
+    token = _INTENDED.set(yes)
+    try:
+        yield
+    finally:
+        _INTENDED.reset(token)
+
+
+def compiling() -> bool:
+    """Whether a `tf.function(jit_compile=True)` is being traced, or what `intended` says."""
+    if _INTENDED.get():
+        return True
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import control_flow_util
+
+    return bool(control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph()))
