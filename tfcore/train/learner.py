@@ -5,7 +5,8 @@
 
 A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B], and "group" [K, B]
 where the order within groups is learnt too. Batches `first` to `first + steps - 1` are trained on, so a call can begin and
-end anywhere in a stack without another trace or compilation. The loss of a batch is the weighted mean of its rows' losses. A step whose loss or gradients are not finite
+end anywhere in a stack without another trace or compilation. The loss of a batch is the weighted mean of its rows' losses.
+A step whose loss or gradients are not finite
 changes nothing but the step count: neither weights, optimizer, nor a moving average. Every knob is an argument, one value
 a step: a knob that the learner was not given is not in the program at all, and so it is with micro-batches, a loss scale
 and an ending. With an ending the program may run fewer steps than it was asked to: the outcome holds those it ran.
