@@ -171,6 +171,11 @@ class TrainingConfig(Frozen):
     def _optimizer_name(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
 
+    @field_validator("jit", mode="before")
+    @classmethod
+    def _jit_switch(cls, value: Any) -> Any:
+        return ("off", "on")[value] if isinstance(value, bool) else value  # YAML takes the words for booleans
+
     @field_validator("early_stopping", mode="before")
     @classmethod
     def _early_stopping_switch(cls, value: Any) -> Any:

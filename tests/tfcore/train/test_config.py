@@ -35,6 +35,7 @@ def test_shorthands():
     assert config.learning_rate == ConstantRate(initial=0.1)
     assert config.optimizer.name == "sgd"
     assert config.early_stopping == EarlyStoppingConfig()
+    assert [TrainingConfig.model_validate({"jit": word}).jit for word in (True, False, "auto")] == ["on", "off", "auto"]
 
 
 @pytest.mark.parametrize(
