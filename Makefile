@@ -29,7 +29,7 @@ demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
 	@$(PYTHON) $(FLIGHTS)/demo.py
 
 test: $(STAMP) ## the whole test suite
-	$(PYTHON) -m pytest -n 3 --dist loadfile
+	$(PYTHON) -m pytest -n 2 --dist loadfile
 
 check: $(STAMP) ## lint, format, types
 	$(PYTHON) -m ruff check .
