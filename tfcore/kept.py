@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from tfcore.order import Plan
+from tfcore.python_failure import PYTHON_NODES, all_nodes
 from tfcore.python_op import numpy_op
 from tfcore.reader import Reader
 from tfcore.shards import Batch
 
 ROW = "row"
 """Which row of the manifests' order, int32."""
-_PYTHON = {"PyFunc", "EagerPyFunc"}
+_CALLED_AGAIN = PYTHON_NODES - {"PyFuncStateless"}
 
 
 class Kept:
@@ -82,6 +83,4 @@ def row_bytes(spec: Mapping[str, tf.TensorSpec]) -> int:
 
 
 def _calls_python(graph: tf.Graph) -> bool:
-    definition = graph.as_graph_def()
-    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
-    return any(node.op in _PYTHON for node in nodes)
+    return any(node.op in _CALLED_AGAIN for node in all_nodes(graph.as_graph_def()))

@@ -134,8 +134,12 @@ def name_of(function: Callable[..., Any]) -> str:
 
 def python_functions(graph: Any) -> list[str]:
     """The Python functions that a GraphDef calls, also in the functions of its library: names as of `name_of`."""
-    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
-    return sorted({_name_of_node(node) for node in nodes if node.op in PYTHON_NODES})
+    return sorted({_name_of_node(node) for node in all_nodes(graph) if node.op in PYTHON_NODES})
+
+
+def all_nodes(graph: Any) -> list[Any]:
+    """The NodeDefs of a GraphDef, and those of each function of its library once however often it is called."""
+    return [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
 
 
 def _name_of_node(node: Any) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import kernels
 
-from tfcore.python_failure import PYTHON_NODES, python_functions
+from tfcore.python_failure import PYTHON_NODES, all_nodes, python_functions
 
 _GPU = ("GPU", "DEFAULT")
 _XLA = ("XLA_CPU_JIT", "XLA_GPU_JIT")
@@ -46,8 +46,7 @@ class Graph:
 
     @cached_property
     def nodes(self) -> list[Any]:
-        """All NodeDefs, each function's body once however often it is called."""
-        return [*self.definition.node, *(n for f in self.definition.library.function for n in f.node_def)]
+        return all_nodes(self.definition)
 
     @cached_property
     def ops(self) -> dict[str, int]:
