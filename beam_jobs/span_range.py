@@ -24,6 +24,7 @@ from headway.coerce import coerce, raw_type
 from headway.errors import DataError
 from headway.expressions import parse
 from headway.leaks.notes import Notes
+from headway.lists import is_text
 from headway.memory import give_back
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
@@ -189,8 +190,7 @@ def _is_text_number(batch: pa.RecordBatch, column: Column) -> bool:
     kind = batch.schema.field(column.name).type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return column.type != "bytes" and any(is_kind(kind) for is_kind in text)
+    return column.type != "bytes" and is_text(kind)
 
 
 class _Split:

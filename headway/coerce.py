@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.lists import flatten, is_list, join, split_text
+from headway.lists import flatten, is_list, is_text, join, split_text
 from headway.quarantine import SCHEMA, rejected
 from headway.schema import Column, suggest
 
@@ -125,7 +125,7 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
         return pa.nulls(len(raw), column.arrow), []
     if pa.types.is_dictionary(raw.type):
         raw = raw.dictionary_decode()
-    if column.separator is not None and _is_text(raw.type):
+    if column.separator is not None and is_text(raw.type):
         raw = split_text(_valid(raw), column.separator)
     if not is_list(raw.type):
         raise _never(raw, column)
@@ -162,20 +162,11 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
         return _to_bytes(raw, column), None, ""
     if pa.types.is_dictionary(raw.type):
         raw = raw.dictionary_decode()
-    if _is_text(raw.type):
+    if is_text(raw.type):
         return _from_text(_valid(raw), column)
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), None, ""
     return _to_float(raw, column) if column.type == "float32" else _to_int(raw, column)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
 
 
 def _valid(raw: pa.Array) -> pa.StringArray:
@@ -200,7 +191,7 @@ def _to_bytes(raw: pa.Array, column: Column) -> pa.Array:
 
 def _plain_bytes(raw: pa.Array, column: Column) -> pa.Array:
     try:
-        if pa.types.is_fixed_size_binary(raw.type) or (_is_text(raw.type) and not pa.types.is_binary(raw.type)):
+        if pa.types.is_fixed_size_binary(raw.type) or (is_text(raw.type) and not pa.types.is_binary(raw.type)):
             return raw.cast(pa.binary())
         if pa.types.is_binary(raw.type):
             return raw

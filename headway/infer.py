@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import ConfigError
-from headway.lists import is_list
+from headway.lists import is_list, is_text
 from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, suggest
 from headway.sources.odd import ONE_IN, told
 from headway.statistics.column import ColumnStatistics
@@ -137,14 +137,7 @@ def _stored(kind: pa.DataType) -> StoredType | None:
         return "float32"
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
         return "int64"
-    if (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    ):
+    if is_text(kind) or pa.types.is_string_view(kind) or pa.types.is_fixed_size_binary(kind):
         return "bytes"
     return None
 

@@ -30,6 +30,16 @@ class Flat:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds text or bytes, large or not; views and fixed sizes are others."""
+    return (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Whether an Arrow type holds several values a row."""
     return (

@@ -23,7 +23,7 @@ from pydantic import Field, field_validator, model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.hashing import NULL, U64, hash_bytes, mix64
-from headway.lists import flatten, is_list
+from headway.lists import flatten, is_list, is_text
 
 SPLITS = ("train", "eval", "test")
 ALL = "all"
@@ -197,12 +197,7 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
     kind = array.type
     if is_list(kind):
         return _hash_lists(array)
-    if (
-        pa.types.is_binary(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_large_string(kind)
-    ):
+    if is_text(kind):
         if len(array) > 1024:
             # repeated values are hashed once
             encoded = array.dictionary_encode()

@@ -24,6 +24,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from headway.errors import DataError
+from headway.lists import is_text
 from headway.records.decode import decode
 from headway.records.encode import encode
 from headway.records.tfrecord import read_records
@@ -227,7 +228,7 @@ def as_batch(given: Batch, columns: Sequence[Column], where: str) -> pa.RecordBa
 def _array(given: Any, present: Any, column: Column, where: str) -> pa.Array:
     array = given if isinstance(given, pa.Array) else _from_numpy(given, present, column, where)
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if column.type == "bytes" and not column.shape and _is_text(kind):
+    if column.type == "bytes" and not column.shape and is_text(kind):
         array = array if pa.types.is_dictionary(array.type) else array.cast(pa.binary())
     elif kind != column.arrow and not (column.shape and _same_lists(array.type, column)):
         raise _differs(column, f"{array.type} [{len(array)}]", where)
@@ -267,17 +268,12 @@ def _from_numpy(given: Any, present: Any, column: Column, where: str) -> pa.Arra
     return pa.FixedSizeListArray.from_arrays(flat, column.length, mask=None if mask is None else pa.array(mask))
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_binary(kind) or types.is_string(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
-
-
 def _same_lists(given: pa.DataType, column: Column) -> bool:
     lists = pa.types.is_fixed_size_list(given) if column.length else pa.types.is_list(given)
     if not lists or (column.length and given.list_size != column.length):
         return False
     value = given.value_type.value_type if pa.types.is_dictionary(given.value_type) else given.value_type
-    return _is_text(value) if column.type == "bytes" else value == column.element.arrow
+    return is_text(value) if column.type == "bytes" else value == column.element.arrow
 
 
 def _plain(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:

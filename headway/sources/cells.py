@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.lists import flatten, is_list
+from headway.lists import flatten, is_list, is_text
 from headway.sources.interface import Chunk, InputFile, Malformed, Range, Source
 
 _SHOWN = 200
@@ -110,14 +110,7 @@ def _nbytes(array: pa.Array) -> int:
 
 
 def _is_variable(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_binary(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_string_view(kind)
-    )
+    return is_text(kind) or pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
 
 
 def _lengths(array: pa.Array) -> Sizes:
