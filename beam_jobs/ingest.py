@@ -10,9 +10,10 @@ request, whatever the runner and the number of its workers. Beam is imported whe
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +71,15 @@ def ingest_many(
         for aside, out in zip(asides, outs, strict=True):
             with writable(out):
                 aside.begin()
-        run_ranges(requests, asides, ranges, monitor, runner or RunnerConfig())
-        return [collect(*each) for each in zip(requests, ranges, asides, outs, strict=True)]
+        with whole_ranges(requests, asides, ranges, monitor, runner or RunnerConfig()):
+            return [collect(*each) for each in zip(requests, ranges, asides, outs, strict=True)]
     finally:
         for aside in asides:
             aside.remove()
 
 
-def run_ranges(
+@contextlib.contextmanager
+def whole_ranges(
     requests: Sequence[Any],
     asides: Sequence[Aside],
     ranges: Sequence[Sequence[Range]],
@@ -85,29 +87,36 @@ def run_ranges(
     runner: RunnerConfig,
     *,
     work: Callable[..., dict[str, Any]] | None = None,
-) -> None:
+) -> Iterator[None]:
     """Run every range that is not whole yet until its outputs are; `work` is what is done with one, by default ingest.
+
+    Within the context they are whole and Beam may still be winding up, which takes it a tenth of a second; after it Beam
+    has ended.
 
     Beam's local runner loses elements in its multi_processing mode, and a range is cheap to run again: what is missing
     afterwards is run once more before that becomes an error.
     """
     progress = _Progress(ranges, asides, monitor)
-    for attempt in range(_TRIES):
-        todo = progress.missing()
-        if not todo:
-            return
-        if attempt:
-            monitor.log(f"the runner lost {len(todo)} of {progress.ranges} ranges; running them again")
-        _pipeline(requests, asides, todo, progress, runner, work)
-        monitor.check()
-    if lost := progress.missing():
-        raise HeadwayError(
-            f"the {runner.name} runner lost {len(lost)} of {progress.ranges} ranges, {_TRIES} times over",
-            where=f"span {requests[lost[0][0]].span}, range {lost[0][1].index}",
-            fix="use runner: direct in its multi_threading mode",
-        )
+    with contextlib.ExitStack() as running:
+        for attempt in range(_TRIES):
+            todo = progress.missing()
+            if not todo:
+                break
+            if attempt:
+                running.close()
+                monitor.log(f"the runner lost {len(todo)} of {progress.ranges} ranges; running them again")
+            running.enter_context(_pipeline(requests, asides, todo, progress, runner, work))
+            monitor.check()
+        if lost := progress.missing():
+            raise HeadwayError(
+                f"the {runner.name} runner lost {len(lost)} of {progress.ranges} ranges, {_TRIES} times over",
+                where=f"span {requests[lost[0][0]].span}, range {lost[0][1].index}",
+                fix="use runner: direct in its multi_threading mode",
+            )
+        yield
 
 
+@contextlib.contextmanager
 def _pipeline(
     requests: Sequence[Any],
     asides: Sequence[Aside],
@@ -115,9 +124,12 @@ def _pipeline(
     progress: _Progress,
     runner: RunnerConfig,
     work_on: Callable[..., dict[str, Any]] | None,
-) -> None:
-    """One pipeline, in a thread of its own: the caller's thread keeps the monitor and stays open to a Ctrl-C."""
-    live, failures = Live.begin(), list[BaseException]()
+) -> Iterator[None]:
+    """One pipeline, in a thread of its own: the caller's thread keeps the monitor and stays open to a Ctrl-C.
+
+    Entered once all ranges have been worked on; the thread ends with the context.
+    """
+    live, failures = Live.begin(todo), list[BaseException]()
     waiting = None if runner.in_process else _Waiting(asides, runner, progress.monitor)
 
     def work() -> None:
@@ -128,30 +140,36 @@ def _pipeline(
             pipeline.run(jobs, todo, runner=runner, live=live)
         except BaseException as error:  # it is raised again in the caller's thread
             failures.append(error)
+        finally:
+            live.done.set()
 
     thread = threading.Thread(target=work, name="beam", daemon=True)
     thread.start()
+    patience = _STOP_SECONDS
     try:
-        while thread.is_alive():
-            thread.join(_POLL_SECONDS)
+        over = False
+        while not over:
+            over = live.done.wait(_POLL_SECONDS)
             progress.report(live.rows() if runner.in_process else progress.whole())
             if progress.monitor.cancelled():
                 _stop(live, asides)
                 if waiting and waiting.long_enough_to_stop():
+                    patience = 0.0
                     break
             elif waiting:
                 waiting.check()
+        for error in (live.error(), *(aside.error() for aside in asides)):
+            if error is not None:
+                raise error
+        if failures and not progress.monitor.cancelled():
+            raise failures[0]
+        yield
     except BaseException:  # KeyboardInterrupt, or a monitor that raises
         _stop(live, asides)
-        thread.join(_STOP_SECONDS)
         raise
     finally:
+        thread.join(patience)
         live.end()
-    for error in (live.error(), *(aside.error() for aside in asides)):
-        if error is not None:
-            raise error
-    if failures and not progress.monitor.cancelled():
-        raise failures[0]
 
 
 def _stop(live: Live, asides: Sequence[Aside]) -> None:

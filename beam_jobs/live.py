@@ -1,8 +1,11 @@
-"""What a running job and the workers in its process tell each other: rows read so far, errors, and a wish to stop.
+"""What a running job and the workers in its process tell each other: what there is to do, rows read so far, errors, and
+a wish to stop.
 
-live = Live.begin()
-Live.find(live.token).count((span, index), rows)      # in a worker; None in another process
-live.rows()
+live = Live.begin(todo)
+mine = Live.find(live.token)                          # in a worker; None in another process
+for span, piece in mine.claims(): ...                 # the next range that nobody has claimed
+mine.count((span, index), rows)
+live.done.wait(seconds)
 live.runs(result.cancel)                              # once the job has been handed to a cluster
 live.cancel()
 live.end()
@@ -13,18 +16,25 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from headway.errors import HeadwayError
+from headway.sources.base import Range
 
 _LIVE: dict[str, Live] = {}
 
 
 class Live:
-    """Counters of one job. Counting by range, so that a range that is run twice counts once."""
+    """Counters of one job. Counting by range, so that a range that is run twice counts once.
 
-    def __init__(self) -> None:
+    Attributes:
+        done: set once every range has been worked on, or the job has ended without.
+    """
+
+    def __init__(self, todo: Sequence[tuple[int, Range]] = ()) -> None:
         self.token = uuid.uuid4().hex
+        self.done = threading.Event()
+        self._unclaimed, self._left = iter(todo), len(todo)
         self.stop = threading.Event()
         self._rows: dict[tuple[int, int], int] = {}
         self._errors: dict[tuple[int, int], HeadwayError] = {}
@@ -33,8 +43,9 @@ class Live:
         self._lock = threading.Lock()
 
     @classmethod
-    def begin(cls) -> Live:
-        live = cls()
+    def begin(cls, todo: Sequence[tuple[int, Range]] = ()) -> Live:
+        """Of a job with these (span, range) to do."""
+        live = cls(todo)
         _LIVE[live.token] = live
         return live
 
@@ -44,6 +55,22 @@ class Live:
 
     def end(self) -> None:
         _LIVE.pop(self.token, None)
+
+    def claims(self) -> Iterator[tuple[int, Range]]:
+        """Ranges to work on, each given to one worker only, for as long as there are any.
+
+        Beam's local runner deals its elements out beforehand, and a worker with slow ones would leave the others idle.
+        """
+        while True:
+            with self._lock:
+                mine = next(self._unclaimed, None)
+            if mine is None:
+                return
+            yield mine
+            with self._lock:
+                self._left -= 1
+                if not self._left:
+                    self.done.set()
 
     def count(self, element: tuple[int, int], rows: int) -> None:
         """`rows` of the range have been read."""

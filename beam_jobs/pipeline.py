@@ -53,6 +53,8 @@ class Stopped(Exception):
 class IngestRange(beam.DoFn):
     """Writes a range's outputs aside and yields (span, range), or nothing for a range that stopped.
 
+    In the driver's own process an element is no more than the occasion to work on whatever is unclaimed.
+
     A user's mistake is told to the driver rather than raised: no runner can mend it by trying again, and raised through
     Beam it would reach the caller as the text of a traceback.
     """
@@ -61,8 +63,12 @@ class IngestRange(beam.DoFn):
         self._jobs, self._token = tuple(jobs), token
 
     def process(self, element: Element) -> Iterator[tuple[int, int]]:
-        span, piece = element
-        job, live = self._jobs[span], Live.find(self._token)
+        live = Live.find(self._token)
+        for span, piece in [element] if live is None else live.claims():
+            yield from self._work_on(span, piece, live)
+
+    def _work_on(self, span: int, piece: Range, live: Live | None) -> Iterator[tuple[int, int]]:
+        job = self._jobs[span]
 
         def tick(rows: int) -> None:
             if live is not None:

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from beam_jobs.aside import FOLDER, Aside, writable
 from beam_jobs.collect import file_names, quarantined_rows
-from beam_jobs.ingest import run_ranges
+from beam_jobs.ingest import whole_ranges
 from beam_jobs.parts import PartWriter
 from beam_jobs.predict_range import predict_range
 from beam_jobs.predict_request import ROW, PredictRequest
@@ -86,8 +86,8 @@ def predict(
             kept = aside.resume(keys)
         if kept:
             monitor.log(f"{len(kept)} of {len(ranges)} ranges were finished before")
-        run_ranges([request], [aside], [ranges], monitor, runner or RunnerConfig(), work=predict_range)
-        with writable(out):
+        running = whole_ranges([request], [aside], [ranges], monitor, runner or RunnerConfig(), work=predict_range)
+        with running, writable(out):
             result = _publish(request, ranges, aside, out, whole, max_quarantined)
             aside.remove()
     return result | {"kept": len(kept), "cached": False}

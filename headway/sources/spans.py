@@ -25,7 +25,9 @@ from headway.sources.window import parse_date
 
 ONE_SPAN = "all"
 """The span of a source whose path tells none apart."""
-BLOCK_BYTES = 4 << 20
+_FAR_BYTES, _NEAR_BYTES = 4 << 20, 256 << 10
+"""Read at a time for a checksum: a request to a bucket, or what stays in the processor's cache. Megabytes would be memory
+that is new to the process each time, which can cost more than reading them."""
 _PLACE = re.compile(r"\{(span|year|month|day|hour)\}")
 _DIGITS = {"year": r"\d{4}", "month": r"\d{1,2}", "day": r"\d{1,2}", "hour": r"\d{1,2}"}
 _SEPARATORS = ("", "-", "-", "T")
@@ -187,9 +189,10 @@ def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
 
 def _checked(config: SourceConfig, path: str) -> InputFile:
     checksum, size = 0, 0
+    step = _FAR_BYTES if storage.is_remote(path) else _NEAR_BYTES
     quotes = Quotes(config.csv.quote) if config.format == "csv" else None
     with storage.open_file(path) as file, storage.reading(path):
-        while block := file.read(BLOCK_BYTES):
+        while block := file.read(step):
             checksum = google_crc32c.extend(checksum, block)
             size += len(block)
             if quotes is not None:

@@ -23,6 +23,7 @@ from beam_jobs.runner import RunnerConfig
 from headway import quarantine
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
+from headway.sources.base import open_source
 from headway.splits import SplitConfig
 from headway.statistics.split import SplitStatistics
 
@@ -280,6 +281,7 @@ import conftest
 from beam_jobs import pipeline
 from beam_jobs.ingest import ingest
 from headway.monitor import Monitor
+from headway.sources.base import open_source
 from pathlib import Path
 
 def endless(request, piece, folder, tick):
@@ -323,6 +325,7 @@ def lossy(times):
 def test_lost_ranges_are_run_again(request_for, write_csv, tmp_path, monkeypatch, digests):
     request = request_for(write_csv(400), range_bytes=1024)
     want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
+    monkeypatch.setattr(pipeline.Live, "find", lambda token: None)  # as if the workers were other processes
     monkeypatch.setattr(pipeline, "run", lossy(1))
     monitor = Recorder()
     assert ingest(request, tmp_path / "lost", monitor, runner=ONE) == want
@@ -357,11 +360,52 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
         assert list(process(self, element)) == [(0, element[1].index)]
         yield from process(self, element)
 
+    monkeypatch.setattr(pipeline.Live, "find", lambda token: None)  # as if the workers were other processes
     monkeypatch.setattr(pipeline, "ingest_range", torn_at_first)
     monkeypatch.setattr(pipeline.IngestRange, "process", three_times)
     assert ingest(request, tmp_path / "retried", Monitor(), runner=ONE) == want
     assert set(tries.values()) == {3}
     assert digests(tmp_path / "retried") == digests(tmp_path / "whole")
+
+
+def test_a_slow_range_leaves_the_other_worker_all_the_rest(request_for, write_csv, tmp_path, monkeypatch):
+    request = request_for(write_csv(400), range_bytes=1024)
+    work, others, lock = pipeline.ingest_range, threading.Event(), threading.Lock()
+    ranges = len(open_source(request.source).ranges(request.files))
+    assert ranges > 3
+    done = 0
+
+    def first_waits(request, piece, folder, tick):
+        nonlocal done
+        if piece.index == 0:
+            assert others.wait(60)
+        facts = work(request, piece, folder, tick)
+        with lock:
+            done += 1
+            if done == ranges - 1:
+                others.set()
+        return facts
+
+    monkeypatch.setattr(pipeline, "ingest_range", first_waits)
+    ingest(request, tmp_path / "out", Monitor(), runner=TWO)
+    assert done == ranges
+
+
+def test_a_span_is_put_together_while_beam_winds_up(request_for, write_csv, tmp_path, monkeypatch):
+    run, gather, together, ended = pipeline.run, stage.collect, threading.Event(), []
+
+    def slow_to_end(*arguments, **keywords):
+        run(*arguments, **keywords)
+        ended.append(together.wait(60))
+
+    def collect(*arguments):
+        together.set()
+        return gather(*arguments)
+
+    monkeypatch.setattr(pipeline, "run", slow_to_end)
+    monkeypatch.setattr(stage, "collect", collect)
+    ingest(request_for(write_csv(40)), tmp_path / "out", Monitor(), runner=TWO)
+    assert ended == [True], "Beam has ended by the time that ingest returns"
 
 
 def test_workers_in_other_processes_write_the_same(request_for, write_csv, tmp_path, digests):
