@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,10 @@ def collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: 
 def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> dict[str, Any]:
     facts = [aside.facts(piece.index) for piece in ranges]
     columns = request.columns()
-    splits = {split: _split(split, columns, facts, aside, out) for split in request.split.names()}
-    shutil.rmtree(out / NOTES, ignore_errors=True)
-    if ranges:
-        notes.merge([aside.of_range(piece.index) / NOTES for piece in ranges], out / NOTES)
-    else:
-        notes.Notes(request.split, request.read).save(out / NOTES)
+    with ThreadPoolExecutor(1, "notes") as other:  # they are copied, which takes no interpreter
+        noted = other.submit(_notes, request, ranges, aside, out)
+        splits = {split: _split(split, columns, facts, aside, out) for split in request.split.names()}
+        noted.result()
     counts = {
         "read": sum(fact["rows"] for fact in facts),
         "written": sum(split["rows"] for split in splits.values()),
@@ -69,6 +68,15 @@ def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out:
         "splits": splits,
         "counts": counts,
     }
+
+
+def _notes(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> None:
+    """What the ranges noted for the proof of the splits, as one."""
+    shutil.rmtree(out / NOTES, ignore_errors=True)
+    if ranges:
+        notes.merge([aside.of_range(piece.index) / NOTES for piece in ranges], out / NOTES)
+    else:
+        notes.Notes(request.split, request.read).save(out / NOTES)
 
 
 def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], aside: Aside, out: Path) -> dict[str, Any]:
