@@ -120,22 +120,20 @@ class _Finder(RangeWork):
         self.found: list[tuple[tuple[Any, ...], int, str, int, int]] = []
         self._key, self._wanted = columns, wanted
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, rows: Rows | None, at: Rows, raw: pa.Schema) -> None:
-        if rows is not None:
-            batch, at = batch.take(pa.array(rows)), at[rows]
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, raw: pa.Schema) -> None:
         hashes, missing = key_hashes(batch, self._key)
         places = np.searchsorted(self._wanted, hashes)
         mine = self._wanted[np.minimum(places, len(self._wanted) - 1)] == hashes
         if missing is not None:
             mine &= ~missing
-        found = np.flatnonzero(mine)
-        if not len(found):
+        rows = np.flatnonzero(mine)
+        if not len(rows):
             return
         codes = assign(self._request.split, batch)
-        some = pa.array(found)
+        some = pa.array(rows)
         plain = [canonical(batch.column(name)).take(some).to_pylist() for name in self._key]
         written = [batch.column(name).take(some).to_pylist() for name in self._key]
-        for i, row in enumerate(found.tolist()):
+        for i, row in enumerate(rows.tolist()):
             value = tuple(_one(column[i]) for column in plain)
             text = ", ".join(f"{n} {key_text(column[i])}" for n, column in zip(self._key, written, strict=True))
             self.found.append((value, int(hashes[row]), text, int(codes[row]), int(at[row])))

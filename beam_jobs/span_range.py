@@ -85,7 +85,6 @@ class RangeWork:
         self._columns = request.columns()
         self._splits: dict[str, _Split] = {}
         self._notes = Notes(request.split, request.read)
-        self._looked = _looked_at(request)
         self._rejected: list[pa.Table] = []
 
     def add(self, chunk: Chunk) -> None:
@@ -96,22 +95,15 @@ class RangeWork:
             self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         batch, at = self._filter(batch, at)
         batch, at = self._coerce(batch, at)
-        label, labelled = self._label(batch, at)
-        if batch.num_rows if labelled is None else len(labelled):
-            self._take(batch, label, labelled, at, chunk.batch.schema)
+        batch, label, at = self._label(batch, at)
+        if batch.num_rows:
+            self._take(batch, label, at, chunk.batch.schema)
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, rows: Rows | None, at: Rows, raw: pa.Schema) -> None:
-        """The `rows` of a batch, None: all of them, into their splits; `raw` is the schema that the file gave it, `at` are
-        all its rows' numbers in the range.
-
-        Rows are copied once, into their split: until then only the columns that choose it go without those left out.
-        """
-        looked = batch if self._looked is None else batch.select(self._looked)
-        if rows is not None:
-            looked = looked.take(pa.array(rows))
-        split = assigned(self._request.split, looked)
-        self._notes.add(looked, raw, split)
-        self._write(batch, label, rows, split.codes)
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, raw: pa.Schema) -> None:
+        """Rows that are kept; `raw` is the schema that the file gave them."""
+        split = assigned(self._request.split, batch)
+        self._notes.add(batch, raw, split)
+        self._write(batch, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
         """The rows for which `where` holds. It sees a column in the type that the file gives it, but for text that is
@@ -143,11 +135,10 @@ class RangeWork:
         self._reject(coerced.rejected, at)
         return coerced.batch, at if coerced.kept is None else at[coerced.kept]
 
-    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.Array, Rows | None]:
-        """(the labels of all rows, the rows that have one; None: all of them)"""
+    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array, Rows]:
+        """The rows that have a label, and their labels."""
         config = self._request.label
         label = config.compute(batch)
-        rows: Rows | None = None
         if label.null_count:
             missing = label.is_null().to_numpy(zero_copy_only=False)
             if config.missing == "filter":
@@ -156,19 +147,19 @@ class RangeWork:
                 gone = at[missing].tolist()
                 name = config.column or LABEL
                 self._rejected.append(quarantine.rejected(gone, name, [None] * len(gone), "the label is missing"))
-            rows = np.flatnonzero(~missing)
-        return label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label, rows
+            keep = pa.array(~missing)
+            batch, label, at = batch.filter(keep), label.filter(keep), at[~missing]
+        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label, at
 
-    def _write(self, batch: pa.RecordBatch, label: pa.Array, rows: Rows | None, codes: NDArray[np.int8]) -> None:
+    def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
         names = self._request.split.names()
         arrays = [batch.column(column.name) for column in self._columns[:-1]]
         stored = pa.RecordBatch.from_arrays([*arrays, label], names=[column.name for column in self._columns])
-        for code, count in enumerate(np.bincount(codes, minlength=len(names)).tolist()):
-            if count == stored.num_rows:
+        for code, rows in enumerate(np.bincount(codes, minlength=len(names)).tolist()):
+            if rows == stored.num_rows:
                 self._split(names[code]).add(stored)
-            elif count:
-                mine = np.flatnonzero(codes == code)
-                self._split(names[code]).add(stored.take(pa.array(mine if rows is None else rows[mine])))
+            elif rows:
+                self._split(names[code]).add(stored.take(pa.array(np.flatnonzero(codes == code))))
 
     def _split(self, name: str) -> _Split:
         if name not in self._splits:
@@ -192,15 +183,6 @@ class RangeWork:
     def close(self) -> None:
         for split in self._splits.values():
             split.close()
-
-
-def _looked_at(request: IngestRequest) -> list[str] | None:
-    """The columns that choose a row's split or are noted of it; None: all of them."""
-    split = request.split
-    if split.mode == "hash" and not split.key:
-        return None
-    times = {column.name for column in request.read if column.role == "time"}
-    return sorted(split.columns() | times)
 
 
 def _is_text_number(batch: pa.RecordBatch, column: Column) -> bool:
