@@ -55,7 +55,7 @@ class CsvConfig(Frozen):
 class ParquetConfig(Frozen):
     """How a Parquet file is cut."""
 
-    range_rows: int = Field(default=262_144, ge=1, description="row groups are put together up to about this many rows")
+    range_rows: int = Field(default=524_288, ge=1, description="row groups are put together up to about this many rows")
 
 
 class JsonlConfig(Frozen):

@@ -26,6 +26,7 @@ BATCH_BYTES = 24 << 20
 """A batch of wide rows takes about this much."""
 RANGE_CELLS = 64 << 20
 """A range of a table of hundreds of columns holds no more cells than this, whatever its rows: there are to be several."""
+_RANGES = 8
 CUT = 200
 """A malformed line is quoted up to this many characters."""
 
@@ -152,9 +153,14 @@ def no_column(name: str, names: Sequence[str], path: str) -> DataError:
     return DataError(f"there is no column {name!r}", where=path, fix=fix)
 
 
-def rows_of_range(rows: int, columns: int) -> int:
-    """How many of the configured `rows` a range of a table of so many columns has."""
-    return min(rows, max(1, RANGE_CELLS // max(columns, 1)))
+def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
+    """How many of the configured `rows` a range of a table of so many columns has.
+
+    A range costs some milliseconds whatever is in it, and the fewer there are the fewer can be worked on at a time. Of a
+    file known to have `whole` rows there are eight or so, none of less than a batch, before they grow to `rows`.
+    """
+    most = min(rows, max(1, RANGE_CELLS // max(columns, 1)))
+    return most if whole is None else min(most, max(BATCH_ROWS, -(-whole // _RANGES)))
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

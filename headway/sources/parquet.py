@@ -34,7 +34,8 @@ _LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
 
 
 class ParquetSource:
-    """A range is a run of row groups of up to `range_rows` rows, fewer of a wide table; start and end are their numbers."""
+    """A range is a run of row groups of up to `range_rows` rows, fewer of a wide table or a short file; start and end are
+    their numbers."""
 
     def __init__(self, config: ParquetConfig):
         self._config = config
@@ -47,7 +48,7 @@ class ParquetSource:
         found: list[Range] = []
         for number, file in enumerate(files):
             rows, columns = _shape(file.path)
-            most = rows_of_range(self._config.range_rows, columns)
+            most = rows_of_range(self._config.range_rows, columns, sum(rows))
             start, held = 0, 0
             for i, count in enumerate(rows):
                 if held and held + count > most:
