@@ -178,11 +178,15 @@ class CsvSource:
         return as_numbers(whole, whole.column_names)
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
-        """A sample in the types that pyarrow finds."""
+        """A sample in the types that pyarrow finds, but for doubles beyond int64: those may be digits that pyarrow would
+        round, and stay text."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = piece.decode("latin-1").encode()
         try:
-            return self._attempt(piece, names, names, None, quoted, len(piece))
+            found = self._attempt(piece, names, names, None, quoted, len(piece))
+            if large := {name: pa.string() for name in names if _beyond_int64(found[0].column(name))}:
+                found = self._attempt(piece, names, names, large, quoted, len(piece))
+            return found
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
 
@@ -280,6 +284,13 @@ class CsvSource:
             newlines_in_values=quoted,
             invalid_row_handler=handler,
         )
+
+
+def _beyond_int64(values: pa.ChunkedArray) -> bool:
+    if not pa.types.is_floating(values.type):
+        return False
+    sizes = pc.abs(values)
+    return bool(pc.any(pc.and_(pc.greater_equal(sizes, 2.0**63), pc.is_finite(sizes))).as_py())
 
 
 def _no_line(first: Malformed, lines: int, path: str) -> DataError:

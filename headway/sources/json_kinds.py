@@ -18,7 +18,10 @@ from headway.sources.odd import ONE_IN
 Kinds = dict[str, list[Any]]
 """By column: [the way to it, the kind of all its values but a few odd ones, the kind of most]; a kind is
 int, float, bool, text, mixed, null, list:<kind>, or object in a list. Plain JSON."""
-_LISTS = "list:"
+_LISTS, _LARGE = "list:", "large"
+"""Large: digits beyond int64."""
+_FEW = 64
+"""So many large integers of some lines are odd ones that the whole sample judges, however few the lines are."""
 _PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": pa.null()}
 
 
@@ -90,7 +93,7 @@ def seen_in(data: bytes, path: str) -> Kinds:
         name = ".".join(way)
         if name in found:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
-        found[name] = [list(way), _together(_usual(kinds)), _most(kinds)]
+        found[name] = [list(way), _together(_usual(_settled(kinds))), _most(_settled(kinds, few=0))]
     return found
 
 
@@ -119,11 +122,25 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, Number):
-        return "int" if value.lstrip("-").isdigit() and -(1 << 63) <= int(value[:30]) < 1 << 63 else "float"
+        if not value.lstrip("-").isdigit():
+            return "float"
+        return "int" if -(1 << 63) <= int(value[:30]) < 1 << 63 else _LARGE
     if isinstance(value, list):
         kinds = Counter(_kind(item) for item in value)
         return _LISTS + _together(kinds)
     return "text" if isinstance(value, str) else "object"
+
+
+def _settled(kinds: Counter[str], few: int = _FEW) -> Counter[str]:
+    """With a kind that columns have for the large integers: they are odd integers where they are few, else floats."""
+    there = sum(count for kind, count in kinds.items() if kind != "null")
+    found: Counter[str] = Counter()
+    for kind, count in kinds.items():
+        if kind.endswith(_LARGE):
+            odd = count <= few or (few and count * ONE_IN <= there)
+            kind = kind.removesuffix(_LARGE) + ("int" if odd else "float")
+        found[kind] += count
+    return found
 
 
 def _usual(kinds: Counter[str]) -> Counter[str]:
@@ -152,7 +169,9 @@ def _together(kinds: Counter[str]) -> str:
         return known.pop()
     if all(kind.startswith(_LISTS) for kind in known):
         return _LISTS + _together(Counter({kind.removeprefix(_LISTS): 1 for kind in known}))
-    return "float" if known == {"int", "float"} and "list:null" not in kinds else "mixed"
+    if not known <= {"int", _LARGE, "float"} or "list:null" in kinds:
+        return "mixed"
+    return "float" if "float" in known else _LARGE
 
 
 def _most(kinds: Counter[str]) -> str:
