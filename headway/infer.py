@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headway.errors import ConfigError
 from headway.lists import is_list, is_text
-from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, suggest
+from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, in_columns, suggest
 from headway.sources.odd import ONE_IN, told
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
@@ -68,7 +68,10 @@ def infer(
         kind = STORED[config.type] if config is not None and config.type else _stored(element)
         if kind == "int64" and not (config is not None and config.type) and (large := _too_large(values)):
             kind = "bytes"
-            notes.append(f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number")
+            number = in_columns(name, "{type: float}", auto=not only)
+            notes.append(
+                f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number ({number})"
+            )
         if kind is None or "/" in name or not name:
             why = (
                 "it has no name"
@@ -87,7 +90,7 @@ def infer(
             notes.append(f"column {name!r} is left out: {why}")
             continue
         if (odd := told(prefix.schema.field(name))) and not (config is not None and config.type):
-            keep = f"say 'type: string' to keep them ({name}: {{type: string}})"
+            keep = f"say 'type: string' to keep them ({in_columns(name, '{type: string}', auto=not only)})"
             notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
         columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding, shape=shape, separator=separator))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headway.config import Frozen
 from headway.errors import DataError
-from headway.schema import suggest
+from headway.schema import in_columns, suggest
 
 BATCH_ROWS = 131_072
 BATCH_BYTES = 24 << 20
@@ -148,7 +148,7 @@ def twice(names: Sequence[str], path: str) -> None:
 
 def no_column(name: str, names: Sequence[str], path: str) -> DataError:
     """The error for a file without a column that the schema has."""
-    fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: columns: {{{name}: ignore}})"
+    fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: {in_columns(name, 'ignore')})"
     return DataError(f"there is no column {name!r}", where=path, fix=fix)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.anomaly import Anomaly, listed, value_text
-from headway.schema import LABEL
+from headway.schema import LABEL, in_columns
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 from headway.validation.config import DriftConfig, ValidateConfig
@@ -142,7 +142,7 @@ def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig
                 where="serving",
                 message=f"none of the {asked.rows:,} logged requests has a value of {name!r}; of the train rows "
                 f"{taught.present / taught.rows:.2%} do",
-                fix=f"send it with the requests, or leave it out: columns: {{{name}: ignore}}",
+                fix=f"send it with the requests, or leave it out: {in_columns(name, 'ignore')}",
             )
             continue
         for found in _column(asked, taught, "the train rows", config.drift_of(name)):
