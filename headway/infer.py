@@ -16,9 +16,10 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, DataError
 from headway.lists import is_list, is_text
 from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, in_columns, suggest
+from headway.sources.clash import told as clash_of
 from headway.sources.odd import ONE_IN, told
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
@@ -42,6 +43,7 @@ def infer(
 
     Raises:
         ConfigError: a column that does not exist, or whose type Headway cannot store.
+        DataError: a column that is one thing in one file and another in the next.
     """
     names = list(prefix.column_names)
     for name in [*configs, *sorted(needed)]:
@@ -60,6 +62,12 @@ def infer(
             continue
         if only and not wanted:
             continue
+        if clash := clash_of(prefix.schema.field(name)):
+            both = [one.name for one in prefix.schema if clash_of(one) == clash]
+            fix = "write it one way in every file"
+            if name not in needed:
+                fix += f", or leave it out: {in_columns(both, 'ignore', auto=not only)}"
+            raise DataError(clash, where=where, fix=fix)
         values = prefix.column(name)
         said = config.stored_shape() if config is not None else None
         shape = _shape(values.type) if said is None else said

@@ -15,6 +15,7 @@ import difflib
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -162,14 +163,18 @@ class Schema(Frozen):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def in_columns(name: str, what: str, *, auto: bool | None = None) -> str:
-    """What to write of one column, such as `columns: {fare: ignore}`.
+def in_columns(names: str | Sequence[str], what: str, *, auto: bool | None = None) -> str:
+    """What to write of a column, or of several, such as `columns: {fare: ignore}`.
 
     Args:
         auto: whether the pipeline takes all columns. One named instead of `columns: auto` would be the only one, so `"*":
             auto` has to stand beside it; None: not known here, and both are said.
     """
-    one = f"{name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)}: {what}"
+    keys = [
+        name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+        for name in ([names] if isinstance(names, str) else names)
+    ]
+    one = ", ".join(f"{key}: {what}" for key in keys)
     every = f'{{"*": auto, {one}}}'
     if auto is None:
         return f"columns: {{{one}}} (instead of auto: {every})"

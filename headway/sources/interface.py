@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.schema import in_columns, suggest
+from headway.sources.clash import bare, marked
 
 BATCH_ROWS = 131_072
 BATCH_BYTES = 24 << 20
@@ -106,10 +107,12 @@ class Source(Protocol):
 
 
 def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
-    """The beginnings of some tables as one; where their types of a column have nothing in common, it is text."""
+    """The beginnings of some tables as one; where their types of a column have nothing in common, it is text, or empty and
+    marked (`headway.sources.clash`) when it cannot be."""
     share = -(-rows // len(tables))
     parts = [table.slice(0, share) for table in tables]
     named: dict[str, list[pa.Field]] = {}
+    clashes: dict[str, str] = {}
     for part in parts:
         for one in part.schema:
             named.setdefault(one.name, []).append(one)
@@ -120,11 +123,18 @@ def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
         try:
             pa.unify_schemas(fields, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            parts = [_as_text(part, name) for part in parts]
-    return pa.concat_tables(parts, promote_options="permissive").slice(0, rows)
+            texts = [_as_text(part, name) for part in parts]
+            if all(text is not None for text in texts):
+                parts = [text for text in texts if text is not None]
+            else:
+                one, other = list(dict.fromkeys(str(one.type) for one in found))[:2]
+                clashes[name] = f"column {name!r} has types that differ between the files: {one} and {other}"
+                parts = [bare(part, clashes) for part in parts]
+    return marked(pa.concat_tables(parts, promote_options="permissive").slice(0, rows), clashes)
 
 
-def _as_text(table: pa.Table, name: str) -> pa.Table:
+def _as_text(table: pa.Table, name: str) -> pa.Table | None:
+    """None when it is a column of lists."""
     place = table.schema.get_field_index(name)
     if place < 0:
         return table
@@ -132,7 +142,7 @@ def _as_text(table: pa.Table, name: str) -> pa.Table:
         values = table.column(place).cast(pa.string()).cast(pa.binary())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if not pa.types.is_binary(table.schema.field(place).type):
-            raise DataError(f"column {name!r} has types that differ between the files", fix="leave it out") from None
+            return None
         values = table.column(place)
     return table.set_column(place, name, values)
 

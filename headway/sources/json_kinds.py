@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headway.errors import DataError
+from headway.sources.clash import EMPTY_LIST, Seen
 from headway.sources.odd import ONE_IN
 
 Kinds = dict[str, list[Any]]
@@ -69,7 +70,12 @@ def _as_json(value: Any) -> str:
 
 
 def seen_in(data: bytes, path: str) -> Kinds:
-    """The columns of some lines; broken lines show none.
+    """The columns of some lines; broken lines show none. As `counted_in`."""
+    return counted_in(data, path)[0]
+
+
+def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], Seen]]:
+    """The columns of some lines, and how many values of which form each has.
 
     Raises:
         DataError: the data is one JSON list, or two columns have the same name.
@@ -89,12 +95,15 @@ def seen_in(data: bytes, path: str) -> Kinds:
     for way in [way for way in counts if _overruled(way, counts)]:
         del counts[way]
     found: Kinds = {}
+    seen = {}
     for way, kinds in counts.items():
         name = ".".join(way)
         if name in found:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
-        found[name] = [list(way), _together(_usual(_settled(kinds))), _most(_settled(kinds, few=0))]
-    return found
+        kind = _together(_usual(_settled(kinds)))
+        found[name] = [list(way), kind, _most(_settled(kinds, few=0))]
+        seen[way] = Seen(_form(kind), kinds.total() - kinds["null"], kinds.total())
+    return found, seen
 
 
 def _count(value: dict[str, Any], way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> None:
@@ -181,6 +190,18 @@ def _most(kinds: Counter[str]) -> str:
         return _together(kinds)
     kind = known.most_common(1)[0][0]
     return "float" if kind == "int" and known["float"] else kind
+
+
+def _form(kind: str) -> str | None:
+    """What people call values of that kind; None: nothing but nulls."""
+    if kind == "null":
+        return None
+    if not kind.startswith(_LISTS):
+        return "one value"
+    inner = kind.removeprefix(_LISTS)
+    if inner == "null":
+        return EMPTY_LIST
+    return "a list of objects" if inner == "object" else "a list of lists" if inner.startswith(_LISTS) else "a list"
 
 
 def natural(kind: str) -> pa.DataType:
