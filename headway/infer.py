@@ -20,7 +20,7 @@ from headway.errors import ConfigError, DataError
 from headway.lists import is_list, is_text
 from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, in_columns, suggest
 from headway.sources.clash import told as clash_of
-from headway.sources.odd import ONE_IN, told
+from headway.sources.odd import ONE_IN, told, told_several
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 
@@ -100,6 +100,9 @@ def infer(
         if (odd := told(prefix.schema.field(name))) and not (config is not None and config.type):
             keep = f"say 'type: string' to keep them ({in_columns(name, '{type: string}', auto=not only)})"
             notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
+        if (several := told_several(prefix.schema.field(name))) and said is None:
+            keep = f"say 'shape: list' to keep them ({in_columns(name, '{shape: list}', auto=not only)})"
+            notes.append(f"column {name!r} is read as one value a row: {several}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
         columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding, shape=shape, separator=separator))
     return Schema(columns=tuple(columns)), notes

@@ -10,7 +10,7 @@ column holds real numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from headway.lists import flatten, is_list, is_text
 from headway.schema import Column, StoredType
 
 ONE_IN = 100
-_KEY = b"headway.odd"
+_KEY, _SEVERAL = b"headway.odd", b"headway.odd.several"
 _FIRST = 4096
 _DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"
 
@@ -53,6 +53,31 @@ def as_numbers(table: pa.Table, names: Iterable[str]) -> pa.Table:
 def told(field: pa.Field) -> str | None:
     """What was odd about a column; None when nothing was."""
     return (field.metadata or {}).get(_KEY, b"").decode() or None
+
+
+def not_one(counts: Mapping[int, int]) -> int:
+    """Rows that do not have one value, of {values a row: rows}."""
+    return sum(rows for values, rows in counts.items() if values != 1)
+
+
+def with_several(table: pa.Table, columns: Mapping[str, Mapping[int, int]]) -> pa.Table:
+    """`table`, whose named columns of one value say how many sampled rows had several, of {values a row: rows}."""
+    for name, counts in columns.items():
+        if several := [values for values in counts if values > 1]:
+            rows, place = sum(counts[values] for values in several), table.schema.get_field_index(name)
+            words = (
+                f"{rows:,} of {sum(counts.values()):,} sampled rows {'has' if rows == 1 else 'have'} several values, "
+            )
+            words += f"up to {max(several)}"
+            field = table.schema.field(place)
+            field = field.with_metadata({**(field.metadata or {}), _SEVERAL: words.encode()})
+            table = table.set_column(place, field, table.column(place))
+    return table
+
+
+def told_several(field: pa.Field) -> str | None:
+    """What was odd about a column of one value a row; None when each row had no more."""
+    return (field.metadata or {}).get(_SEVERAL, b"").decode() or None
 
 
 def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:

@@ -9,11 +9,12 @@ from headway.coerce import coerce, raw_type
 from headway.infer import infer
 from headway.records.tfrecord import frame
 from headway.records.wire import BYTES, INTS, field
+from headway.schema import ColumnConfig
 from headway.sources.odd import as_numbers, told
 
 
-def _types(opened, format, data, configs=None):
-    source, found = opened(format, data)
+def _types(opened, format, *datas, configs=None):
+    source, found = opened(format, *datas)
     prefix = source.prefix(found, 1000)
     schema, notes = infer(prefix, configs or {}, only=False, needed=frozenset(), where="x")
     return {column.name: (column.type, column.shape) for column in schema.columns}, notes
@@ -76,10 +77,8 @@ def test_a_few_lines_of_json_with_digits_beyond_int64_are_judged_with_all_others
 
 
 def test_a_type_that_is_said_needs_no_note(opened):
-    from headway.schema import ColumnConfig
-
     config = {"a": ColumnConfig(type="string")}
-    types, notes = _types(opened, "csv", _csv(["1"] * 199 + ["odd"]), config)
+    types, notes = _types(opened, "csv", _csv(["1"] * 199 + ["odd"]), configs=config)
     assert types["a"] == ("bytes", ()) and not notes
 
 
@@ -117,6 +116,33 @@ def test_one_odd_record_of_examples_decides_nothing(opened, odd, kind):
     data = b"".join(frame(field(part)) for part in [*[usual] * 150, *[other] * odd, *[usual] * 49])
     types, notes = _types(opened, "examples", data)
     assert types == {"a": (kind, ())} and ("'word'" in " ".join(notes)) == (kind == "int64")
+
+
+def _records(*values):
+    return b"".join(frame(field(_feature("a", INTS, field(bytes(value)) if value else b""))) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("odd", "shape"), [([(1, 2)], ()), ([(1, 2), ()], ()), ([()], ()), ([(1, 2)] * 3, (None,)), ([()] * 3, (None,))]
+)
+def test_one_record_of_several_values_makes_no_list_of_a_column(opened, odd, shape):
+    data = _records(*[(5,)] * 100, *odd), _records(*[(6,)] * 100)
+    types, notes = _types(opened, "examples", *data)
+    assert types == {"a": ("int64", shape)}
+    assert ("has several values, up to 2" in " ".join(notes)) == (shape == () and (1, 2) in odd)
+    configs = {"a": ColumnConfig(shape="list")}
+    types, notes = _types(opened, "examples", *data, configs=configs)
+    assert types == {"a": ("int64", (None,))} and not notes
+
+
+def test_a_record_of_several_values_in_a_scalar_column_is_rejected_alone(opened):
+    source, found = opened("examples", _records(*[(5,)] * 100, (1, 2), *[(6,)] * 100))
+    schema, _ = infer(source.prefix(found, 1000), {}, only=False, needed=frozenset(), where="x")
+    (piece,) = source.ranges(found)
+    (chunk,) = source.read(piece, ["a"], {"a": raw_type(schema.column("a"))})
+    assert chunk.batch.column("a").to_pylist() == [5] * 100 + [6] * 100
+    (bad,) = chunk.malformed
+    assert (bad.row, bad.column, bad.text, bad.reason) == (100, "a", "[1, 2]", "2 values in a scalar column")
 
 
 def test_quoted_digits_of_one_file_and_numbers_of_another_are_text(opened):
