@@ -19,6 +19,7 @@ from pathlib import Path
 from flows.pipeline import Located, read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.registry import Registry
+from headway.words import counted
 from tfcore.ops.library import SWITCH, expected, wanted
 
 LEAST_FREE_GB = 5.0
@@ -130,7 +131,9 @@ def _store(located: Located) -> Iterator[Finding]:
     outputs = list(store.all_outputs())
     damaged = [folder for stage, folder in outputs if store.check(stage, folder.name)]
     fix = "the next run makes it again" if damaged else None
-    yield Finding(not damaged, "store", f"{len(outputs)} outputs, {len(damaged)} damaged, at {store.name}", fix)
+    yield Finding(
+        not damaged, "store", f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}", fix
+    )
     try:
         champion = Registry(store, located.pipeline.name).champion()
     except StoreError as error:

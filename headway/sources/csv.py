@@ -43,6 +43,7 @@ from headway.sources.lines import (
 )
 from headway.sources.magic import is_object
 from headway.sources.odd import as_numbers
+from headway.words import counted
 
 _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 6 << 20
@@ -251,7 +252,7 @@ class CsvSource:
         malformed: list[Malformed] = []
 
         def handle(row: Any) -> str:
-            reason = f"{row.actual_columns} columns instead of {row.expected_columns}"
+            reason = f"{counted(row.actual_columns, 'column')} instead of {row.expected_columns}"
             text = row.text.encode("latin-1").decode("utf-8", "backslashreplace") if latin else row.text
             malformed.append(Malformed(row.number - 1, text[:CUT], reason))
             return "skip"

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from headway.coerce import coerce
 from headway.lists import flatten, is_list, is_text
 from headway.schema import Column, StoredType
+from headway.words import agree
 
 ONE_IN = 100
 _KEY, _SEVERAL = b"headway.odd", b"headway.odd.several"
@@ -65,9 +66,7 @@ def with_several(table: pa.Table, columns: Mapping[str, Mapping[int, int]]) -> p
     for name, counts in columns.items():
         if several := [values for values in counts if values > 1]:
             rows, place = sum(counts[values] for values in several), table.schema.get_field_index(name)
-            words = (
-                f"{rows:,} of {sum(counts.values()):,} sampled rows {'has' if rows == 1 else 'have'} several values, "
-            )
+            words = f"{rows:,} of {sum(counts.values()):,} sampled rows {agree(rows, 'has', 'have')} several values, "
             words += f"up to {max(several)}"
             field = table.schema.field(place)
             field = field.with_metadata({**(field.metadata or {}), _SEVERAL: words.encode()})

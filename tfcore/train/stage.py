@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.stager import RemoteFiles, Stager
+from headway.words import counted
 from tfcore import models
 from tfcore.feeds import Feed
 from tfcore.graph_function import Jit
@@ -357,14 +358,14 @@ class _Training:
         self.monitor.log(f"resumed at step {found.step:,} of {self.total:,}")
         if found.state["threads"] != self.threads:
             self.monitor.log(
-                f"warning: the checkpoint was taken with {found.state['threads']} threads and {self.threads} run now, "
+                f"warning: the checkpoint was taken with {counted(found.state['threads'], 'thread')} and {self.threads} run now, "
                 "so the last bits of the weights may differ from an uninterrupted training's"
             )
         now = self.placement.facts()
         if (then := found.state.get("devices", now)) != now:
             self.monitor.log(
-                f"warning: the checkpoint was taken with {then['strategy']} and {then['replicas']} replicas, and now it is "
-                f"{now['strategy']} and {now['replicas']}: the last bits of the weights may differ from an uninterrupted "
+                f"warning: the checkpoint was taken with {then['strategy']} and {counted(then['replicas'], 'replica')}, and now "
+                f"it is {now['strategy']} and {now['replicas']}: the last bits of the weights may differ from an uninterrupted "
                 "training's"
             )
 
@@ -373,9 +374,13 @@ class _Training:
         rows = step * config.batch_size
         history = self.recorder.history
         if lost := self.recorder.skipped - self.recorder.excused:
-            self.monitor.log(f"warning: {lost} steps were skipped: their loss or gradients were not finite")
+            self.monitor.log(
+                f"warning: {counted(lost, 'step was', 'steps were')} skipped: their loss or gradients were not finite"
+            )
         if self.data.images.refused:
-            self.monitor.log(f"warning: TensorFlow refused images {self.data.images.refused} times; they were skipped")
+            self.monitor.log(
+                f"warning: TensorFlow refused images {counted(self.data.images.refused, 'time')}; they were skipped"
+            )
         losses = [point["loss"] for point in history if point.get("loss") is not None]
         result = {
             "steps": step,
