@@ -28,6 +28,11 @@ _DEVICES = (
     "import tensorflow as tf\n"
     "print('devices:', ', '.join(d.name for d in tf.config.list_physical_devices()))"
 )
+_OPS = (
+    ("read_examples", "reads shards of classic tf.Examples", "TensorFlow's own ops do, several times slower"),
+    ("pairwise_loss", "computes the loss of training.ranking", "TensorFlow's own ops do, by matrices of pairs"),
+)
+"""The compiled ops: name, what it does, and what does it where it is not built."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Finding:
 
 def examine(pipeline: Path, overrides: Sequence[str]) -> list[Finding]:
     """Everything that can be looked at; nothing is changed. `overrides` are KEY=VALUE texts, passed over here."""
-    return [_python(), *_requirements(), _devices(), _op(), _prefect(), *_project(pipeline)]
+    return [_python(), *_requirements(), _devices(), *_ops(), _prefect(), *_project(pipeline)]
 
 
 def _python() -> Finding:
@@ -77,16 +82,14 @@ def _devices() -> Finding:
     return Finding(True, "tensorflow devices", line.removeprefix("devices: "))
 
 
-def _op() -> Finding:
-    """Nothing needs it, so it is never a fault that it is not built."""
-    what = "op for tf.Examples"
-    if not expected().exists():
-        return Finding(
-            True,
-            what,
-            "not built: TensorFlow's own ops read classic tf.Examples; to build it: python -m tfcore.ops.build",
-        )
-    return Finding(True, what, "built" if wanted() else f"built, and switched off by {SWITCH}")
+def _ops() -> Iterator[Finding]:
+    """Nothing needs one, so it is never a fault that they are not built. One library holds both."""
+    there = expected().exists()
+    for name, use, instead in _OPS:
+        found = "built" if wanted() else f"built, and switched off by {SWITCH}"
+        if not there:
+            found = f"not built: it {use}; without it {instead}; to build it: python -m tfcore.ops.build"
+        yield Finding(True, f"op {name}", found)
 
 
 def _prefect() -> Finding:
