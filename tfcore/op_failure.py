@@ -32,6 +32,13 @@ _NODE = re.compile(r"\{\{node (.+?)\}\}")
 _OP = re.compile(r"\[Op:(\w+)\]")
 _OURS = tuple(str(Path(__file__).parents[1] / package) + "/" for package in ("headway", "beam_jobs", "tfcore", "flows"))
 _LIBRARIES = tuple(sysconfig.get_path(name) + "/" for name in ("stdlib", "purelib", "platlib"))
+_FROM_OUTSIDE = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+"""Another worker was lost, or the call was ended: no line of the user's is to blame, though one may lead there."""
 _LONG = 600
 
 Frame = tuple[str, int, str]
@@ -45,7 +52,10 @@ def reason(error: tf.errors.OpError) -> str:
 
 
 def explained(error: tf.errors.OpError) -> HeadwayError | None:
-    """The error that names the user's line; None where no line of a user's leads to the op."""
+    """The error that names the user's line; None where no line of a user's leads to the op, or it is not the
+    op that failed."""
+    if isinstance(error, _FROM_OUTSIDE):
+        return None
     text = str(error.message)
     made = [(file, int(line), function) for file, line, function in _FRAME.findall(_made(text))]
     called = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(error.__traceback__)]

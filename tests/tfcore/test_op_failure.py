@@ -108,6 +108,17 @@ def test_without_a_line_of_the_users_the_one_line_has_the_reason():
     assert reason(error) in told["problem"]
 
 
+def test_a_worker_that_was_lost_is_no_mistake_of_the_line_that_waited_for_it():
+    def call(kind):
+        raise kind(None, None, "Socket closed")
+
+    for kind in (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError):
+        with pytest.raises(kind) as caught:
+            call(kind)
+        assert explained(caught.value) is None
+        assert describe(caught.value)["problem"] == f"{kind.__name__}: Socket closed"
+
+
 def test_the_error_itself_stays_the_cause(user):
     module, _ = user
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
