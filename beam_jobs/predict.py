@@ -40,6 +40,7 @@ from headway.fingerprint import fingerprint
 from headway.manifest import checksum
 from headway.monitor import Monitor
 from headway.sources.base import Range, open_source
+from headway.words import agree
 
 __all__ = ["MANIFEST", "predict"]
 
@@ -228,7 +229,8 @@ def _bounded(counts: dict[str, int], bound: float, out: Path) -> None:
     if _too_many(counts, bound):
         share = counts["quarantined"] / counts["read"]
         raise DataError(
-            f"{counts['quarantined']:,} of {counts['read']:,} rows ({share:.2%}) were rejected; at most {bound:.2%} may be",
+            f"{counts['quarantined']:,} of {counts['read']:,} rows ({share:.2%}) {agree(counts['quarantined'], 'was', 'were')} "
+            f"rejected; at most {bound:.2%} may be",
             where=str(out / quarantine.FILE_NAME),
             fix="look at that file, mend the input, or allow more with --max-quarantine",
         )

@@ -28,6 +28,7 @@ from headway import quarantine
 from headway.coerce import coerce, raw_type
 from headway.errors import DataError, StoreError
 from headway.sources.base import Chunk, Range, open_source
+from headway.words import counted
 
 PART = "part"
 Model = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -104,7 +105,7 @@ class _Work:
         predictions = self._model(coerced.batch.select([column.name for column in self._request.columns]))
         if predictions.num_rows != batch.num_rows:
             raise StoreError(
-                f"the model gave {predictions.num_rows} predictions for {batch.num_rows} rows",
+                f"the model gave {counted(predictions.num_rows, 'prediction')} for {counted(batch.num_rows, 'row')}",
                 where=self._request.model,
                 fix="a SavedModel must answer row by row",
             )

@@ -16,7 +16,7 @@ from headway.errors import ConfigError
 from headway.expressions import parse
 from headway.label import LabelConfig
 from headway.records.spec import RecordsConfig
-from headway.schema import LABEL, Column, suggest
+from headway.schema import LABEL, Column, in_columns, suggest
 from headway.sources.base import InputFile, SourceConfig
 from headway.splits import SplitConfig
 
@@ -62,7 +62,7 @@ class IngestRequest(Frozen):
             raise ConfigError(
                 f"a column is called {LABEL!r}, the name that the label is stored under",
                 where="columns",
-                fix=f"make it the label, rename it in the files, or leave it out: columns: {{{LABEL}: ignore}}",
+                fix=f"make it the label, rename it in the files, or leave it out: {in_columns(LABEL, 'ignore')}",
             )
 
     def key(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from flows.steps import Output
 from headway.anomaly import summary_table
-from headway.words import number
+from headway.words import counted, number
 
 Rows = list[dict[str, Any]]
 
@@ -40,7 +40,7 @@ def artifacts_of(output: Output) -> list[Artifact]:
                 Artifact("statistics-train", "columns of the train split", table=column_rows(result)),
             ]
         case "validate":
-            told = f"{result['errors']} errors, {result['warnings']} warnings"
+            told = f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
             found = [Artifact("validation", told, table=summary_table(result))] if result["anomalies"] else []
             if result.get("splits"):
                 said = "; ".join(["splits and their labels", *result.get("proof", [])])
@@ -96,7 +96,7 @@ def _distinct(column: Mapping[str, Any]) -> int | str:
 
 def metrics_markdown(title: str, result: Mapping[str, Any]) -> str:
     rows = [[name, number(value)] for name, value in _numbers(result["metrics"]).items()]
-    head = f"# {title.capitalize()}\n\n{result['rows']:,} rows of the eval split\n\n"
+    head = f"# {title.capitalize()}\n\n{counted(result['rows'], 'row')} of the eval split\n\n"
     return head + _table(["metric", "value"], rows)
 
 

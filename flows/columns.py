@@ -22,7 +22,7 @@ from headway.disk import replace_text
 from headway.errors import ConfigError
 from headway.expressions import parse
 from headway.infer import PREFIX_ROWS, complete, infer
-from headway.schema import LABEL, STORED, Column, Role, Schema, suggest
+from headway.schema import LABEL, STORED, Column, Role, Schema, in_columns, suggest
 from headway.schema_file import from_text, to_text
 from headway.sources.base import InputFile, open_source
 from headway.statistics.split import SplitStatistics
@@ -183,10 +183,11 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
         if column.role == "weight" and column.type == "bytes":
             raise ConfigError(f"the weight column {column.name!r} holds text", where=where)
         if column.name == LABEL and column.role in _STORED_ROLES:
+            ignored = in_columns(LABEL, "ignore", auto=not located.pipeline.only_named)
             raise ConfigError(
                 f"a column is called {LABEL!r}, the name that the label is stored under",
                 where=where,
-                fix=f"leave it out ({LABEL}: ignore), or rename it in the source",
+                fix=f"leave it out: {ignored}; or rename it in the source",
             )
     if not any(column.role == "feature" for column in read):
         raise ConfigError(

@@ -20,6 +20,7 @@ from headway.config import read_value
 from headway.errors import ConfigError, StoreError
 from headway.registry import Registry, names
 from headway.store import Store
+from headway.words import counted
 
 
 def located_of(options: argparse.Namespace) -> Located:
@@ -142,7 +143,7 @@ def plan(options: argparse.Namespace) -> int:
         {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
         for o in planner.outputs
     ]
-    lines = [f"{trip.located.pipeline.name}: {end.spans[0]} to {end.spans[-1]} ({len(end.spans)} spans)"]
+    lines = [f"{trip.located.pipeline.name}: {end.spans[0]} to {end.spans[-1]} ({counted(len(end.spans), 'span')})"]
     lines += [
         f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {r['why'] or ''}".rstrip() for r in rows
     ]
@@ -287,7 +288,7 @@ def _training_says(result: dict[str, Any]) -> list[str]:
         split = (
             f"{result['workers']} workers, each reading {result['reads']}"
             if several
-            else f"{result['replicas']} replicas"
+            else counted(result["replicas"], "replica")
         )
         lines.append(f"strategy {result['strategy']}: {split}")
     elif "strategy" in result:
@@ -295,7 +296,10 @@ def _training_says(result: dict[str, Any]) -> list[str]:
     if result.get("stopped") == "loss":
         lines.append(f"stopped at step {result['steps']:,}: the training loss had fallen to training.stop_at_loss")
     if scale := result.get("loss_scale"):
-        lines.append(f"the loss scale ended at {scale['value']:g}; {scale['skipped']} steps were skipped to find it")
+        lines.append(
+            f"the loss scale ended at {scale['value']:g}; {counted(scale['skipped'], 'step was', 'steps were')} skipped to "
+            "find it"
+        )
     for one in result.get("best_checkpoints", []):
         lines.append(f"kept step {one['step']:,}: loss on the carve {one['carve_loss']:.6g}, {one['weights']}")
     return lines
@@ -313,7 +317,7 @@ def verify(options: argparse.Namespace) -> int:
     answer(
         options,
         value,
-        "\n".join([*lines, f"  fix: {fix}"]) if lines else f"{outputs} outputs: every byte is as written",
+        "\n".join([*lines, f"  fix: {fix}"]) if lines else f"{counted(outputs, 'output')}: every byte is as written",
     )
     return options.code if problems else 0
 
@@ -329,10 +333,10 @@ def gc(options: argparse.Namespace) -> int:
         swept = [] if options.dry_run else store.sweep()
     value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
     verb = "would free" if options.dry_run else "freed"
-    lines = [f"{item.path}: {item.bytes:,} bytes, {item.why}" for item in garbage]
+    lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in garbage]
     lines += [f"{path}: left behind by a process that died" for path in swept]
     found = {"removed": value, "bytes": freed, "swept": [str(path) for path in swept]}
-    answer(options, found, "\n".join([*lines, f"{verb} {freed:,} bytes"]))
+    answer(options, found, "\n".join([*lines, f"{verb} {counted(freed, 'byte')}"]))
     return 0
 
 

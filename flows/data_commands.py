@@ -16,6 +16,7 @@ from flows.tables import text_table
 from headway import quarantine as quarantines
 from headway.errors import ConfigError, StoreError
 from headway.splits import window_splits
+from headway.words import agree, counted
 
 
 def cat(options: argparse.Namespace) -> int:
@@ -82,9 +83,14 @@ def _summary(table: pa.Table, read: int, limit: int) -> dict[str, Any]:
 
 def _told(table: pa.Table, read: int, limit: int) -> str:
     if not len(table):
-        return f"nothing was rejected: {read:,} rows read"
+        return f"nothing was rejected: {counted(read, 'row')} read"
     share = len(table) / max(1, read)
-    lines = [f"{len(table):,} of {read:,} rows were rejected ({share:.3%})", "", text_table(_reasons(table)), ""]
+    lines = [
+        f"{len(table):,} of {read:,} rows {agree(len(table), 'was', 'were')} rejected ({share:.3%})",
+        "",
+        text_table(_reasons(table)),
+        "",
+    ]
     shown = table.slice(0, limit)
     shown = shown.set_column(
         shown.schema.get_field_index("value"), "value", pc.utf8_slice_codeunits(shown.column("value"), 0, 60)
@@ -115,6 +121,6 @@ def export_examples(options: argparse.Namespace) -> int:
     out = Path(options.output)
     result = interchange.export_examples(parts, out, name=trip.located.pipeline.name, tfds=options.tfds)
     rows = {split: facts["rows"] for split, facts in result["splits"].items()}
-    told = ", ".join(f"{split} {count:,} rows" for split, count in rows.items())
+    told = ", ".join(f"{split} {counted(count, 'row')}" for split, count in rows.items())
     answer(options, {"output": str(out), "rows": rows}, f"wrote {told} to {out}")
     return 0

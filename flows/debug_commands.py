@@ -27,6 +27,7 @@ from flows.steps import Output, Step
 from flows.tables import text_table
 from headway.errors import ConfigError, StoreError
 from headway.store import Store
+from headway.words import counted
 from tfcore.debug.request import DebugRequest
 from tfcore.train.request import TrainRequest
 
@@ -168,7 +169,9 @@ def told(found: Mapping[str, Any]) -> str:
     knobs = ", ".join(f"{name} {value:.4g}" for name, value in found["knobs"].items())
     loss, norm = (_number(found[name]) or "not finite" for name in ("loss", "gradient_norm"))
     done = "applied" if found["applied"] else "skipped"
-    parts.append(f"step {found['step']}, {found['rows']:,} rows: loss {loss}, gradient norm {norm}, {done}; {knobs}")
+    parts.append(
+        f"step {found['step']}, {counted(found['rows'], 'row')}: loss {loss}, gradient norm {norm}, {done}; {knobs}"
+    )
     parts.append("inputs\n" + text_table([{"input": one["name"]} | _row(one) for one in found["inputs"]]))
     parts.append("layers, as they ran\n" + text_table(_layers(found["layers"])))
     parts.append("variables\n" + text_table([_variable(one) for one in found["variables"]]))
@@ -182,7 +185,7 @@ def told(found: Mapping[str, Any]) -> str:
         if seconds
         else ""
     )
-    parts.append(f"{len(compiled['losses'])} compiled steps from {compiled['first']:,}: loss {losses}{took}")
+    parts.append(f"{counted(len(compiled['losses']), 'compiled step')} from {compiled['first']:,}: loss {losses}{took}")
     if profile := found["profile"]:
         parts.append(f"profile: tensorboard --logdir {profile['folder']}\n" + text_table(_top(profile["top"])))
     return "\n\n".join(part for part in parts if part)
@@ -256,7 +259,8 @@ def _graph(graph: Mapping[str, Any]) -> str:
     shown = ", ".join(f"{op} {count:,}" for op, count in ops[:MOST_OPS])
     more = f" and {len(ops) - MOST_OPS} types more" if len(ops) > MOST_OPS else ""
     xla = graph["xla"]
-    lines = [f"graph: {graph['nodes']:,} ops of {len(ops)} types, {graph['functions']} functions: {shown}{more}"]
+    size = f"{counted(graph['nodes'], 'op')} of {counted(len(ops), 'type')}, {counted(graph['functions'], 'function')}"
+    lines = [f"graph: {size}: {shown}{more}"]
     lines.append("  XLA compiles it" if xla["mode"] == "jit" else "  it runs without XLA")
     lines += [f"  {line}" for line in xla["refused"]]
     if xla["ops"]:

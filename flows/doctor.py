@@ -19,6 +19,7 @@ from pathlib import Path
 from flows.pipeline import Located, read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.registry import Registry
+from headway.words import counted
 from tfcore.ops.library import SWITCH, expected, wanted
 
 LEAST_FREE_GB = 5.0
@@ -27,6 +28,11 @@ _DEVICES = (
     "import tensorflow as tf\n"
     "print('devices:', ', '.join(d.name for d in tf.config.list_physical_devices()))"
 )
+_OPS = (
+    ("read_examples", "reads shards of classic tf.Examples", "TensorFlow's own ops do, several times slower"),
+    ("pairwise_loss", "computes the loss of training.ranking", "TensorFlow's own ops do, by matrices of pairs"),
+)
+"""The compiled ops: name, what it does, and what does it where it is not built."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Finding:
 
 def examine(pipeline: Path, overrides: Sequence[str]) -> list[Finding]:
     """Everything that can be looked at; nothing is changed. `overrides` are KEY=VALUE texts, passed over here."""
-    return [_python(), *_requirements(), _devices(), _op(), _prefect(), *_project(pipeline)]
+    return [_python(), *_requirements(), _devices(), *_ops(), _prefect(), *_project(pipeline)]
 
 
 def _python() -> Finding:
@@ -76,16 +82,14 @@ def _devices() -> Finding:
     return Finding(True, "tensorflow devices", line.removeprefix("devices: "))
 
 
-def _op() -> Finding:
-    """Nothing needs it, so it is never a fault that it is not built."""
-    what = "op for tf.Examples"
-    if not expected().exists():
-        return Finding(
-            True,
-            what,
-            "not built: TensorFlow's own ops read classic tf.Examples; to build it: python -m tfcore.ops.build",
-        )
-    return Finding(True, what, "built" if wanted() else f"built, and switched off by {SWITCH}")
+def _ops() -> Iterator[Finding]:
+    """Nothing needs one, so it is never a fault that they are not built. One library holds both."""
+    there = expected().exists()
+    for name, use, instead in _OPS:
+        found = "built" if wanted() else f"built, and switched off by {SWITCH}"
+        if not there:
+            found = f"not built: it {use}; without it {instead}; to build it: python -m tfcore.ops.build"
+        yield Finding(True, f"op {name}", found)
 
 
 def _prefect() -> Finding:
@@ -130,7 +134,9 @@ def _store(located: Located) -> Iterator[Finding]:
     outputs = list(store.all_outputs())
     damaged = [folder for stage, folder in outputs if store.check(stage, folder.name)]
     fix = "the next run makes it again" if damaged else None
-    yield Finding(not damaged, "store", f"{len(outputs)} outputs, {len(damaged)} damaged, at {store.name}", fix)
+    yield Finding(
+        not damaged, "store", f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}", fix
+    )
     try:
         champion = Registry(store, located.pipeline.name).champion()
     except StoreError as error:

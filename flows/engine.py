@@ -78,7 +78,10 @@ class Engine:
         why = explain(self.store, step)
         started = time.perf_counter()
         request, remote = self._request(step)
-        with self.store.open(step.stage.name, step.fingerprint, step.key) as staging, self._checkpointing(step):
+        with (
+            self.store.open(step.stage.name, step.fingerprint, step.key) as staging,
+            self._checkpointing(step, request),
+        ):
             if step.stage.tensorflow:
                 result = self.child.call(step.stage.function, request, staging.path, monitor, **step.runtime, **remote)
             else:
@@ -116,8 +119,10 @@ class Engine:
         remote = self.store.localize(request, later=step.stage.streams)
         return request, {"remote": remote} if remote else {}
 
-    def _checkpointing(self, step: Step) -> contextlib.AbstractContextManager[None]:
-        return self.store.checkpointing(step.fingerprint) if step.stage.name == "train" else contextlib.nullcontext()
+    def _checkpointing(self, step: Step, request: Any) -> contextlib.AbstractContextManager[None]:
+        if step.stage.name != "train":
+            return contextlib.nullcontext()
+        return self.store.checkpointing(step.fingerprint, keep_best=request["training"]["keep_best"])
 
     def _done(self, step: Step, manifest: Manifest, why: str | None) -> Output:
         output = self._output(step, manifest, hit=False, why=why)

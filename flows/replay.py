@@ -38,7 +38,7 @@ from headway.records.lengths import total
 from headway.records.spec import feature_spec
 from headway.schema import Column
 from headway.tasks import Task
-from headway.words import number
+from headway.words import agree, counted, number
 from tfcore.signatures import COMPARED_OUTPUT, tensor_names
 from tfcore.train.request import Examples
 
@@ -170,7 +170,7 @@ def replay(
     result = _finite(answer)
     (out / "replay.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     monitor.log(
-        f"replayed {result['rows']:,} rows in a fresh process: largest difference "
+        f"replayed {counted(result['rows'], 'row')} in a fresh process: largest difference "
         f"{result['largest_difference']:.1e} (bound {result['bound']:.0e})"
     )
     return result
@@ -220,7 +220,10 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
     """The training process's predictions for the picked rows. float64 [rows] or [rows, classes]"""
     column = pq.read_table(predictions, columns=["prediction"]).column("prediction").combine_chunks()
     if len(column) != rows:
-        raise DataError(f"there are {len(column):,} predictions of {rows:,} rows", where=str(predictions))
+        raise DataError(
+            f"there {agree(len(column), 'is', 'are')} {counted(len(column), 'prediction')} of {counted(rows, 'row')}",
+            where=str(predictions),
+        )
     values = column.take(pa.array(picked))
     if pa.types.is_nested(values.type):
         return values.flatten().to_numpy(zero_copy_only=False).reshape(len(picked), -1)

@@ -16,7 +16,7 @@ from typing import Any
 
 from flows.steps import Output
 from headway.monitor import Monitor
-from headway.words import number
+from headway.words import counted, number
 
 _LINE_SECONDS = 5.0
 """Without a terminal a stage says how far it is this often."""
@@ -163,23 +163,25 @@ def _detail(output: Output) -> str:
         case "ingest":
             counts = result["counts"]
             extra = "".join(f", {counts[k]:,} {k}" for k in ("filtered", "quarantined") if counts[k])
-            return f"{counts['written']:,} rows{extra}"
+            return f"{counted(counts['written'], 'row')}{extra}"
         case "statistics":
-            return ", ".join(f"{split} {rows:,} rows" for split, rows in result["rows"].items())
+            return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
         case "splits":
             wrong = len(result["anomalies"])
             return "; ".join(result["says"]) if not wrong else f"{wrong} finding{'s' * (wrong != 1)}"
         case "validate":
-            return f"{result['errors']} errors, {result['warnings']} warnings"
+            return f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
         case "analyse":
-            return f"{result['rows']:,} rows, gives {', '.join(column['name'] for column in result['columns'])}"
+            return (
+                f"{counted(result['rows'], 'row')}, gives {', '.join(column['name'] for column in result['columns'])}"
+            )
         case "transform":
             parameters = result["parameters"]
             label = parameters["label"]
-            return f"{len(parameters['fitted'])} columns, {label['task']}"
+            return f"{counted(len(parameters['fitted']), 'column')}, {label['task']}"
         case "train":
             loss = number(result.get("final_loss"))
-            return f"{result['steps']:,} steps, loss {loss}, {number(result.get('steps_per_second'))} steps/s"
+            return f"{counted(result['steps'], 'step')}, loss {loss}, {number(result.get('steps_per_second'))} steps/s"
         case "evaluate":
             if result.get("incompatible"):
                 return f"cannot score these rows: {result['incompatible']}"
@@ -189,7 +191,7 @@ def _detail(output: Output) -> str:
         case "export":
             return ", ".join(result["signatures"])
         case "replay":
-            return f"{result['rows']:,} rows, largest difference {result['largest_difference']:.2g}"
+            return f"{counted(result['rows'], 'row')}, largest difference {result['largest_difference']:.2g}"
     return ""
 
 

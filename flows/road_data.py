@@ -21,6 +21,7 @@ from headway.statistics.split import SplitStatistics
 from headway.statistics.window import StatisticsRequest
 from headway.validate import ChampionFacts, SpanFacts, ValidateRequest, errors
 from headway.validation.serving import checksum
+from headway.words import counted
 from tfcore.transform.parameters import TransformRequest
 from tfcore.transform.preprocess_config import DerivedParameters
 
@@ -182,9 +183,7 @@ class DataSteps:
         wrong = errors(validated.result)
         if wrong:
             lines = "\n".join(f"  - {a['message']}" + (f"\n    fix: {a['fix']}" if a["fix"] else "") for a in wrong)
-            raise DataError(
-                f"validation found {len(wrong)} error{'s' * (len(wrong) > 1)}:\n{lines}", where=str(validated.path)
-            )
+            raise DataError(f"validation found {counted(len(wrong), 'error')}:\n{lines}", where=str(validated.path))
         return True
 
     def _analyse(self, ingested: Mapping[str, Output]) -> Output | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from flows.daemon import Daemon, command_of, end
 from headway.errors import ConfigError, HeadwayError
+from headway.words import counted
 
 POOL = "headway"
 DEPLOYMENT = "retrain/flights"
@@ -165,7 +166,7 @@ def stop(place: Place) -> list[str]:
     runs = [pid for pid in worker.members() if FLOW_RUN in command_of(pid)]
     if runs:
         end(runs, 45.0)
-        stopped.append(f"{len(runs)} flow run{'s' * (len(runs) > 1)}")
+        stopped.append(counted(len(runs), "flow run"))
     stopped += [daemon.name for daemon in (worker, server) if daemon.stop()]
     return stopped
 

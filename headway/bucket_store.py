@@ -364,9 +364,9 @@ class BucketStore(Store):
         return BucketLock(self.bucket, self.locks / f"{name}.json", facts=facts, on_taken=self._forget)
 
     @contextlib.contextmanager
-    def checkpointing(self, fingerprint: str) -> Iterator[None]:
+    def checkpointing(self, fingerprint: str, *, keep_best: int = 0) -> Iterator[None]:
         folder = self.checkpoints / fingerprint
-        self._get_checkpoints(folder)
+        self._get_checkpoints(folder, keep_best)
         stop = threading.Event()
         thread = threading.Thread(target=self._put_checkpoints, args=(folder, stop), name="checkpoints", daemon=True)
         thread.start()
@@ -394,22 +394,39 @@ class BucketStore(Store):
                 if step.name.isdigit() and done not in there:
                     self._put_plain(step, self._key(step))
 
-    def _get_checkpoints(self, folder: Path) -> None:
-        """Fetch the newest whole checkpoint unless it is here; the training checks its crc32c itself."""
+    def _get_checkpoints(self, folder: Path, keep_best: int) -> None:
+        """Fetch the newest whole checkpoint and the best ones unless they are here; the training checks their crc32c
+        itself."""
         key = self._key(folder)
         there = self.bucket.listing(key)
         whole = [name.split("/")[-2] for name in there if name.endswith("/" + _LAST[1])]
-        newest = max((int(step) for step in whole if step.isdigit()), default=None)
-        if newest is None or (folder / str(newest)).is_dir():
-            return
-        aside = self.staging / mark(f"get-{newest}")
-        base = f"{key}/{newest}/"
-        for name in there:
-            if name.startswith(base):
-                target = aside / name.removeprefix(base)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(self.bucket.read(name) or b"")
-        self._swap(aside, folder / str(newest))
+        steps = sorted(int(step) for step in whole if step.isdigit())
+        wanted = {*steps[-1:], *self._best(key, steps, keep_best)}
+        missing = [step for step in wanted if not (folder / str(step)).is_dir()]
+        asides = {step: self.staging / mark(f"get-{step}") for step in missing}
+
+        def fetch(item: tuple[int, str]) -> None:
+            step, name = item
+            target = asides[step] / name.removeprefix(f"{key}/{step}/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(self.bucket.read(name) or b"")
+
+        each(fetch, [(step, name) for step in missing for name in there if name.startswith(f"{key}/{step}/")])
+        for step, aside in asides.items():
+            self._swap(aside, folder / str(step))
+
+    def _best(self, key: str, steps: Sequence[int], most: int) -> list[int]:
+        """The steps of the lowest losses. More checkpoints may be here than the training keeps, and the best of all
+        are those that it keeps."""
+
+        def loss(step: int) -> tuple[float, int] | None:
+            try:
+                return float(json.loads(self.bucket.read(f"{key}/{step}/{_LAST[1]}") or b"")["loss"]), step
+            except (ValueError, KeyError, TypeError):  # none was looked at there, or it is torn
+                return None
+
+        found = [one for one in each(loss, steps) if one is not None] if most else []
+        return [step for _, step in sorted(found)[:most]]
 
 
 def _inside(name: str, key: str) -> bool:

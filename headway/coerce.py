@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.lists import flatten, is_list, is_text, join, split_text
 from headway.quarantine import SCHEMA, rejected
-from headway.schema import Column, suggest
+from headway.schema import Column, in_columns, suggest
 
 # Whatever Arrow's CSV reader takes for a number is one here too: a value's fate must not hang on its neighbours, for
 # which a range may have been read as text.
@@ -205,7 +205,7 @@ def _never(raw: pa.Array, column: Column) -> DataError:
     return DataError(
         f"{raw.type} cannot be stored as {column.type}{shape}",
         where=f"column {column.name!r}",
-        fix=f"give it another type, or leave it out: columns: {{{column.name}: ignore}}",
+        fix=f"give it another type, or leave it out: {in_columns(column.name, 'ignore')}",
     )
 
 

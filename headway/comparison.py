@@ -20,7 +20,7 @@ from headway.gate_config import GateConfig, absolute
 from headway.metrics import columns, slice_rows
 from headway.monitor import Monitor
 from headway.tasks import HIGHER_IS_BETTER, Task
-from headway.words import number, signed
+from headway.words import counted, number, signed
 
 CLASS_ROWS = 20
 """An AUC over fewer rows of either class is too shaky to hold against anybody."""
@@ -42,7 +42,7 @@ class Compared:
 
     @property
     def subject(self) -> str:
-        return f"{self.column}={self.value} ({self.rows:,} rows): " if self.column else ""
+        return f"{self.column}={self.value} ({counted(self.rows, 'row')}): " if self.column else ""
 
     def sentence(self, champion: str, confidence: float) -> str:
         """What happened to the metric, with numbers."""

@@ -35,7 +35,7 @@ from headway.gate_config import Bounds, GateConfig
 from headway.metrics import columns, measure
 from headway.monitor import Monitor
 from headway.tasks import Task
-from headway.words import number
+from headway.words import agree, counted, number
 
 VERSION = 1
 
@@ -177,7 +177,11 @@ def _unusable(rows: pa.Table, task: Task) -> list[str]:
     _, prediction, _ = columns(rows, task)
     finite = (abs(prediction) < float("inf")).reshape(len(rows), -1).all(1)
     bad = len(rows) - int(finite.sum())
-    return [f"{bad:,} of {len(rows):,} predictions are not finite numbers"] if bad else []
+    return (
+        [f"{bad:,} of {len(rows):,} predictions {agree(bad, 'is not a finite number', 'are not finite numbers')}"]
+        if bad
+        else []
+    )
 
 
 def _thresholds(bounds: dict[str, Bounds], metrics: dict[str, float | None]) -> list[dict[str, Any]]:
@@ -242,7 +246,7 @@ def _check_same_rows(candidate: pa.Table, champion: pa.Table, request: GateReque
     where = str(request.champion.predictions) if request.champion else None
     if len(candidate) != len(champion):
         raise DataError(
-            f"the candidate has {len(candidate):,} predictions, the champion {len(champion):,}", where=where
+            f"the candidate has {counted(len(candidate), 'prediction')}, the champion {len(champion):,}", where=where
         )
     for name in ("row", "label", "weight"):
         if name in candidate.column_names and name in champion.column_names:

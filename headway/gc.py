@@ -22,6 +22,7 @@ from headway.errors import Locked
 from headway.locks import describe
 from headway.owner import place
 from headway.store import Store
+from headway.words import counted
 
 SERVING_COPIES = 2
 CHECKPOINT_SECONDS = 14 * 24 * 3600
@@ -52,7 +53,7 @@ def collect(store: Store, *, keep_runs: int) -> list[Garbage]:
         if folder.name not in named
     ]
     found += _checkpoints(store)
-    why = f"older than the newest {keep_runs} runs of its pipeline"
+    why = f"older than the newest {counted(keep_runs, 'run')} of its pipeline"
     found += [Garbage(path, store.size(path), why) for path in (store.runs_folder / f"{name}.json" for name in dropped)]
     for name in registry.names(store):
         found += _serving(registry.Registry(store, name))

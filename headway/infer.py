@@ -16,10 +16,11 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, DataError
 from headway.lists import is_list, is_text
-from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, suggest
-from headway.sources.odd import ONE_IN, told
+from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, in_columns, suggest
+from headway.sources.clash import told as clash_of
+from headway.sources.odd import ONE_IN, told, told_several
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 
@@ -42,6 +43,7 @@ def infer(
 
     Raises:
         ConfigError: a column that does not exist, or whose type Headway cannot store.
+        DataError: a column that is one thing in one file and another in the next.
     """
     names = list(prefix.column_names)
     for name in [*configs, *sorted(needed)]:
@@ -60,6 +62,12 @@ def infer(
             continue
         if only and not wanted:
             continue
+        if clash := clash_of(prefix.schema.field(name)):
+            both = [one.name for one in prefix.schema if clash_of(one) == clash]
+            fix = "write it one way in every file"
+            if name not in needed:
+                fix += f", or leave it out: {in_columns(both, 'ignore', auto=not only)}"
+            raise DataError(clash, where=where, fix=fix)
         values = prefix.column(name)
         said = config.stored_shape() if config is not None else None
         shape = _shape(values.type) if said is None else said
@@ -68,7 +76,10 @@ def infer(
         kind = STORED[config.type] if config is not None and config.type else _stored(element)
         if kind == "int64" and not (config is not None and config.type) and (large := _too_large(values)):
             kind = "bytes"
-            notes.append(f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number")
+            number = in_columns(name, "{type: float}", auto=not only)
+            notes.append(
+                f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number ({number})"
+            )
         if kind is None or "/" in name or not name:
             why = (
                 "it has no name"
@@ -87,8 +98,11 @@ def infer(
             notes.append(f"column {name!r} is left out: {why}")
             continue
         if (odd := told(prefix.schema.field(name))) and not (config is not None and config.type):
-            keep = f"say 'type: string' to keep them ({name}: {{type: string}})"
+            keep = f"say 'type: string' to keep them ({in_columns(name, '{type: string}', auto=not only)})"
             notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
+        if (several := told_several(prefix.schema.field(name))) and said is None:
+            keep = f"say 'shape: list' to keep them ({in_columns(name, '{shape: list}', auto=not only)})"
+            notes.append(f"column {name!r} is read as one value a row: {several}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
         columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding, shape=shape, separator=separator))
     return Schema(columns=tuple(columns)), notes

@@ -17,7 +17,7 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.expressions import Expression, parse
 from headway.lists import is_list
-from headway.schema import LABEL, Column
+from headway.schema import LABEL, Column, in_columns
 
 
 class LabelConfig(Frozen):
@@ -61,7 +61,7 @@ class LabelConfig(Frozen):
             raise ConfigError(
                 f"{name!r} has several values a row, and a label is one",
                 where="label",
-                fix=f"if each row has one, say so: columns: {{{name}: {{shape: scalar}}}}; or label by an expression",
+                fix=f"if each row has one, say so: {in_columns(str(name), '{shape: scalar}')}; or label by an expression",
             )
         if pa.types.is_boolean(value.type) or pa.types.is_integer(value.type):
             return value.cast(pa.int64())

@@ -14,6 +14,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -29,6 +31,8 @@ LABEL = "label"
 ARROW: dict[str, pa.DataType] = {"int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
 STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
 """Config words to stored types."""
+_PLAIN_NAME = re.compile(r"(?!(?i:yes|no|on|off|true|false|null)$)[A-Za-z_][\w.-]*", re.ASCII)
+"""What YAML takes for a key as it stands."""
 
 
 Shape = tuple[()] | tuple[int | None]
@@ -157,6 +161,24 @@ class Schema(Frozen):
         """SHA-256 of everything in the schema, hex."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def in_columns(names: str | Sequence[str], what: str, *, auto: bool | None = None) -> str:
+    """What to write of a column, or of several, such as `columns: {fare: ignore}`.
+
+    Args:
+        auto: whether the pipeline takes all columns. One named instead of `columns: auto` would be the only one, so `"*":
+            auto` has to stand beside it; None: not known here, and both are said.
+    """
+    keys = [
+        name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+        for name in ([names] if isinstance(names, str) else names)
+    ]
+    one = ", ".join(f"{key}: {what}" for key in keys)
+    every = f'{{"*": auto, {one}}}'
+    if auto is None:
+        return f"columns: {{{one}}} (instead of auto: {every})"
+    return f"columns: {every}" if auto else f"columns: {{{one}}}"
 
 
 def suggest(name: str, known: list[str]) -> str:

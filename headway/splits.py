@@ -24,6 +24,7 @@ from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.hashing import NULL, U64, hash_bytes, mix64
 from headway.lists import flatten, is_list, is_text
+from headway.words import counted
 
 SPLITS = ("train", "eval", "test")
 ALL = "all"
@@ -166,7 +167,7 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
         lookup.append(SPLITS.index(meaning[value]))
     if encoded.null_count:
         raise DataError(
-            f"{encoded.null_count} rows have no value",
+            f"{counted(encoded.null_count, 'row has', 'rows have')} no value",
             where=f"split column {config.column!r}",
             fix="filter them: source.where",
         )
@@ -262,7 +263,7 @@ def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[P
     held = config.eval_spans + config.test_spans
     if len(spans) <= held:
         raise ConfigError(
-            f"the window has {len(spans)} span{'s' * (len(spans) != 1)} ({', '.join(spans)}), and {held} of them are held out",
+            f"the window has {counted(len(spans), 'span')} ({', '.join(spans)}), and {held} of them are held out",
             where="split.mode: time",
             fix=f"take a window of at least {held + 1}, or split by hash",
         )

@@ -173,8 +173,8 @@ class Store:
         return Lock(self.locks / f"{name}.json", facts=facts)
 
     @contextlib.contextmanager
-    def checkpointing(self, fingerprint: str) -> Iterator[None]:
-        """Around a training that writes to and resumes from checkpoints/<fingerprint>/."""
+    def checkpointing(self, fingerprint: str, *, keep_best: int = 0) -> Iterator[None]:
+        """Around a training that writes to and resumes from checkpoints/<fingerprint>/, the newest and so many best."""
         yield
 
     def _commit(self, staging: Path, stage: str, fingerprint: str) -> None:

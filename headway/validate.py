@@ -31,6 +31,7 @@ from headway.validation.hints import constant, duplicates, leakage
 from headway.validation.labels import is_class, labels, task_of
 from headway.validation.serving import requests
 from headway.validation.stratification import Report, stratification
+from headway.words import agree, counted
 
 __all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
 VERSION = 4
@@ -142,8 +143,8 @@ def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
                 severity="error",
                 kind="quarantine",
                 where=span.span,
-                message=f"{span.quarantined:,} of {span.read:,} rows of span {span.span} ({share:.2%}) were rejected; "
-                f"at most {request.config.max_quarantined:.2%} may be",
+                message=f"{span.quarantined:,} of {span.read:,} rows of span {span.span} ({share:.2%}) "
+                f"{agree(span.quarantined, 'was', 'were')} rejected; at most {request.config.max_quarantined:.2%} may be",
                 fix="headway quarantine shows them; mend the files or raise validation.max_quarantined",
             )
         if not span.written:
@@ -166,7 +167,7 @@ def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Ite
                 severity="error",
                 kind="too few rows",
                 where=name,
-                message=f"the {name} split has {rows:,} rows; at least {least:,} are needed",
+                message=f"the {name} split has {counted(rows, 'row')}; at least {least:,} are needed",
                 fix="widen the window, or change the split",
             )
         elif name == "eval" and rows < FEW_EVAL_ROWS:
@@ -174,7 +175,7 @@ def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Ite
                 severity="warning",
                 kind="few rows",
                 where=name,
-                message=f"the eval split has only {rows:,} rows, so its metrics are uncertain",
+                message=f"the eval split has only {counted(rows, 'row')}, so its metrics are uncertain",
                 fix="widen the window, or give eval a larger share",
             )
     for name in sorted(set(splits) - set(wanted)):
@@ -246,7 +247,8 @@ def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
             severity="warning",
             kind="serving rows",
             where="serving",
-            message=f"{unfit:,} of {logged.rows:,} logged requests are broken or do not fit, first {reason}",
+            message=f"{unfit:,} of {logged.rows:,} logged requests {agree(unfit, 'is broken or does', 'are broken or do')} not "
+            f"fit, first {reason}",
             fix="mend the client, or the column's type in the pipeline",
         )
     yield from skew(train, logged.statistics, request.config)

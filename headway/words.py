@@ -1,11 +1,23 @@
 """Numbers as people read them.
 
+counted(1, "row")     # '1 row', and '2,000 rows'
+agree(1, "is", "are") # 'is'
 number(0.712345)      # '0.7123'
 number(12345.678)     # '12,345.68'
 signed(-0.0021)       # '-0.0021'
 """
 
 from __future__ import annotations
+
+
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """How many of what; `several` where that is not `one` with an s."""
+    return f"{count:,} {agree(count, one, several or one + 's')}"
+
+
+def agree(count: int, one: str, several: str) -> str:
+    """The word that goes with so many."""
+    return one if count == 1 else several
 
 
 def number(value: float | None) -> str:

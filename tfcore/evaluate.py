@@ -28,6 +28,7 @@ from headway.monitor import Monitor
 from headway.schema import suggest
 from headway.stager import RemoteFiles, Stager
 from headway.tasks import Task
+from headway.words import counted
 from tfcore.dataset import Shards, evaluation_dataset, safe
 from tfcore.evaluate_request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.feeds import Feed
@@ -174,7 +175,7 @@ def _write(
             monitor.progress(rows, shards.total, "rows")
     if rows != shards.total:
         raise DataError(
-            f"the shards hold {rows:,} rows, and their manifests say {shards.total:,}", where=shards.paths[0]
+            f"the shards hold {counted(rows, 'row')}, and their manifests say {shards.total:,}", where=shards.paths[0]
         )
     return rows, np.concatenate(first)
 

@@ -24,6 +24,7 @@ from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.schema import Column
 from headway.tasks import Task
+from headway.words import counted
 from tfcore.described import Described, write_description
 from tfcore.models import build, load_weights, to_predictions
 from tfcore.models_config import ModelConfig
@@ -296,7 +297,7 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     )
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     inputs = len(signatures["serving_default"].inputs)
-    monitor.log(f"exported a SavedModel of {size:,} bytes with {inputs} inputs")
+    monitor.log(f"exported a SavedModel of {counted(size, 'byte')} with {counted(inputs, 'input')}")
     return {
         "saved_model": path.name,
         "bytes": size,

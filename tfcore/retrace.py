@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError
+from headway.words import counted
 
 _ADVICE = {
     "value": "pass it as a tensor (tf.constant, np.float32): each new Python value is a graph of its own",
@@ -141,7 +142,7 @@ def _error(function: Any, count: int, allowed: int) -> RetraceError:
         for number, differences in list(enumerate(found, 2))[max(0, allowed - 1) :][:8]:
             lines.append(f"  trace {number}: " + "; ".join(str(change) for change in differences))
             advice.update({_ADVICE[change.kind]: None for change in differences})
-    problem = f"traced {count} times, allowed is {allowed}"
+    problem = f"traced {counted(count, 'time')}, allowed is {allowed}"
     return RetraceError("\n".join([problem, *lines]), where=_name(function), fix="; ".join(advice) or None)
 
 

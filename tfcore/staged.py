@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from headway.monitor import Monitor
 from headway.stager import OPEN_FILES, RemoteFiles, Stager
+from headway.words import counted
 
 
 @contextlib.contextmanager
@@ -27,7 +28,7 @@ def staged(remote: RemoteFiles | None, monitor: Monitor, *, open_files: int = OP
         yield stager
         if stager.fetched:
             monitor.log(
-                f"fetched {stager.fetched:,} shards, {stager.fetched_bytes / 1e6:,.1f} MB, while reading; "
+                f"fetched {counted(stager.fetched, 'shard')}, {stager.fetched_bytes / 1e6:,.1f} MB, while reading; "
                 f"waited {stager.waited:.1f} s for them"
             )
 

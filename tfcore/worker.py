@@ -143,11 +143,18 @@ def run(request: dict[str, Any], monitor: Monitor) -> Any:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as JSON: a HeadwayError keeps its kind, anything else is one line and a traceback."""
+    """An exception as JSON: a HeadwayError keeps its kind, anything else is one line and a traceback. What fails in an op
+    that a line of the user's made is told as a HeadwayError of that line."""
+    failed_op = None
+    if (tf := sys.modules.get("tensorflow")) is not None and isinstance(error, tf.errors.OpError):
+        from tfcore.op_failure import explained, reason
+
+        failed_op = reason(error)
+        error = explained(error) or error
     if isinstance(error, HeadwayError):
         kind = next(c.__name__ for c in type(error).__mro__ if c.__name__ in KINDS)
         return {"kind": kind, "problem": error.problem, "where": error.where, "fix": error.fix, "traceback": None}
-    first = (str(error).strip().splitlines() or ["no message"])[0]
+    first = failed_op or (str(error).strip().splitlines() or ["no message"])[0]
     text = "".join(traceback.format_exception(error))
     return {"kind": None, "problem": f"{type(error).__name__}: {first}", "where": None, "fix": None, "traceback": text}
 

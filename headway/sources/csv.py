@@ -43,6 +43,7 @@ from headway.sources.lines import (
 )
 from headway.sources.magic import is_object
 from headway.sources.odd import as_numbers
+from headway.words import counted
 
 _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 6 << 20
@@ -178,11 +179,15 @@ class CsvSource:
         return as_numbers(whole, whole.column_names)
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
-        """A sample in the types that pyarrow finds."""
+        """A sample in the types that pyarrow finds, but for doubles beyond int64: those may be digits that pyarrow would
+        round, and stay text."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = piece.decode("latin-1").encode()
         try:
-            return self._attempt(piece, names, names, None, quoted, len(piece))
+            found = self._attempt(piece, names, names, None, quoted, len(piece))
+            if large := {name: pa.string() for name in names if _beyond_int64(found[0].column(name))}:
+                found = self._attempt(piece, names, names, large, quoted, len(piece))
+            return found
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
 
@@ -247,7 +252,7 @@ class CsvSource:
         malformed: list[Malformed] = []
 
         def handle(row: Any) -> str:
-            reason = f"{row.actual_columns} columns instead of {row.expected_columns}"
+            reason = f"{counted(row.actual_columns, 'column')} instead of {row.expected_columns}"
             text = row.text.encode("latin-1").decode("utf-8", "backslashreplace") if latin else row.text
             malformed.append(Malformed(row.number - 1, text[:CUT], reason))
             return "skip"
@@ -280,6 +285,13 @@ class CsvSource:
             newlines_in_values=quoted,
             invalid_row_handler=handler,
         )
+
+
+def _beyond_int64(values: pa.ChunkedArray) -> bool:
+    if not pa.types.is_floating(values.type):
+        return False
+    sizes = pc.abs(values)
+    return bool(pc.any(pc.and_(pc.greater_equal(sizes, 2.0**63), pc.is_finite(sizes))).as_py())
 
 
 def _no_line(first: Malformed, lines: int, path: str) -> DataError:

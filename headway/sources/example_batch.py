@@ -10,11 +10,13 @@ All records are walked in step, their k-th features together. A record that is n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.records import wire
@@ -71,6 +73,13 @@ class ExampleBatch:
         tags = tags[tags != 0]
         return bool((tags != _BYTES).mean() > 0.5) if len(tags) else None
 
+    def counts(self, name: str) -> Counter[int]:
+        """How many rows have how many values, of those that have the feature and whose list is whole."""
+        array, _ = self.column(name, several=True)
+        if pa.types.is_null(array.type):
+            return Counter()
+        return Counter(pc.list_value_length(array).drop_null().to_pylist())
+
     def column(self, name: str, *, several: bool | None) -> tuple[pa.Array, Misfits]:
         """A column as lists, or as one value a row; null where the feature is absent, and where the value is a misfit.
 
@@ -107,7 +116,7 @@ class ExampleBatch:
             mask = None if present.all() else pa.array(~present)
             return pa.ListArray.from_arrays(pa.array(offsets), values, mask=mask), misfits
         for i in np.flatnonzero(lengths > 1).tolist():
-            misfits[i] = f"{lengths[i]} values where one is wanted"
+            misfits[i] = f"{lengths[i]} values in a scalar column"
         starts = np.cumsum(lengths) - lengths
         return values.take(pa.array(starts, mask=~(present & (lengths == 1)))), misfits
 

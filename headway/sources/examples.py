@@ -1,11 +1,13 @@
 """TFRecord files of classic tf.train.Examples, one row a record, as others write them; gzip too.
 
-A feature that is absent is null; an empty list is an empty list. Every checksum is checked.
+A feature that is absent is null; an empty list is an empty list, and null in a column of one value a row, which one is of
+which at most one row in a hundred of a sample has several values, or none. Every checksum is checked.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -19,7 +21,7 @@ from headway.sources.config import ExamplesConfig
 from headway.sources.example_batch import ExampleBatch
 from headway.sources.interface import CUT, Chunk, InputFile, Malformed, Range, sampled
 from headway.sources.magic import not_a
-from headway.sources.odd import as_numbers
+from headway.sources.odd import ONE_IN, as_numbers, not_one, with_several
 
 _HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 _MOST = 1 << 31
@@ -78,8 +80,9 @@ class ExamplesSource:
             first += batch.rows
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
-        tables: list[pa.Table] = []
+        batches: list[ExampleBatch] = []
         numbers: dict[str, bool] = {}
+        counts: dict[str, Counter[int]] = {}
         held = 0
         for file in files:
             records: list[bytes] = []
@@ -89,19 +92,25 @@ class ExamplesSource:
                     break
             if records:
                 batch = ExampleBatch.of(records[:rows])
-                names = batch.names()
-                for name in names:
+                for name in batch.names():
                     if (known := batch.is_number(name)) is not None:
                         numbers[name] = numbers.get(name, True) and known
-                arrays = [batch.column(name, several=None)[0] for name in names]
-                tables.append(pa.Table.from_arrays(arrays, names=names))
+                    counts.setdefault(name, Counter()).update(batch.counts(name))
+                batches.append(batch)
                 held += len(records)
             if held >= rows:
                 break
-        if not tables:
+        if not batches:
             raise DataError("the files hold no rows", where=files[0].path)
+        odd = {name: found for name, found in counts.items() if not_one(found) * ONE_IN <= found.total()}
+        tables = []
+        for batch in batches:
+            names = batch.names()
+            arrays = [batch.column(name, several=False if name in odd else None)[0] for name in names]
+            tables.append(pa.Table.from_arrays(arrays, names=names))
         whole = sampled(_agreed(tables), rows * len(tables)).slice(0, rows)
-        return as_numbers(whole, [name for name, all_of_it in numbers.items() if all_of_it])
+        whole = as_numbers(whole, [name for name, all_of_it in numbers.items() if all_of_it])
+        return with_several(whole, odd)
 
 
 def _agreed(tables: list[pa.Table]) -> list[pa.Table]:

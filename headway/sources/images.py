@@ -21,6 +21,7 @@ from headway.schema import suggest
 from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
 from headway.sources.interface import Chunk, InputFile, Malformed, Range
 from headway.sources.magic import not_a
+from headway.words import counted
 
 _NAMES = ["image", "path", "label"]
 _CHUNK_BYTES, _CHUNK_FILES, _PREFIX_FILES = 16 << 20, 1024, 16
@@ -65,7 +66,8 @@ class ImagesSource:
         images, table = files[:-1], _table(files[-1].path, self._images.file_column, self._images.label_column)
         rows = {name: row for row, name in enumerate(table.column(0).to_pylist())}
         if len(rows) != table.num_rows:
-            raise DataError(f"{table.num_rows - len(rows)} file names stand in it twice", where=files[-1].path)
+            again = counted(table.num_rows - len(rows), "file name stands", "file names stand")
+            raise DataError(f"{again} in it twice", where=files[-1].path)
         places = []
         for file in images:
             name = _inside(self._config, file.path)

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from headway.config import Frozen
 from headway.errors import DataError
-from headway.schema import suggest
+from headway.schema import in_columns, suggest
+from headway.sources.clash import bare, marked
 
 BATCH_ROWS = 131_072
 BATCH_BYTES = 24 << 20
@@ -107,10 +108,12 @@ class Source(Protocol):
 
 
 def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
-    """The beginnings of some tables as one; where their types of a column have nothing in common, it is text."""
+    """The beginnings of some tables as one; where their types of a column have nothing in common, it is text, or empty and
+    marked (`headway.sources.clash`) when it cannot be."""
     share = -(-rows // len(tables))
     parts = [table.slice(0, share) for table in tables]
     named: dict[str, list[pa.Field]] = {}
+    clashes: dict[str, str] = {}
     for part in parts:
         for one in part.schema:
             named.setdefault(one.name, []).append(one)
@@ -121,11 +124,18 @@ def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
         try:
             pa.unify_schemas(fields, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            parts = [_as_text(part, name) for part in parts]
-    return pa.concat_tables(parts, promote_options="permissive").slice(0, rows)
+            texts = [_as_text(part, name) for part in parts]
+            if all(text is not None for text in texts):
+                parts = [text for text in texts if text is not None]
+            else:
+                one, other = list(dict.fromkeys(str(one.type) for one in found))[:2]
+                clashes[name] = f"column {name!r} has types that differ between the files: {one} and {other}"
+                parts = [bare(part, clashes) for part in parts]
+    return marked(pa.concat_tables(parts, promote_options="permissive").slice(0, rows), clashes)
 
 
-def _as_text(table: pa.Table, name: str) -> pa.Table:
+def _as_text(table: pa.Table, name: str) -> pa.Table | None:
+    """None when it is a column of lists."""
     place = table.schema.get_field_index(name)
     if place < 0:
         return table
@@ -133,7 +143,7 @@ def _as_text(table: pa.Table, name: str) -> pa.Table:
         values = table.column(place).cast(pa.string()).cast(pa.binary())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if not pa.types.is_binary(table.schema.field(place).type):
-            raise DataError(f"column {name!r} has types that differ between the files", fix="leave it out") from None
+            return None
         values = table.column(place)
     return table.set_column(place, name, values)
 
@@ -149,7 +159,7 @@ def twice(names: Sequence[str], path: str) -> None:
 
 def no_column(name: str, names: Sequence[str], path: str) -> DataError:
     """The error for a file without a column that the schema has."""
-    fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: columns: {{{name}: ignore}})"
+    fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: {in_columns(name, 'ignore')})"
     return DataError(f"there is no column {name!r}", where=path, fix=fix)
 
 

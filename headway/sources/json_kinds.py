@@ -13,12 +13,16 @@ from typing import Any
 import pyarrow as pa
 
 from headway.errors import DataError
+from headway.sources.clash import EMPTY_LIST, Seen
 from headway.sources.odd import ONE_IN
 
 Kinds = dict[str, list[Any]]
 """By column: [the way to it, the kind of all its values but a few odd ones, the kind of most]; a kind is
 int, float, bool, text, mixed, null, list:<kind>, or object in a list. Plain JSON."""
-_LISTS = "list:"
+_LISTS, _LARGE = "list:", "large"
+"""Large: digits beyond int64."""
+_FEW = 64
+"""So many large integers of some lines are odd ones that the whole sample judges, however few the lines are."""
 _PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": pa.null()}
 
 
@@ -66,7 +70,12 @@ def _as_json(value: Any) -> str:
 
 
 def seen_in(data: bytes, path: str) -> Kinds:
-    """The columns of some lines; broken lines show none.
+    """The columns of some lines; broken lines show none. As `counted_in`."""
+    return counted_in(data, path)[0]
+
+
+def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], Seen]]:
+    """The columns of some lines, and how many values of which form each has.
 
     Raises:
         DataError: the data is one JSON list, or two columns have the same name.
@@ -86,12 +95,15 @@ def seen_in(data: bytes, path: str) -> Kinds:
     for way in [way for way in counts if _overruled(way, counts)]:
         del counts[way]
     found: Kinds = {}
+    seen = {}
     for way, kinds in counts.items():
         name = ".".join(way)
         if name in found:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
-        found[name] = [list(way), _together(_usual(kinds)), _most(kinds)]
-    return found
+        kind = _together(_usual(_settled(kinds)))
+        found[name] = [list(way), kind, _most(_settled(kinds, few=0))]
+        seen[way] = Seen(_form(kind), kinds.total() - kinds["null"], kinds.total())
+    return found, seen
 
 
 def _count(value: dict[str, Any], way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> None:
@@ -119,11 +131,25 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, Number):
-        return "int" if value.lstrip("-").isdigit() and -(1 << 63) <= int(value[:30]) < 1 << 63 else "float"
+        if not value.lstrip("-").isdigit():
+            return "float"
+        return "int" if -(1 << 63) <= int(value[:30]) < 1 << 63 else _LARGE
     if isinstance(value, list):
         kinds = Counter(_kind(item) for item in value)
         return _LISTS + _together(kinds)
     return "text" if isinstance(value, str) else "object"
+
+
+def _settled(kinds: Counter[str], few: int = _FEW) -> Counter[str]:
+    """With a kind that columns have for the large integers: they are odd integers where they are few, else floats."""
+    there = sum(count for kind, count in kinds.items() if kind != "null")
+    found: Counter[str] = Counter()
+    for kind, count in kinds.items():
+        if kind.endswith(_LARGE):
+            odd = count <= few or (few and count * ONE_IN <= there)
+            kind = kind.removesuffix(_LARGE) + ("int" if odd else "float")
+        found[kind] += count
+    return found
 
 
 def _usual(kinds: Counter[str]) -> Counter[str]:
@@ -152,7 +178,9 @@ def _together(kinds: Counter[str]) -> str:
         return known.pop()
     if all(kind.startswith(_LISTS) for kind in known):
         return _LISTS + _together(Counter({kind.removeprefix(_LISTS): 1 for kind in known}))
-    return "float" if known == {"int", "float"} and "list:null" not in kinds else "mixed"
+    if not known <= {"int", _LARGE, "float"} or "list:null" in kinds:
+        return "mixed"
+    return "float" if "float" in known else _LARGE
 
 
 def _most(kinds: Counter[str]) -> str:
@@ -162,6 +190,18 @@ def _most(kinds: Counter[str]) -> str:
         return _together(kinds)
     kind = known.most_common(1)[0][0]
     return "float" if kind == "int" and known["float"] else kind
+
+
+def _form(kind: str) -> str | None:
+    """What people call values of that kind; None: nothing but nulls."""
+    if kind == "null":
+        return None
+    if not kind.startswith(_LISTS):
+        return "one value"
+    inner = kind.removeprefix(_LISTS)
+    if inner == "null":
+        return EMPTY_LIST
+    return "a list of objects" if inner == "object" else "a list of lists" if inner.startswith(_LISTS) else "a list"
 
 
 def natural(kind: str) -> pa.DataType:

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from headway.errors import DataError
+from headway.sources import clash
 from headway.sources.config import JsonlConfig
 from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
-from headway.sources.json_kinds import Kinds, is_number, natural, read_type, seen_in, storable
+from headway.sources.json_kinds import Kinds, counted_in, is_number, natural, read_type, seen_in, storable
 from headway.sources.json_lines import Parser
 from headway.sources.lines import BOM, SAMPLE_BYTES, SAMPLE_PIECES, TextFile, last_line_end, pieces
 from headway.sources.magic import is_object
@@ -67,20 +68,28 @@ class JsonlSource:
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
         """Rows from places spread over the files."""
-        tables = []
-        numbers: dict[str, bool] = {}
+        shown: list[tuple[pa.Table, dict[clash.Way, clash.Seen], Kinds]] = []
+        forms = clash.Forms()
         for file in files[:_SAMPLE_FILES]:
             text = TextFile(file.path)
             for data in _sample(text, file.bytes):
-                kinds = seen_in(data, file.path)
-                for name, (_, kind, _) in kinds.items():
-                    if kind != "null":
-                        numbers[name] = numbers.get(name, True) and is_number(kind)
+                kinds, seen = counted_in(data, file.path)
+                forms.note(file.path, seen)
                 if kinds:
-                    tables.append(_shown(data, kinds))
-        if not tables or not any(table.num_rows for table in tables):
+                    shown.append((_shown(data, kinds), seen, kinds))
+        if not any(table.num_rows for table, *_ in shown):
             raise _no_rows(files[0].path)
-        return as_numbers(sampled(tables, rows), [name for name, all_of_it in numbers.items() if all_of_it])
+        clashes = forms.clashes()
+        tables = []
+        numbers: dict[str, bool] = {}
+        for table, seen, kinds in shown:
+            odd = [".".join(way) for way, one in seen.items() if forms.odd(way, one.form)]
+            tables.append(clash.bare(table.drop_columns(odd), clashes))
+            for name, (_, kind, _) in kinds.items():
+                if kind != "null" and name not in odd and name not in clashes:
+                    numbers[name] = numbers.get(name, True) and is_number(kind)
+        whole = as_numbers(sampled(tables, rows), [name for name, all_of_it in numbers.items() if all_of_it])
+        return clash.marked(whole, clashes)
 
 
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:

@@ -4,22 +4,26 @@
     told(table.schema.field("fare"))              # "1 of 400 sampled values is no number, such as 'n/a'", or None
 
 Of a hundred values one may be odd, which is what `validation.max_quarantined` lets pass; a sample of fewer than a hundred
-decides as it stands.
+decides as it stands. In a column of integers, digits beyond int64 are odd as a word is; `12.5` is not: it says that the
+column holds real numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headway.coerce import coerce
-from headway.lists import flatten, is_list
+from headway.lists import flatten, is_list, is_text
 from headway.schema import Column, StoredType
+from headway.words import agree
 
 ONE_IN = 100
-_KEY = b"headway.odd"
+_KEY, _SEVERAL = b"headway.odd", b"headway.odd.several"
 _FIRST = 4096
+_DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"
 
 
 def as_numbers(table: pa.Table, names: Iterable[str]) -> pa.Table:
@@ -31,14 +35,14 @@ def as_numbers(table: pa.Table, names: Iterable[str]) -> pa.Table:
         values = (
             pa.chunked_array([flatten(chunk).values for chunk in column.chunks]) if is_list(column.type) else column
         )
-        if not _is_text(values.type) or values.null_count == len(values):
+        if not is_text(values.type) or values.null_count == len(values):
             continue
         kind, odd = _kind(values.combine_chunks())
         if kind is None:
             continue
         example = f", such as {odd[0].as_py()!r}" if len(odd) else ""
         there = len(values) - values.null_count
-        words = f"{len(odd):,} of {there:,} sampled values {'is' if len(odd) == 1 else 'are'} no number{example}"
+        words = f"{len(odd):,} of {there:,} sampled values {_what(odd)}{example}"
         stored = Column(name=name, type=kind, nullable=True).arrow
         if is_list(column.type):
             stored = pa.list_(stored)
@@ -52,22 +56,66 @@ def told(field: pa.Field) -> str | None:
     return (field.metadata or {}).get(_KEY, b"").decode() or None
 
 
+def not_one(counts: Mapping[int, int]) -> int:
+    """Rows that do not have one value, of {values a row: rows}."""
+    return sum(rows for values, rows in counts.items() if values != 1)
+
+
+def with_several(table: pa.Table, columns: Mapping[str, Mapping[int, int]]) -> pa.Table:
+    """`table`, whose named columns of one value say how many sampled rows had several, of {values a row: rows}."""
+    for name, counts in columns.items():
+        if several := [values for values in counts if values > 1]:
+            rows, place = sum(counts[values] for values in several), table.schema.get_field_index(name)
+            words = f"{rows:,} of {sum(counts.values()):,} sampled rows {agree(rows, 'has', 'have')} several values, "
+            words += f"up to {max(several)}"
+            field = table.schema.field(place)
+            field = field.with_metadata({**(field.metadata or {}), _SEVERAL: words.encode()})
+            table = table.set_column(place, field, table.column(place))
+    return table
+
+
+def told_several(field: pa.Field) -> str | None:
+    """What was odd about a column of one value a row; None when each row had no more."""
+    return (field.metadata or {}).get(_SEVERAL, b"").decode() or None
+
+
 def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
     """The type that the values have, and the text of those that have not."""
     most = (len(values) - values.null_count) // ONE_IN
+    kind: StoredType
     for part in (values.slice(0, _FIRST), values):  # text mostly shows at once
-        kinds: list[StoredType] = ["int64", "float32"]
+        whole, real = _odd(part, "int64"), _odd(part, "float32")
         # true and false are integers only
-        odd, _, kind = min((len(_odd(part, kind)), i, kind) for i, kind in enumerate(kinds))
-        if odd > most:
+        if len(whole) <= len(real) or (len(whole) <= most and _all_digits(part, whole, real)):
+            kind, odd = "int64", whole
+        else:
+            kind, odd = "float32", real
+        if len(odd) > most:
             return None, pa.array([], pa.string())
-    return kind, _odd(values, kind).column("value").combine_chunks()
+    return kind, odd
 
 
-def _odd(values: pa.Array, kind: StoredType) -> pa.Table:
+def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
+    """Whether all numbers are written as integers; `whole` and `real` are what is no int64 and no float32."""
+    words = len(real) - _count(real, _DIGITS)
+    return words == len(whole) - _count(whole, _DIGITS) and not _count(values.cast(pa.binary()), _POINT)
+
+
+def _odd(values: pa.Array, kind: StoredType) -> pa.Array:
+    """The text of the values that are not of the type."""
     batch = pa.RecordBatch.from_arrays([values], names=["value"])
-    return coerce(batch, [Column(name="value", type=kind, nullable=True)]).rejected
+    rejected = coerce(batch, [Column(name="value", type=kind, nullable=True)]).rejected
+    return rejected.column("value").combine_chunks()
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind))
+def _count(values: pa.Array, pattern: str) -> int:
+    return int(pc.sum(pc.match_substring_regex(values, pattern)).as_py() or 0)
+
+
+def _what(odd: pa.Array) -> str:
+    """What is odd about them."""
+    is_, does = ("is", "does") if len(odd) == 1 else ("are", "do")
+    large = _count(odd, _DIGITS)
+    if large == len(odd):
+        return f"{does} not fit int64"
+    return f"{is_} no number{' or do not fit int64' if large else ''}"

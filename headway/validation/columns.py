@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from headway.anomaly import LISTED, Anomaly, listed, value_text
-from headway.schema import LABEL, Schema
+from headway.schema import LABEL, Schema, in_columns
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 from headway.validation.config import ValidateConfig
@@ -46,7 +46,7 @@ def _column(split: str, column: ColumnStatistics, schema: Schema, config: Valida
             column=name,
             where=split,
             message=f"column {name!r} has no {what} in any of the {column.rows:,} {split} rows",
-            fix=f"mend the source, or leave it out: columns: {{{name}: ignore}}",
+            fix=f"mend the source, or leave it out: {in_columns(name, 'ignore')}",
         )
         return
     kind = schema.column(name).type

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.anomaly import Anomaly, listed, value_text
-from headway.schema import LABEL
+from headway.schema import LABEL, in_columns
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 from headway.validation.config import DriftConfig, ValidateConfig
 from headway.validation.distance import jensen_shannon, l_infinity, quantile_distance
+from headway.words import counted
 
 
 def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig) -> Iterator[Anomaly]:
@@ -25,7 +26,7 @@ def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: Va
             severity="info",
             kind="drift",
             where="train",
-            message=f"drift was not checked: {ours.rows:,} train rows, {theirs.rows:,} of {whose}; at least "
+            message=f"drift was not checked: {counted(ours.rows, 'train row')}, {theirs.rows:,} of {whose}; at least "
             f"{config.drift.min_rows:,} of each are needed",
             fix="widen the window, or lower validation.drift.min_rows",
         )
@@ -125,8 +126,8 @@ def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig
             severity="info",
             kind="skew",
             where="serving",
-            message=f"skew was not checked: {train.rows:,} train rows, {logged.rows:,} logged requests; at least "
-            f"{config.drift.min_rows:,} of each are needed",
+            message=f"skew was not checked: {counted(train.rows, 'train row')}, {counted(logged.rows, 'logged request')}; at "
+            f"least {config.drift.min_rows:,} of each are needed",
             fix="log more requests, or lower validation.drift.min_rows",
         )
         return
@@ -142,7 +143,7 @@ def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig
                 where="serving",
                 message=f"none of the {asked.rows:,} logged requests has a value of {name!r}; of the train rows "
                 f"{taught.present / taught.rows:.2%} do",
-                fix=f"send it with the requests, or leave it out: columns: {{{name}: ignore}}",
+                fix=f"send it with the requests, or leave it out: {in_columns(name, 'ignore')}",
             )
             continue
         for found in _column(asked, taught, "the train rows", config.drift_of(name)):

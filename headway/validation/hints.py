@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headway.anomaly import Anomaly
 from headway.metrics import auc
-from headway.schema import LABEL
+from headway.schema import LABEL, in_columns
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.sample import numbers
 from headway.statistics.split import SplitStatistics
@@ -37,7 +37,7 @@ def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
             column=column.name,
             where="train",
             message=f"column {column.name!r} has the same value in all {column.rows:,} train rows",
-            fix=f"leave it out: columns: {{{column.name}: ignore}}",
+            fix=f"leave it out: {in_columns(column.name, 'ignore')}",
         )
 
 
@@ -64,7 +64,7 @@ def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anoma
             where="train",
             message=f"column {name!r} repeats column {first[same]!r}: the same values in each of {len(rows):,} sampled train "
             f"rows, and the same figures over all {train.rows:,}",
-            fix=f"leave one of them out: columns: {{{name}: ignore}}",
+            fix=f"leave one of them out: {in_columns(name, 'ignore')}",
         )
 
 
@@ -112,7 +112,7 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
             column=name,
             where="train",
             message=f"column {name!r} alone {how} (in {len(rows):,} sampled train rows): is it known before the answer is?",
-            fix=f"leave it out: columns: {{{name}: ignore}}; if it is known in time: "
+            fix=f"leave it out: {in_columns(name, 'ignore')}; if it is known in time: "
             f"validation.columns.{name}.severity: {{leakage: ignore}}",
         )
 

@@ -11,6 +11,7 @@ from headway.anomaly import Anomaly, listed, value_text
 from headway.schema import LABEL
 from headway.statistics.column import ColumnStatistics
 from headway.validation.config import ValidateConfig
+from headway.words import agree
 
 AUTO_MOST_CLASSES = 20
 """Integer labels with more values than this are a regression, unless the pipeline says otherwise."""
@@ -61,8 +62,8 @@ def labels(
                 kind="unseen label",
                 column=LABEL,
                 where=split,
-                message=f"{rows:,} of {label.present:,} {split} rows have a label that no train row has, and count for "
-                f"nothing: {listed(unseen, len(unseen))}",
+                message=f"{rows:,} of {label.present:,} {split} rows {agree(rows, 'has', 'have')} a label that no train row has, "
+                f"and {agree(rows, 'counts', 'count')} for nothing: {listed(unseen, len(unseen))}",
                 fix="widen the window, or change the split",
             )
 

@@ -62,7 +62,7 @@ def test_a_row_for_each_anomaly():
     anomaly = {"severity": "error", "kind": "range", "column": "dist", "where": "train", "message": "m", "fix": None}
     result = {"anomalies": [anomaly], "errors": 1, "warnings": 0}
     [artifact] = artifacts_of(_output("validate", result))
-    assert artifact.description == "1 errors, 0 warnings"
+    assert artifact.description == "1 error, 0 warnings"
     assert artifact.table == [anomaly | {"fix": ""}]
     assert artifacts_of(_output("validate", result | {"anomalies": []})) == []
     table = [{"split": "train", "rows": 3}]

@@ -333,22 +333,22 @@ def test_types_that_do_not_go_together_are_named_with_their_columns(text):
         (
             "s > 1",
             "column 's' holds text and 1 is a number",
-            "s == 'a', or read it as a number (columns: {s: {type: float}})",
+            'read it as a number: columns: {s: {type: float}} (instead of auto: {"*": auto, s: {type: float}})',
         ),
         (
             "i > 1 and s + 1 > 2",
             "in 's + 1': column 's' holds text",
-            "read it as a number (columns: {s: {type: float}})",
+            "read it as a number: columns: {s: {type: float}}",
         ),
         (
             "col('a b') < 3",
             "column 'a b' holds text",
-            "col('a b') == 'a', or read it as a number (columns: {'a b': {ty",
+            "col('a b') == 'a', or read it as a number: columns: {\"a b\": {ty",
         ),
         (
             "i == 'x'",
             "column 'i' holds numbers and 'x' is text",
-            "i > 0, or read it as text (columns: {i: {type: string}})",
+            "i > 0, or read it as text: columns: {i: {type: string}}",
         ),
         ("d > 3", "column 'd' holds dates and 3 is a number", "d >= '2013-01-31'"),
         ("l > 3", "column 'l' holds lists", "one value a row"),

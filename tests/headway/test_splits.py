@@ -188,7 +188,7 @@ def test_a_column_with_other_words_for_it():
 
 @pytest.mark.parametrize(
     ("values", "said"),
-    [([b"train", b"dev"], "'dev'"), ([b"train", b"\xff"], r"'\\xff'"), ([b"train", None], "1 rows have no value")],
+    [([b"train", b"dev"], "'dev'"), ([b"train", b"\xff"], r"'\\xff'"), ([b"train", None], "1 row has no value")],
 )
 @pytest.mark.parametrize("dictionary", [False, True])
 def test_a_value_that_says_nothing_is_a_data_error(values, said, dictionary):

@@ -173,3 +173,17 @@ class ControlFile:
         """Add to what it says, in one rename."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         replace_text(self.path, json.dumps(self.read() | dict(values), indent=1) + "\n")
+
+
+def check_knobs(knobs: Mapping[str, Any], task: str, *, user: bool) -> None:
+    """ConfigError for a knob that nothing would read."""
+    for name in knobs:
+        if name in ("positive_weight",) and task != "binary":
+            problem = f"{name} is for a binary label, and this one is {task}"
+        elif name in ("label_smoothing", "temperature") and task == "regression":
+            problem = f"{name} is for a label with classes, and this one is a number"
+        elif name not in MEANINGS and not user:
+            problem = f"nothing reads {name!r}; the built-in models know {', '.join(sorted(MEANINGS))}"
+        else:
+            continue
+        raise ConfigError(problem, where=f"training.knobs.{name}", fix="leave it out")

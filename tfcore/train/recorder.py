@@ -16,6 +16,7 @@ import numpy as np
 
 from headway.errors import DataError
 from headway.monitor import Monitor
+from headway.words import counted
 from tfcore.train.learner import Outcome
 
 PROGRESS_SECONDS = 0.25
@@ -103,7 +104,7 @@ class Recorder:
 
     def _give_up(self, step: int) -> None:
         raise DataError(
-            f"loss or gradients were not finite {self._in_row} steps in a row, up to step {step}",
+            f"loss or gradients were not finite {counted(self._in_row, 'step')} in a row, up to step {step}",
             where="training",
             fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm",
         )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from headway.config import Frozen
+from headway.words import counted
 
 Number = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 
@@ -97,7 +98,9 @@ class PiecewiseRate(_Schedule):
     @model_validator(mode="after")
     def _fit(self) -> PiecewiseRate:
         if len(self.values) != len(self.boundaries) + 1:
-            raise ValueError(f"{len(self.boundaries)} boundaries need {len(self.boundaries) + 1} values")
+            raise ValueError(
+                f"{counted(len(self.boundaries), 'boundary needs', 'boundaries need')} {len(self.boundaries) + 1} values"
+            )
         if list(self.boundaries) != sorted(set(self.boundaries)):
             raise ValueError("boundaries must rise")
         return self

@@ -10,10 +10,8 @@ one that was never interrupted: same order of rows, same masks, same compiled mo
 from __future__ import annotations
 
 import functools
-import json
-import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +31,27 @@ from tfcore.precision import LossScale
 from tfcore.retrace import RetraceGuard
 from tfcore.runtime import prepare
 from tfcore.staged import staged
-from tfcore.train.checkpoint import VARIABLES, Checkpoints, Found, Variables
+from tfcore.train.checkpoint import Checkpoints, Found
 from tfcore.train.cluster import chosen, train_apart
 from tfcore.train.data import MOST_OPEN_SHARDS, TrainingData, class_counts, class_names
 from tfcore.train.distributed import DistributedLearner, agreement, same_start
 from tfcore.train.early_stopping import Patience
 from tfcore.train.ending import Ending
-from tfcore.train.knobs import MEANINGS, ControlFile, Knobs
-from tfcore.train.learner import Learner, Outcome
+from tfcore.train.knobs import ControlFile, Knobs, check_knobs
+from tfcore.train.learner import Learner
+from tfcore.train.looks import history_steps, look_at_carve, point, report
 from tfcore.train.loop import Every, run
+from tfcore.train.output import finish
 from tfcore.train.ranking import LARGE_BATCH
 from tfcore.train.recorder import Recorder
 from tfcore.train.request import VERSION, TrainRequest
 from tfcore.train.sampling import logit_offsets
+from tfcore.train.saving import resume, save, save_best
 from tfcore.train.strategy import Choice, Placement, place
 from tfcore.train.summaries import Summaries
 from tfcore.train.weights import class_weights
 
 __all__ = ["VERSION", "train"]
-
-HISTORY_POINTS = 200
 
 
 def train(
@@ -138,7 +137,7 @@ class _Training:
 
         task, user = request.transform.label.task, request.model.user_defined
         self.knobs = Knobs(config.all_knobs(request.model.dropout), self.total)
-        _check_knobs(config.knobs, task, user=user)
+        check_knobs(config.knobs, task, user=user)
         chief = self.placement.chief
         self.control = ControlFile(request.control) if request.control and chief else None
         self.checkpoints = (
@@ -165,7 +164,7 @@ class _Training:
         self.carved: tuple[int, float] | None = None  # step and loss of the last look at the carve
         self.guard = RetraceGuard(self.learner, action="warn", log=monitor.log)
         if found:
-            self._resume(found)
+            resume(self, found)
         elif self.control:
             self.control.begin()
 
@@ -234,7 +233,7 @@ class _Training:
             return {"steps": step, "worker": self.placement.worker}
         out.mkdir(parents=True, exist_ok=True)
         models.save_weights(self.model, out / models.WEIGHTS)
-        result = self._finish(out, step, stopped)
+        result = finish(self, out, step, stopped)
         if self.workers:
             self.workers.from_chief(np.zeros(1))
         return result
@@ -242,15 +241,15 @@ class _Training:
     def _steps(self, began: float) -> int:
         """Run the loop to its end; on a request to stop, save a checkpoint and raise Cancelled."""
         config = self.request.training
-        every = [Every(self._history_steps(), self._point, at_end=True)]
+        every = [Every(history_steps(self), functools.partial(point, self), at_end=True)]
         if config.early_stopping:
-            every.append(Every(config.early_stopping.every_steps, self._evaluate_carve, at_end=True))
+            every.append(Every(config.early_stopping.every_steps, functools.partial(look_at_carve, self), at_end=True))
             if self.checkpoints and config.keep_best:
-                save = lambda step: self._save_best(step, began)  # noqa: E731
-                every.append(Every(config.early_stopping.every_steps, save, at_end=True))
+                best = functools.partial(save_best, self, began=began)
+                every.append(Every(config.early_stopping.every_steps, best, at_end=True))
         if self.checkpoints:
             # last, so that a checkpoint holds what the others did at its step
-            every.append(Every(config.checkpoint_every_steps, lambda step: self._save(step, began)))
+            every.append(Every(config.checkpoint_every_steps, lambda step: save(self, step, began)))
         if not self.placement.chief:
             every = []  # the chief says when, and writes
         step = self.start
@@ -262,7 +261,7 @@ class _Training:
                 total=self.total,
                 knobs=self._values,
                 every=every,
-                report=self._report,
+                report=functools.partial(report, self),
                 cancelled=self.monitor.cancelled,
                 micro_batches=config.micro_batches,
                 agreed=agreement(self.workers) if self.workers else lambda turn: turn,
@@ -270,7 +269,7 @@ class _Training:
         ended = self.learner.ending.reason is not None
         finished = step == self.total or ended or bool(self.patience and self.patience.exhausted)
         if not finished and self.placement.chief:
-            self._save(step, began)
+            save(self, step, began)
             self.monitor.check()
         self.seconds += time.monotonic() - began
         return step
@@ -285,157 +284,3 @@ class _Training:
             except ConfigError as error:  # a slip of the hand must not cost a training
                 self.monitor.log(f"warning: {self.control.path} is not heeded: {error}")
         return self.knobs.values(first, count)
-
-    def _report(self, step: int, outcome: Outcome) -> None:
-        self.reached = step
-        self.recorder(step, outcome)
-        self.guard.check()
-        if self.learner.ending.reason == "loss":
-            self.monitor.log(f"stopped at step {step}: the training loss has fallen to training.stop_at_loss")
-
-    def _history_steps(self) -> int:
-        """Steps between two points of the history: a multiple of the stack, so that calls stay whole."""
-        return self.stack * max(1, math.ceil(self.total / HISTORY_POINTS / self.stack))
-
-    def _point(self, step: int) -> None:
-        knobs = self.knobs.at(step - 1)
-        point = self.recorder.point(step, **knobs)
-        self.summaries.write(step, loss=point["loss"], **knobs)
-
-    def _evaluate_carve(self, step: int) -> bool:
-        assert self.patience is not None
-        loss = self.learner.evaluate(self.data.carve())
-        better = self.patience.update(step, loss)
-        if better:
-            for best, variable in zip(self.best, self.model.variables, strict=True):
-                best.assign(variable.value)
-        self.carved = step, loss
-        self.recorder.carve(step, loss)
-        self.summaries.write(step, carve_loss=loss)
-        if self.patience.exhausted:
-            self.monitor.log(
-                f"stopped at step {step}: the loss on the carve has not fallen since step {self.patience.best_step}"
-            )
-        return self.patience.exhausted
-
-    def _variables(self) -> Variables:
-        return self.learner.variables() | ({"best": self.best} if self.best else {})
-
-    def _save_best(self, step: int, began: float) -> None:
-        assert self.checkpoints is not None and self.carved is not None
-        if self.checkpoints.among_best(self.carved[1]):
-            self._save(step, began)
-
-    def _save(self, step: int, began: float) -> None:
-        if self.checkpoints is None or self.learner.mode is None or self.saved == step:
-            return  # nowhere to, nothing ran yet, or it is there
-        state = {
-            "jit": self.learner.mode,
-            "threads": self.threads,
-            "devices": self.placement.facts(),
-            "seconds": self.seconds + time.monotonic() - began,
-            "recorder": self.recorder.state(),
-            "ending": self.learner.ending.state(),
-            "knobs": self.knobs.state(),
-            "patience": self.patience.state() if self.patience else None,
-        }
-        loss = self.carved[1] if self.carved and self.carved[0] == step else None
-        self.checkpoints.save(step, self._variables(), state, loss=loss)
-        self.saved = step
-
-    def _resume(self, found: Found) -> None:
-        assert self.checkpoints is not None
-        with self.placement.scope():
-            self.checkpoints.restore(found, self._variables())
-        self.start = self.reached = found.step
-        self.seconds = found.state["seconds"]
-        self.knobs.restore(found.state["knobs"])
-        self.recorder.restore(found.state["recorder"])
-        self.learner.ending.restore(found.state.get("ending", {}))
-        if self.patience and found.state["patience"]:
-            self.patience.restore(found.state["patience"])
-        self.monitor.log(f"resumed at step {found.step:,} of {self.total:,}")
-        if found.state["threads"] != self.threads:
-            self.monitor.log(
-                f"warning: the checkpoint was taken with {found.state['threads']} threads and {self.threads} run now, "
-                "so the last bits of the weights may differ from an uninterrupted training's"
-            )
-        now = self.placement.facts()
-        if (then := found.state.get("devices", now)) != now:
-            self.monitor.log(
-                f"warning: the checkpoint was taken with {then['strategy']} and {then['replicas']} replicas, and now it is "
-                f"{now['strategy']} and {now['replicas']}: the last bits of the weights may differ from an uninterrupted "
-                "training's"
-            )
-
-    def _finish(self, out: Path, step: int, stopped: str) -> dict[str, Any]:
-        request, config = self.request, self.request.training
-        rows = step * config.batch_size
-        history = self.recorder.history
-        if lost := self.recorder.skipped - self.recorder.excused:
-            self.monitor.log(f"warning: {lost} steps were skipped: their loss or gradients were not finite")
-        if self.data.images.refused:
-            self.monitor.log(f"warning: TensorFlow refused images {self.data.images.refused} times; they were skipped")
-        losses = [point["loss"] for point in history if point.get("loss") is not None]
-        result = {
-            "steps": step,
-            "rows": self.data.rows,
-            "epochs": round(rows / self.data.rows, 4) if self.data.rows else None,
-            "seconds": round(self.seconds, 3),
-            "steps_per_second": self.recorder.steps_per_second,
-            "final_loss": losses[-1] if losses else None,
-            "lowest_loss": min(losses) if losses else None,
-            "best_loss": self.patience.best_loss if self.patience else None,
-            "best_step": self.patience.best_step if self.patience else None,
-            "stopped": stopped,
-            "skipped": self.recorder.skipped,
-            "refused_images": self.data.images.refused,
-            "traces": self.learner.traces,
-            "jit": self.learner.mode,
-            "threads": self.threads,
-            **self.placement.facts(),
-            **self.data.facts(self.model),
-            "parameters": int(sum(math.prod(v.shape) for v in self.model.trainable_variables)),
-            "resumed_from": self.start or None,
-            "knob_changes": self.knobs.changes,
-        }
-        if (scale := self.learner.one.scale) is not None:
-            result["loss_scale"] = {"value": float(scale.value), "skipped": self.recorder.excused}
-        if config.keep_best and self.checkpoints:
-            result["best_checkpoints"] = [_keep(found, out) for found in self.checkpoints.best()]
-        model = {
-            "model": request.model.model_dump(mode="json"),
-            "seed": request.seed,
-            "task": request.transform.label.task,
-        }
-        _write(
-            out / "model.json", model | {"weights": models.WEIGHTS, "variables": [v.path for v in self.model.variables]}
-        )
-        _write(out / "history.json", {"history": history, "result": result})
-        return result
-
-
-def _keep(found: Found, out: Path) -> dict[str, Any]:
-    """The model's weights of a checkpoint, into the output: checkpoints go when a training is done."""
-    prefix = Path("best") / str(found.step) / models.WEIGHTS
-    (out / prefix).parent.mkdir(parents=True, exist_ok=True)
-    models.extract_weights(found.path / VARIABLES, out / prefix)
-    return {"step": found.step, "carve_loss": found.loss, "weights": str(prefix)}
-
-
-def _check_knobs(knobs: Mapping[str, Any], task: str, *, user: bool) -> None:
-    """ConfigError for a knob that nothing would read."""
-    for name in knobs:
-        if name in ("positive_weight",) and task != "binary":
-            problem = f"{name} is for a binary label, and this one is {task}"
-        elif name in ("label_smoothing", "temperature") and task == "regression":
-            problem = f"{name} is for a label with classes, and this one is a number"
-        elif name not in MEANINGS and not user:
-            problem = f"nothing reads {name!r}; the built-in models know {', '.join(sorted(MEANINGS))}"
-        else:
-            continue
-        raise ConfigError(problem, where=f"training.knobs.{name}", fix="leave it out")
-
-
-def _write(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

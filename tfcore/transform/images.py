@@ -16,6 +16,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import DataError
+from headway.words import counted
 from tfcore.python_op import numpy_op
 
 Pixels = tuple[int, int, int]
@@ -80,7 +81,8 @@ class Tolerant:
             self.refused += 1
             if self.refused > self.most:
                 raise DataError(
-                    f"TensorFlow refused {self.refused} images, more than {self.most}: {str(error.message).splitlines()[0]}",
+                    f"TensorFlow refused {counted(self.refused, 'image')}, more than {self.most}: "
+                    f"{str(error.message).splitlines()[0]}",
                     where="training.max_refused_images",
                     fix="look at the images, or allow more",
                 )

@@ -198,9 +198,9 @@ def test_malformed_lines_are_counted_and_numbered(written, range_bytes):
     rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
     assert rows == [(0, 1, b"a"), (2, 3, b"c"), (5, 6, b"f")]
     assert malformed == [
-        (1, "2", "1 columns instead of 2, at byte 8"),
+        (1, "2", "1 column instead of 2, at byte 8"),
         (3, "4,d,e", "3 columns instead of 2, at byte 14"),
-        (4, '"5"', "1 columns instead of 2, at byte 20"),
+        (4, '"5"', "1 column instead of 2, at byte 20"),
     ]
 
 
@@ -219,7 +219,7 @@ def test_nothing_but_malformed_lines(written):
     source, found = written(b"a,b\n1\n2\n")
     assert rows_of(source, found, {"a": INT, "b": TEXT}) == (
         [],
-        [(0, "1", "1 columns instead of 2, at byte 4"), (1, "2", "1 columns instead of 2, at byte 6")],
+        [(0, "1", "1 column instead of 2, at byte 4"), (1, "2", "1 column instead of 2, at byte 6")],
     )
 
 
@@ -230,7 +230,7 @@ def test_malformed_lines_that_are_no_utf8(written, quoted, capfd):
     rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT, "c": kind})
     assert rows == [(0, 1, b"\xe9\xff", b"caf\xe9"), (2, 3, quoted.strip(b'"'), None)]
     where = ", at byte 16" if quoted == b"y" else ""  # lines are not told apart cheaply where they may be quoted
-    assert malformed == [(1, "2\\xe9", "1 columns instead of 3" + where)]
+    assert malformed == [(1, "2\\xe9", "1 column instead of 3" + where)]
     assert source.prefix(found, 10).num_rows == 2
     assert capfd.readouterr().err == ""
 

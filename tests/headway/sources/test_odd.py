@@ -5,14 +5,16 @@ import json
 import pyarrow as pa
 import pytest
 
+from headway.coerce import coerce, raw_type
 from headway.infer import infer
 from headway.records.tfrecord import frame
 from headway.records.wire import BYTES, INTS, field
+from headway.schema import ColumnConfig
 from headway.sources.odd import as_numbers, told
 
 
-def _types(opened, format, data, configs=None):
-    source, found = opened(format, data)
+def _types(opened, format, *datas, configs=None):
+    source, found = opened(format, *datas)
     prefix = source.prefix(found, 1000)
     schema, notes = infer(prefix, configs or {}, only=False, needed=frozenset(), where="x")
     return {column.name: (column.type, column.shape) for column in schema.columns}, notes
@@ -30,7 +32,14 @@ def _csv(values):
         (["1"] * 197 + ["odd", "n/a", "x"], "bytes"),
         (["1"] * 20 + ["odd"], "bytes"),
         (["odd"] * 199 + ["1"], "bytes"),
-        (["1"] * 199 + ["99999999999999999999"], "float32"),
+        (["1"] * 199 + ["99999999999999999999"], "int64"),
+        (["1"] * 298 + ["odd", "-99999999999999999999"], "int64"),
+        (["1", "2.5"] * 99 + ["1", "99999999999999999999"], "float32"),
+        (["1.0"] * 199 + ["99999999999999999999"], "float32"),
+        (["1"] * 199 + ["1e30"], "float32"),
+        (["1"] * 199 + ["2.5"], "float32"),
+        (["1"] * 197 + ["99999999999999999999"] * 3, "float32"),
+        (["99999999999999999999"] * 200, "float32"),
     ],
 )
 def test_one_odd_value_in_a_hundred_of_a_csv_file_decides_nothing(opened, values, kind):
@@ -39,11 +48,37 @@ def test_one_odd_value_in_a_hundred_of_a_csv_file_decides_nothing(opened, values
     assert ("'odd'" in " ".join(notes)) == (kind != "bytes" and "odd" in values)
 
 
-def test_a_type_that_is_said_needs_no_note(opened):
-    from headway.schema import ColumnConfig
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_digits_beyond_int64_cost_their_row_and_no_digit_of_the_others(opened, format):
+    """As a column of float32, 2^53 + 1 would have become 2^53."""
+    values = [*[2**53 + 1] * 150, 10**20, *[2**53 + 1] * 49]
+    lines = [str(v) if format == "csv" else json.dumps({"a": v}) for v in values]
+    data = "\n".join([*(["a"] if format == "csv" else []), *lines, ""]).encode()
+    source, found = opened(format, data)
+    schema, notes = infer(source.prefix(found, 1000), {}, only=False, needed=frozenset(), where="x")
+    (note,) = notes
+    assert note.startswith(
+        f"column 'a' is read as numbers: 1 of 200 sampled values does not fit int64, such as '{10**20}'"
+    )
+    (piece,) = source.ranges(found)
+    (chunk,) = source.read(piece, ["a"], {"a": raw_type(schema.column("a"))})
+    coerced = coerce(chunk.batch, schema.columns)
+    assert coerced.batch.column("a").to_pylist() == [2**53 + 1] * 199
+    (rejected,) = coerced.rejected.to_pylist()
+    assert (rejected["value"], rejected["reason"]) == (str(10**20), "is not an integer that fits int64")
 
+
+def test_a_few_lines_of_json_with_digits_beyond_int64_are_judged_with_all_others(opened):
+    """The pieces of a sample may be so short that one value is more than a hundredth of one."""
+    line = b'{"a": %d, "b": "' + b"x" * 20_000 + b'"}\n'
+    source, found = opened("jsonl", b"".join(line % (10**20 if i == 7 else i) for i in range(150)))
+    prefix = source.prefix(found, 1000)
+    assert prefix.num_rows > 100 and prefix.schema.field("a").type == pa.int64()
+
+
+def test_a_type_that_is_said_needs_no_note(opened):
     config = {"a": ColumnConfig(type="string")}
-    types, notes = _types(opened, "csv", _csv(["1"] * 199 + ["odd"]), config)
+    types, notes = _types(opened, "csv", _csv(["1"] * 199 + ["odd"]), configs=config)
     assert types["a"] == ("bytes", ()) and not notes
 
 
@@ -58,6 +93,11 @@ def test_a_type_that_is_said_needs_no_note(opened):
         ("00123", 5, ("bytes", ())),
         ("00123", "odd", ("bytes", ())),
         (True, "odd", ("int64", ())),
+        (1, 10**20, ("int64", ())),
+        ([1, 2], [3, -(10**20)], ("int64", (None,))),
+        (1.5, 10**20, ("float32", ())),
+        (10**20, 1, ("float32", ())),
+        (1, 2.5, ("float32", ())),
     ],
 )
 def test_one_odd_line_of_json_decides_nothing(opened, usual, odd, kind):
@@ -76,6 +116,33 @@ def test_one_odd_record_of_examples_decides_nothing(opened, odd, kind):
     data = b"".join(frame(field(part)) for part in [*[usual] * 150, *[other] * odd, *[usual] * 49])
     types, notes = _types(opened, "examples", data)
     assert types == {"a": (kind, ())} and ("'word'" in " ".join(notes)) == (kind == "int64")
+
+
+def _records(*values):
+    return b"".join(frame(field(_feature("a", INTS, field(bytes(value)) if value else b""))) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("odd", "shape"), [([(1, 2)], ()), ([(1, 2), ()], ()), ([()], ()), ([(1, 2)] * 3, (None,)), ([()] * 3, (None,))]
+)
+def test_one_record_of_several_values_makes_no_list_of_a_column(opened, odd, shape):
+    data = _records(*[(5,)] * 100, *odd), _records(*[(6,)] * 100)
+    types, notes = _types(opened, "examples", *data)
+    assert types == {"a": ("int64", shape)}
+    assert ("has several values, up to 2" in " ".join(notes)) == (shape == () and (1, 2) in odd)
+    configs = {"a": ColumnConfig(shape="list")}
+    types, notes = _types(opened, "examples", *data, configs=configs)
+    assert types == {"a": ("int64", (None,))} and not notes
+
+
+def test_a_record_of_several_values_in_a_scalar_column_is_rejected_alone(opened):
+    source, found = opened("examples", _records(*[(5,)] * 100, (1, 2), *[(6,)] * 100))
+    schema, _ = infer(source.prefix(found, 1000), {}, only=False, needed=frozenset(), where="x")
+    (piece,) = source.ranges(found)
+    (chunk,) = source.read(piece, ["a"], {"a": raw_type(schema.column("a"))})
+    assert chunk.batch.column("a").to_pylist() == [5] * 100 + [6] * 100
+    (bad,) = chunk.malformed
+    assert (bad.row, bad.column, bad.text, bad.reason) == (100, "a", "[1, 2]", "2 values in a scalar column")
 
 
 def test_quoted_digits_of_one_file_and_numbers_of_another_are_text(opened):
