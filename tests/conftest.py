@@ -1,12 +1,16 @@
 """Settings for every test, and the small real flights that the end-to-end tests run on."""
 
 import contextlib
+import fcntl
 import importlib.util
+import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 import uuid
@@ -17,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 
+from flows.cli import main
 from headway import files
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -38,13 +43,16 @@ def flights():
 
 
 @pytest.fixture(scope="session")
-def monthly(flights, tmp_path_factory):
+def monthly(request, made_once):
     """A folder of four months with 2,000 real flights each: 2013-01.parquet to 2013-04.parquet."""
-    folder = tmp_path_factory.mktemp("monthly")
-    for month in range(1, 5):
-        part = flights.filter(pc.equal(flights["month"], month))
-        pq.write_table(part.slice(0, 2000), folder / f"2013-{month:02d}.parquet")
-    return folder
+
+    def make(folder):
+        flights = request.getfixturevalue("flights")
+        for month in range(1, 5):
+            part = flights.filter(pc.equal(flights["month"], month))
+            pq.write_table(part.slice(0, 2000), folder / f"2013-{month:02d}.parquet")
+
+    return made_once("monthly", make)
 
 
 @pytest.fixture
@@ -60,6 +68,53 @@ def headway():
         return done
 
     return run
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """The same without a process, where that is not what the test is about: it spares a second of imports a command."""
+
+    def run(*arguments, check=None, env=None):
+        out, err = io.StringIO(), io.StringIO()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        with monkeypatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            try:
+                code = main([*map(str, arguments)])
+            except SystemExit as end:  # argparse
+                code = end.code
+            finally:
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+        if check is not None:
+            assert code == check, f"exit {code}\n{out.getvalue()}\n{err.getvalue()}"
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """made_once(name, make) -> a folder that make(folder) fills, in whichever of the processes comes first; not to be
+    written to."""
+
+    def once(name, make):
+        root = tmp_path_factory.getbasetemp()
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            root = root.parent  # of all processes
+        folder = root / f"once-{name}"
+        with (root / f"once-{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                with tempfile.TemporaryDirectory(dir=root) as scratch:
+                    part = Path(scratch) / name
+                    part.mkdir()
+                    make(part)
+                    part.rename(folder)
+        return folder
+
+    return once
 
 
 @pytest.fixture(scope="session")
