@@ -117,7 +117,9 @@ def same(left, right):
     [("s3", 64), ("gs", 64), ("s3", 1)],
     indirect=["bucket_url"],
 )
-def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(bucket_url, per_record, of_local_store, tmp_path):
+def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(
+    bucket_url, per_record, of_local_store, tmp_path
+):
     folder, made, one = of_local_store(per_record)
     a = BucketStore(f"{bucket_url}/store", tmp_path / "a")
     a.create()
