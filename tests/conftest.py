@@ -29,8 +29,41 @@ os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 ROOT = Path(__file__).parent.parent
 
+LONG = [
+    "tfcore/train/test_distributed.py",
+    "infra/test_flink.py",
+    "flows/test_end_to_end.py",
+    "flows/test_retrain.py",
+    "beam_jobs/test_width.py",
+    "flows/test_bucket_road.py",
+    "tfcore/ops/test_pairwise_loss.py",
+    "tfcore/train/test_data_dependent_steps.py",
+    "tfcore/augment/test_rows.py",
+    "tfcore/train/test_learner.py",
+    "tfcore/train/test_stage.py",
+    "docs/test_snippets.py",
+    "flows/test_predict.py",
+    "tfcore/train/test_killed.py",
+    "tfcore/ops/test_examples.py",
+    "flows/test_ranking.py",
+    "headway/statistics/test_spill.py",
+]
+"""Files that take long, the longest first: begun last, one of them would keep a process busy alone at the end."""
+
 settings.register_profile("headway", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("headway")
+
+
+def pytest_configure(config):
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # pytest-xdist would begin with the files of many tests: of short ones
+
+
+def pytest_collection_modifyitems(items):
+    """For several processes; one alone gives its first answers sooner as the files lie."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
+        items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 
 @pytest.fixture(scope="session")

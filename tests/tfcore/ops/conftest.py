@@ -1,4 +1,4 @@
-"""The op, built once by its own command, also where several processes test; where there is no compiler, what needs it is skipped and says so."""
+"""The op, built by its own command, once for all processes that test; without a compiler, what needs it is skipped."""
 
 import fcntl
 import shutil
