@@ -34,7 +34,7 @@ def test_everything_lies_in_a_bucket_and_another_machine_goes_on_where_the_first
     assert first["state"] == "done" and not any(stage["cached"] for stage in first["stages"])
 
     # the other machine has no file of it: it fetches what the stages that are left read
-    second = run("b", "run", project, "--until", "2013-03", command=headway)
+    second = run("b", "run", project, "--until", "2013-03")
     assert second["state"] == "promoted" and ran(second) == ["evaluate", "gate", "export", "replay"]
 
     kept = store.listing("stages")
@@ -45,7 +45,7 @@ def test_everything_lies_in_a_bucket_and_another_machine_goes_on_where_the_first
     working = tmp_path / "c" / "headway" / bucket_url.replace("://", "/") / "team" / "store"
     assert working.is_dir() and not list(working.rglob("*.tfrecord")), "nothing was fetched"
 
-    fourth = run("c", "run", project, "--until", "2013-04", command=headway)
+    fourth = run("c", "run", project, "--until", "2013-04")
     assert fourth["state"] == "promoted" and fourth["version"] == 2
     assert len(run("b", "runs", project)) == 5
     assert run("a", "models", project)["flights"]["champion"] == 2

@@ -59,7 +59,10 @@ def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_cha
     liked = [int(t is not None and "war" in t) for t in tags]
     made = {"user": np.arange(rows), "tags": tags, "taste": taste, "ratings": ratings, "age": r.normal(size=rows)}
     pq.write_table(pa.table(made | {"liked": liked}), tmp_path / "data.parquet")
-    (tmp_path / "pipeline.yaml").write_text(LISTS + f"records: {{rows: {rows_per_record}}}\n")
+    text = LISTS + f"records: {{rows: {rows_per_record}}}\n"
+    if rows_per_record == 1:  # the steps are the same, compiled by XLA or not
+        text = text.replace("batch_size: 64", "batch_size: 64, jit: off")
+    (tmp_path / "pipeline.yaml").write_text(text)
     first = _run(typed, tmp_path)
     assert first["state"] == "promoted", first
     second = _run(typed, tmp_path, "--set", "training.steps=80")
@@ -92,17 +95,17 @@ def preprocess(columns):
 """
 
 
-def test_a_preprocess_function_is_analysed_trained_with_and_exported(headway, typed, project):
+def test_a_preprocess_function_is_analysed_trained_with_and_exported(typed, project):
     (project / "features.py").write_text(PREPROCESS)
     config = project / "pipeline.yaml"
     config.write_text(
         config.read_text() + "preprocess: {function: features:preprocess, columns: {route: vocabulary}}\n"
     )
-    first = _run(headway, project, "--until", "2013-02")
+    first = _run(typed, project, "--until", "2013-02")
     assert first["state"] == "promoted" and "analyse" in _ran(first)
     assert _ran(_run(typed, project, "--until", "2013-02")) == []
     (project / "features.py").write_text(PREPROCESS.replace('"-"', '"/"'))
-    again = _ran(_run(headway, project, "--until", "2013-02"))
+    again = _ran(_run(typed, project, "--until", "2013-02"))
     assert again[:2] == ["analyse", "transform"], again
 
 
@@ -119,7 +122,7 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
     assert again["state"] == "already champion" and _ran(again) == []
 
     # one span more: one span is ingested
-    second = _run(headway, project, "--until", "2013-04")
+    second = _run(typed, project, "--until", "2013-04")
     assert second["state"] == "promoted" and second["version"] == 2
     ingested = [title for title in _ran(second) if title.startswith("ingest")]
     assert ingested == ["ingest 2013-04"]
