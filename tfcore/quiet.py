@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+from headway.imports import uncollected
+
 
 @contextlib.contextmanager
 def startup() -> Iterator[None]:
@@ -25,7 +27,8 @@ def startup() -> Iterator[None]:
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
-        yield
+        with uncollected():
+            yield
         sys.modules["tensorflow"].config.list_physical_devices()
     finally:
         os.dup2(kept, 2)

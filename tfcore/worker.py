@@ -38,6 +38,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from headway.config import load
 from headway.errors import KINDS, HeadwayError
+from headway.imports import uncollected
 from headway.monitor import Monitor
 
 PROGRESS_SECONDS = 0.1
@@ -118,7 +119,9 @@ def resolve(call: str) -> Callable[..., Any]:
     """The function that "package.module:function" names; HeadwayError when there is none."""
     module, _, name = call.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)
+        with uncollected():
+            found = importlib.import_module(module)
+        return getattr(found, name)
     except AttributeError:
         raise HeadwayError(f"module {module} has no function {name!r}", where=call) from None
     except ModuleNotFoundError as error:
@@ -164,10 +167,11 @@ def preload(modules: list[str]) -> tuple[dict[str, Any], dict[str, Any] | None]:
     started = time.monotonic()
     devices: list[str] = []
     try:
-        for module in modules:
-            importlib.import_module(module)
-        if "tensorflow" in sys.modules:
-            devices = _prepare_tensorflow()
+        with uncollected(keep=True):
+            for module in modules:
+                importlib.import_module(module)
+            if "tensorflow" in sys.modules:
+                devices = _prepare_tensorflow()
     except Exception as error:
         failure = describe(error)
         failure["problem"] = f"the TensorFlow process cannot import what it needs: {failure['problem']}"

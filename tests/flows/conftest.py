@@ -1,6 +1,9 @@
 """A small pipeline on real flights, made anew for each test that asks."""
 
+import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -23,11 +26,29 @@ store: store
 """
 
 
-@pytest.fixture
-def project(monthly, tmp_path):
-    """A folder with pipeline.yaml and data/ of four small months."""
-    folder = tmp_path / "project"
-    folder.mkdir()
+def _lay(folder, monthly):
+    folder.mkdir(exist_ok=True)
     shutil.copytree(monthly, folder / "data")
     (folder / "pipeline.yaml").write_text(PIPELINE)
     return folder
+
+
+@pytest.fixture
+def project(monthly, tmp_path):
+    """A folder with pipeline.yaml and data/ of four small months."""
+    return _lay(tmp_path / "project", monthly)
+
+
+@pytest.fixture
+def exported(monthly, tmp_path, made_once):
+    """The same with a store: all four months were ingested, trained on, evaluated and exported; nothing was promoted."""
+
+    def make(folder):
+        _lay(folder, monthly)
+        command = [sys.executable, "-P", "-m", "flows.cli", "export", str(folder), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
+        assert done.returncode == 0, done.stderr
+        stages = json.loads(done.stdout)["stages"]
+        assert stages[-1]["stage"] == "replay" and not any(stage["cached"] for stage in stages)
+
+    return shutil.copytree(made_once("exported", make), tmp_path / "project")

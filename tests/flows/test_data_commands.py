@@ -26,18 +26,18 @@ def small(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_was_rejected_is_shown_and_what_was_kept_is_given_away(headway, small):
-    assert "no store yet" in headway("quarantine", small, check=5).stderr
+def test_what_was_rejected_is_shown_and_what_was_kept_is_given_away(headway, typed, small):
+    assert "no store yet" in typed("quarantine", small, check=5).stderr
     headway("ingest", small, check=0)
-    told = headway("quarantine", small, check=0).stdout
+    told = typed("quarantine", small, check=0).stdout
     assert "2 of 6 rows were rejected" in told and "oops" in told and "a.csv" in told
-    facts = json.loads(headway("quarantine", small, "--json", "--span", "b", check=0).stdout)
+    facts = json.loads(typed("quarantine", small, "--json", "--span", "b", check=0).stdout)
     assert (facts["rows"], facts["read"]) == (0, 2)
-    assert "it has: a, b" in headway("quarantine", small, "--span", "c", check=2).stderr
+    assert "it has: a, b" in typed("quarantine", small, "--span", "c", check=2).stderr
 
     out = small / "out"
     headway("export-examples", small, "--output", out, check=0)
-    assert "exists already" in headway("export-examples", small, "--output", out, check=2).stderr
+    assert "exists already" in typed("export-examples", small, "--output", out, check=2).stderr
     found = headway("cat", out, check=0).stdout.splitlines()
     rows = [json.loads(line) for line in found]
     assert rows == [
@@ -46,15 +46,15 @@ def test_what_was_rejected_is_shown_and_what_was_kept_is_given_away(headway, sma
         {"x": 1.0, "s": "a", "label": 0},
         {"x": 2.5, "s": None, "label": 1},
     ]
-    assert len(headway("cat", out, "--rows", "1", check=0).stdout.splitlines()) == 1
+    assert len(typed("cat", out, "--rows", "1", check=0).stdout.splitlines()) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows_per_record", [4096, 1])
-def test_the_manifest_s_feature_spec_is_all_that_stock_tf_io_needs(headway, small, rows_per_record):
+def test_the_manifest_s_feature_spec_is_all_that_stock_tf_io_needs(typed, small, rows_per_record):
     tf = pytest.importorskip("tensorflow")
     (small / "pipeline.yaml").write_text(PIPELINE + f"records: {{rows: {rows_per_record}}}\n")
-    headway("ingest", small, check=0)
+    typed("ingest", small, check=0)
     kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
     found = []
     for path in (small / "store" / "stages" / "ingest").glob("*/manifest.json"):

@@ -1,6 +1,7 @@
 """`headway debug step`: on ingested spans, with a model of the user's that goes wrong, and without writing to the store."""
 
 import json
+import shutil
 
 import pytest
 
@@ -43,7 +44,12 @@ def model(layout, options):
 
 
 @pytest.fixture
-def broken(project):
+def broken(exported):
+    """With the spans ingested, and nothing else."""
+    project = exported
+    for stage in (project / "store" / "stages").iterdir():
+        if stage.name != "ingest":
+            shutil.rmtree(stage)
     (project / "mine.py").write_text(MODULE)
     text = (project / "pipeline.yaml").read_text()
     text = text.replace("model: {hidden: [16, 8], embedding: 4}", 'model: {name: "mine:model"}')
@@ -56,10 +62,10 @@ def _files(folder):
     return {path.relative_to(folder): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_model_that_goes_wrong_is_told_where_and_the_store_stays_as_it_is(broken, headway):
-    done = headway("debug", "step", broken)
+def test_a_model_that_goes_wrong_is_told_where_and_the_store_stays_as_it_is(broken, headway, typed):
+    done = typed("debug", "step", broken, "--set", "store=none")
     assert done.returncode == 5 and "headway ingest" in done.stderr
-    headway("ingest", broken, check=0)
+    typed("ingest", broken, check=0)
     before = _files(broken / "store")
     done = headway("debug", "step", broken, "--resumed", "--out", broken / "seen")
     assert done.returncode == 5 and "no checkpoint of this training" in done.stderr
@@ -93,9 +99,9 @@ def test_a_model_that_goes_wrong_is_told_where_and_the_store_stays_as_it_is(brok
     assert any("mine:<lambda>" in line for line in lines)
 
 
-def test_mistakes_are_named(project, headway, tmp_path):
+def test_mistakes_are_named(project, typed, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     for more, words in [(["--steps", "0"], "is not from 1"), (["--out", tmp_path / "full"], "not an empty folder")]:
-        done = headway("debug", "step", project, *more)
+        done = typed("debug", "step", project, *more)
         assert done.returncode == 2 and words in done.stderr

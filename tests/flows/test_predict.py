@@ -29,10 +29,13 @@ def _predict(headway, project, *arguments, code=0):
     return json.loads(done.stdout)
 
 
-def test_the_champion_predicts_what_it_predicted_in_evaluation(headway, project, tmp_path):
-    missing = headway("predict", project, "--input", project / "data", "--output", tmp_path / "none", check=5)
+def test_the_champion_predicts_what_it_predicted_in_evaluation(headway, typed, exported, tmp_path):
+    project = exported
+    missing = typed(
+        "predict", project, "--input", project / "data", "--output", tmp_path / "none", "--set", "store=none", check=5
+    )
     assert "there is no champion yet" in missing.stderr
-    record = json.loads(headway("run", project, "--until", "2013-04", "--json", check=0).stdout)
+    record = json.loads(typed("run", project, "--until", "2013-04", "--json", check=0).stdout)
     # no label is there, nor a column that the model does not take
     april = pq.read_table(project / "data" / "2013-04.parquet").drop_columns(["arr_delay"])
     for name, rows in (("a", april.slice(0, 700)), ("b", april.slice(700))):
@@ -57,7 +60,7 @@ def test_the_champion_predicts_what_it_predicted_in_evaluation(headway, project,
     known = pq.read_table(project / "data" / "2013-04.parquet")["arr_delay"].is_valid().to_numpy()
     np.testing.assert_allclose(found["prediction"].to_numpy()[known], judged["prediction"].to_numpy(), atol=1e-5)
 
-    again = _predict(headway, project, *arguments, *many)
+    again = _predict(typed, project, *arguments, *many)
     assert again["cached"]
     one = tmp_path / "one"
     _predict(
@@ -78,7 +81,7 @@ def test_the_champion_predicts_what_it_predicted_in_evaluation(headway, project,
     assert "c.parquet: there is no column 'distance', which the model needs" in refused.stderr
 
 
-def test_a_multiclass_model_gives_the_class_and_its_probabilities(headway, tmp_path):
+def test_a_multiclass_model_gives_the_class_and_its_probabilities(headway, typed, tmp_path):
     r = np.random.default_rng(0)
     rows = 1200
     kind = r.choice(["cat", "dog", "owl"], rows)
@@ -88,7 +91,7 @@ def test_a_multiclass_model_gives_the_class_and_its_probabilities(headway, tmp_p
     lines = [f"{i},{size[i]:.3f},{colours[i]},{tags[i]},{kind[i]}\n" for i in range(rows)]
     (tmp_path / "data.csv").write_text("id,size,colour,tags,kind\n" + "".join(lines))
     (tmp_path / "pipeline.yaml").write_text(SPECIES)
-    headway("run", tmp_path, check=0)
+    typed("run", tmp_path, check=0)
     model = next((tmp_path / "store" / "models").glob("*/1/saved_model"))
     lines[3] = "3,huge,red,,cat\n"
     (tmp_path / "new.csv").write_text("id,size,colour,tags,kind\n" + "".join(lines))

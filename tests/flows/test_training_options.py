@@ -15,12 +15,13 @@ OPTIONS = {
 
 
 @pytest.mark.slow
-def test_a_model_trained_with_every_option_is_replayed_promoted_and_shown(headway, project):
+def test_a_model_trained_with_every_option_is_replayed_promoted_and_shown(typed, exported):
+    project = exported
     given = [word for key, value in OPTIONS.items() for word in ("--set", f"{key}={value}")]
-    record = json.loads(headway("run", project, "--window", "2", "--json", *given, check=0).stdout)
+    record = json.loads(typed("run", project, "--window", "2", "--json", *given, check=0).stdout)
     assert record["state"] == "promoted" and record["verdict"]["promote"], record.get("verdict")
     assert any(stage["stage"] == "replay" for stage in record["stages"])  # served rows are those evaluated, in float32
-    shown = headway("show", project, check=0).stdout
+    shown = typed("show", project, check=0).stdout
     assert "the training loss had fallen to training.stop_at_loss" in shown
     assert "the loss scale ended at" in shown
     assert shown.count("loss on the carve") == 2
@@ -31,6 +32,6 @@ def test_a_model_trained_with_every_option_is_replayed_promoted_and_shown(headwa
 
 
 @pytest.mark.slow
-def test_options_that_do_not_go_together_are_told_before_anything_runs(headway, project):
-    said = headway("run", project, "--set", "training.micro_batches=3", check=2).stderr
+def test_options_that_do_not_go_together_are_told_before_anything_runs(typed, project):
+    said = typed("run", project, "--set", "training.micro_batches=3", check=2).stderr
     assert "micro_batches: 3 does not divide batch_size 128; 2 does" in said

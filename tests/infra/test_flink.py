@@ -25,6 +25,15 @@ flink = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(flink)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_lived():
+    """Each Java lives for seconds: to compile its code well, and to collect it with threads, costs more than it saves."""
+    own = os.environ.get("JAVA_TOOL_OPTIONS", "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {own}".strip())
+        yield
+
+
 @pytest.fixture(scope="module")
 def jars():
     try:

@@ -29,8 +29,10 @@ COLUMNS = (
 CHILD = """
 import json, os, signal, sys
 from pathlib import Path
-from headway.monitor import Monitor
-from tfcore.train import TrainRequest, checkpoint, train
+from headway.imports import uncollected
+with uncollected(keep=True):
+    from headway.monitor import Monitor
+    from tfcore.train import TrainRequest, checkpoint, train
 at, inside = int(sys.argv[3]), sys.argv[4] == "inside"
 
 class Killed(Monitor):
@@ -50,7 +52,8 @@ Killed.saves = 0
 import tfcore.train.recorder
 tfcore.train.recorder.PROGRESS_SECONDS = 0.0
 whole, checkpoint._sync = checkpoint._sync, killed
-print(json.dumps(train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Killed())))
+print(json.dumps(train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Killed())), flush=True)
+os._exit(0)  # without taking TensorFlow apart
 """
 NEVER = 10**9
 

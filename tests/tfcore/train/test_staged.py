@@ -1,5 +1,6 @@
 """A training whose shards are fetched while it reads them: the same weights, and an error that names the object."""
 
+import functools
 import json
 import shutil
 
@@ -62,13 +63,42 @@ def ingest(store: Store, per_record=64):
 
 
 def ask(store: Store, made, **training) -> TrainRequest:
-    settings = {"epochs": 3, "batch_size": 64, "shuffle_rows": 256, "steps_per_call": 4} | training
+    settings = {"epochs": 3, "batch_size": 64, "shuffle_rows": 256, "steps_per_call": 4, "jit": "off"} | training
     return TrainRequest(
         examples=[{"path": store.output("ingest", FP), "split": "train", "result": made.result}],
         transform=made.fit(),
         training=TrainingConfig.model_validate(settings),
         seed=5,
     )
+
+
+def score(store: Store, made, model, **options):
+    """Predictions of eval, in a folder of the model's."""
+    request = EvaluateRequest(
+        model=TrainedModel(path=model, seed=5),
+        transform=made.fit(),
+        examples=[{"path": store.output("ingest", FP), "split": "eval", "result": made.result}],
+    )
+    return predict(request, model / "scored", Monitor(), **options)
+
+
+EARLY = {"early_stopping": {"carve": 0.2, "every_steps": 20, "patience": 10}, "sampling": {"negatives": 0.7}}
+
+
+@pytest.fixture(scope="module")
+def of_local_store(tmp_path_factory):
+    """of_local_store(per_record) -> (folder with the model "one", its span, result of its predictions)."""
+
+    @functools.cache
+    def make(per_record):
+        folder = tmp_path_factory.mktemp("local")
+        local = Store(folder / "store")
+        local.create()
+        made = ingest(local, per_record)
+        train(ask(local, made, **EARLY), folder / "one", Monitor())
+        return folder, made, score(local, made, folder / "one")
+
+    return make
 
 
 def weights(folder):
@@ -87,45 +117,29 @@ def same(left, right):
     [("s3", 64), ("gs", 64), ("s3", 1)],
     indirect=["bucket_url"],
 )
-def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(bucket_url, per_record, tmp_path):
-    local = Store(tmp_path / "local")
-    local.create()
-    made = ingest(local, per_record)
-    early = {"early_stopping": {"carve": 0.2, "every_steps": 20, "patience": 10}, "sampling": {"negatives": 0.7}}
-    train(ask(local, made, **early), tmp_path / "one", Monitor())
-
+def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(
+    bucket_url, per_record, of_local_store, tmp_path
+):
+    folder, made, one = of_local_store(per_record)
     a = BucketStore(f"{bucket_url}/store", tmp_path / "a")
     a.create()
     ingest(a, per_record)
     b = BucketStore(f"{bucket_url}/store", tmp_path / "b")
     b.create()
-    request = ask(b, made, **early)
+    request = ask(b, made, **EARLY)
     remote = b.localize(request, later=True)
     # as it crosses to the child
     remote = RemoteFiles.model_validate(json.loads(json.dumps(remote.model_dump(mode="json"))))
     monitor = Lines()
     train(request, tmp_path / "two", monitor, remote=remote)
-    same(weights(tmp_path / "one"), weights(tmp_path / "two"))
+    same(weights(folder / "one"), weights(tmp_path / "two"))
     assert any("fetched 9 shards" in line for line in monitor.lines)
 
-    def score(store, model, out, **options):
-        return predict(
-            EvaluateRequest(
-                model=TrainedModel(path=model, seed=5),
-                transform=request.transform,
-                examples=[{"path": store.output("ingest", FP), "split": "eval", "result": made.result}],
-            ),
-            out,
-            Monitor(),
-            **options,
-        )
-
     asked = {"examples": [{"path": str(b.output("ingest", FP)), "split": "eval", "result": made.result}]}
-    one = score(local, tmp_path / "one", tmp_path / "scored-one")
-    two = score(b, tmp_path / "two", tmp_path / "scored-two", remote=b.localize(asked, later=True))
+    two = score(b, made, tmp_path / "two", remote=b.localize(asked, later=True))
     assert one["metrics"] == two["metrics"]
-    first, second = (tmp_path / f"scored-{name}" / "predictions.parquet" for name in ("one", "two"))
-    assert first.read_bytes() == second.read_bytes()
+    first, second = (folder / "one" / "scored", tmp_path / "two" / "scored")
+    assert (first / "predictions.parquet").read_bytes() == (second / "predictions.parquet").read_bytes()
 
 
 @pytest.mark.parametrize("bucket_url", ["s3"], indirect=True)
