@@ -120,7 +120,7 @@ def test_op_and_twin_agree_on_long_lists(op, dtype, kind, k):
 def test_what_cancels_out_leaves_a_gradient_and_no_noise(op, native, kind, k):
     # the row in the middle is pushed up as it is pulled down, but for one bit of a score
     one = np.nextafter(np.float32(1), np.float32(2))
-    scores, labels, lengths = np.float32([1, 0, -one] + [3, 0, -3]), np.float32([2, 1, 0, 2, 1, 0]), [3, 3]
+    scores, labels, lengths = np.float32([1, 0, -one, 3, 0, -3]), np.float32([2, 1, 0, 2, 1, 0]), [3, 3]
     expected, size = reference(scores, labels, lengths, np.ones(6), kind, k)[1:]
     _, slopes = both(scores, labels, lengths, kind=kind, k=k, native=native)
     close(slopes, expected, size, "float32")
