@@ -117,6 +117,10 @@ class Pipeline(Frozen):
             raise ValueError("columns: names none; list some, or say 'columns: auto'")
         if self.split.mode == "time" and not self.source.has_spans:
             raise ValueError("split.mode: time needs several spans, so source.path needs {span} or {year} in it")
+        groups = [name for name, config in self.column_configs().items() if config.role == "group"]
+        if len(groups) == 1 and self.split.mode == "hash" and not self.split.key:
+            # a query in two splits would be judged by what was learnt of it
+            self.__dict__["split"] = self.split.model_copy(update={"key": tuple(groups)})
         return self
 
     def column_configs(self) -> dict[str, ColumnConfig]:

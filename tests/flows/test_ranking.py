@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from flows.pipeline import read_pipeline
+
 PIPELINE = """
 name: ranked
 source: {format: csv, path: "{span}.csv"}
@@ -14,6 +16,18 @@ columns: {query: {type: string, role: group}, x: }
 split: {key: query, eval: 0.3}
 training: {steps: 40, batch_size: 64, learning_rate: 0.01, ranking: {share: 0.5, kind: lambdarank, k: 5}}
 """
+
+
+def test_groups_are_the_key_of_a_split_by_hash_that_has_none(tmp_path):
+    def key(split):
+        (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("split: {key: query, eval: 0.3}", split))
+        return read_pipeline(tmp_path).pipeline.split
+
+    assert key("split: {eval: 0.3}").key == ("query",) and key("split: {eval: 0.3}").eval == 0.3
+    assert key("").key == ("query",)
+    assert key("split: {key: x}").key == ("x",)
+    assert key("split: {mode: time}").key == ()
+    assert key("split: {mode: column, column: x}").key == ()
 
 
 @pytest.mark.slow
