@@ -1,7 +1,7 @@
 """Tables in memory, cut into shards and records.
 
-    for piece in pieces(table, columns, shards=2):
-        record_parts(piece, columns, rows_per_record=4096)      # tables of a record each
+for piece in pieces(table, columns, shards=2):
+    record_parts(piece, columns, rows_per_record=4096)      # tables of a record each
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from headway.records.grouping import Group
 from headway.records.whole_groups import group_starts, grouper
 from headway.schema import Column
 
@@ -30,7 +31,7 @@ def record_parts(piece: pa.Table, columns: Sequence[Column], rows_per_record: in
     """A table cut into records, as ingest cuts rows; without a group column every one but the last is full."""
     if not any(column.role == "group" for column in columns):
         return [piece.slice(at, rows_per_record) for at in range(0, piece.num_rows, rows_per_record)]
-    made, found = grouper(rows_per_record, columns), []
+    made, found = grouper(rows_per_record, columns), list[Group]()
     for batch in piece.to_batches():
         found += made.add(batch)
     parts = []

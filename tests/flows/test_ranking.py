@@ -33,7 +33,7 @@ def test_groups_are_the_key_of_a_split_by_hash_that_has_none(tmp_path):
 @pytest.mark.slow
 def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(headway, tmp_path):
     rng = np.random.default_rng(0)
-    query, x = rng.integers(0, 60, 1500), rng.normal(size=1500)
+    query, x = np.sort(rng.integers(0, 60, 1500)), rng.normal(size=1500)
     y = (x + rng.normal(size=60)[query] > 0).astype(int)
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     rows = [f"q{q},{value:.4f},{label}" for q, value, label in zip(query, x, y, strict=True)]

@@ -133,7 +133,9 @@ class _Training:
             stager=stager,
             placement=self.placement,
         )
-        self.total = config.total_steps(self.data.rows)
+        for note in self.data.notes:
+            monitor.log(note)
+        self.total = self.data.total_steps()
         self.stack = self.data.stack(min(config.steps_per_call, self.total))
 
         task, user = request.transform.label.task, request.model.user_defined
@@ -370,7 +372,7 @@ class _Training:
 
     def _finish(self, out: Path, step: int, stopped: str) -> dict[str, Any]:
         request, config = self.request, self.request.training
-        rows = step * config.batch_size
+        epochs = self.data.epochs(step)
         history = self.recorder.history
         if lost := self.recorder.skipped - self.recorder.excused:
             self.monitor.log(f"warning: {lost} steps were skipped: their loss or gradients were not finite")
@@ -380,7 +382,7 @@ class _Training:
         result = {
             "steps": step,
             "rows": self.data.rows,
-            "epochs": round(rows / self.data.rows, 4) if self.data.rows else None,
+            "epochs": None if epochs is None else round(epochs, 4),
             "seconds": round(self.seconds, 3),
             "steps_per_second": self.recorder.steps_per_second,
             "final_loss": losses[-1] if losses else None,
