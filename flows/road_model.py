@@ -11,6 +11,7 @@ from flows.trip import ALREADY, EVALUATE, EXPORT, GATE, REPLAY, TRAIN, End
 from headway.fingerprint import fingerprint
 from headway.gate import Candidate, Champion, GateRequest
 from headway.registry import Version
+from tfcore.train.ranking import VERSION as RANKING_VERSION
 from tfcore.transform.parameters import TransformParameters
 
 
@@ -25,7 +26,7 @@ class ModelSteps(DataSteps):
     def _train(self, ingested: Mapping[str, Output], transform: Output) -> Output:
         training = self.pipeline.training
         examples = [[out.fingerprint, part] for out, part in self._of(ingested, "train")]
-        key = {
+        key: dict[str, Any] = {
             "config": {
                 "model": self.pipeline.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json"),
@@ -34,6 +35,8 @@ class ModelSteps(DataSteps):
             **self._module(),
             "inputs": {"transform": transform.fingerprint, "examples": examples},
         }
+        if training.ranking is not None:
+            key["config"]["ranking_version"] = RANKING_VERSION
         name = fingerprint({"stage": "train", "version": TRAIN.version, **key})
 
         def request() -> dict[str, Any]:

@@ -40,6 +40,12 @@ def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(he
     (tmp_path / "2013-01.csv").write_text("\n".join(["query,x,y", *rows]) + "\n")
     assert json.loads(headway("train", tmp_path, "--json", check=0).stdout)["state"] == "done"
 
+    rng.shuffle(rows)
+    (tmp_path / "2013-01.csv").write_text("\n".join(["query,x,y", *rows]) + "\n")
+    said = headway("train", tmp_path, check=3).stderr
+    assert "in 'query' do not lie together, as those of 'q" in said and "sort the input by query" in said
+    assert "Traceback" not in said
+
     text = PIPELINE.replace("{type: string, role: group}", "{type: string, role: key}")
     (tmp_path / "pipeline.yaml").write_text(text)
     said = headway("train", tmp_path, check=2).stderr
