@@ -66,7 +66,7 @@ class ModelSteps(DataSteps):
     ) -> Output:
         config, group = self.pipeline.evaluation, self.columns.of_role("group")
         key = {
-            "config": config.model_dump(mode="json"),
+            "config": config.model_dump(mode="json", exclude={"ndcg_at"}) | self._ranked(),
             "group": group.name if group else None,
             **(self._module() if "train" in identity else {}),
             "model": identity,
@@ -85,9 +85,15 @@ class ModelSteps(DataSteps):
                 "slice_min_rows": config.slice_min_rows,
                 "group": group.name if group else None,
                 "batch_size": config.batch_size,
+                **self._ranked(),
             }
 
         return self._call(EVALUATE, title, key, request)
+
+    def _ranked(self) -> dict[str, Any]:
+        """Part of what judges a model that ranks."""
+        at = self.pipeline.ndcg_at
+        return {} if at is None else {"ndcg_at": at}
 
     def _trained_model(self, train: Output) -> dict[str, Any]:
         module = self.trip.located.module_file
@@ -114,6 +120,7 @@ class ModelSteps(DataSteps):
             "eval": [list(part) for part in self.parts["eval"]],
             "split": self._split_digest(),
             "force": self.trip.force,
+            **self._ranked(),
         }
         key = {
             "config": self.pipeline.gate.model_dump(mode="json"),
@@ -144,6 +151,7 @@ class ModelSteps(DataSteps):
                 group=group.name if group else None,
                 seed=self.trip.chosen_seed,
                 force=self.trip.force,
+                **self._ranked(),
             )
 
         return self._call(GATE, "gate", key, request).result
