@@ -65,7 +65,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
     """
     begins, ids = _read(shards, column)
     total = shards.total
-    rows = np.append(np.cumsum([0] + [sum(each) for each in shards.rows]), total)[: len(shards.rows) + 1]
+    rows = np.cumsum([0] + [sum(each) for each in shards.rows])
     places = np.searchsorted(begins, rows)
     lengths = np.diff(begins, append=total)
     runs = tuple(lengths[first:last] for first, last in itertools.pairwise(places))

@@ -208,7 +208,8 @@ class _Training:
     def _jit(self) -> Jit:
         config = self.request.training
         large = config.ranking is not None and config.batch_size >= LARGE_BATCH
-        if config.jit != "auto" or not large or library() is None:
+        on_gpu = "GPU" in (self.placement.device or "")  # where the op has no kernel
+        if config.jit != "auto" or not large or on_gpu or library() is None:
             return config.jit
         self.monitor.log("training.ranking uses the op in C++, which XLA has no kernel for: steps run uncompiled")
         return "off"
