@@ -16,7 +16,7 @@ using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
 constexpr int64_t kLong = 2048;  // rows of a list that is worth cutting
-constexpr double kNanosecondsOfPair = 1.0, kNanosecondsOfRow = 60.0;
+constexpr double kNanosecondsOfPair = 3.0, kNanosecondsOfRow = 60.0;
 
 absl::Status CheckSplits(const Tensor& splits, int64_t rows) {
   if (splits.dims() != 1 || splits.NumElements() < 1) {
