@@ -28,9 +28,10 @@ from headway.lists import is_text
 from headway.memory import give_back
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
-from headway.records.grouping import Group, RowGrouper
+from headway.records.grouping import Group
 from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
+from headway.records.whole_groups import grouper
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
 from headway.sources.wide import WIDE
@@ -201,7 +202,7 @@ class _Split:
         self._folder, self._columns, self._classic = folder, columns, rows_per_record == 1
         self._spill = folder / "spill"
         self._statistics = SplitStatistics.create(columns, spill=self._spill)
-        self._grouper = RowGrouper(rows_per_record)
+        self._grouper = grouper(rows_per_record, columns)
         self._shard = ShardWriter(folder / SHARD)
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -26,6 +26,7 @@ from headway.schema import LABEL, STORED, Column, Role, Schema, in_columns, sugg
 from headway.schema_file import from_text, to_text
 from headway.sources.base import InputFile, open_source
 from headway.statistics.split import SplitStatistics
+from headway.tasks import RANKED
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fits import check_all
 
@@ -171,6 +172,20 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
         group = next((column.name for column in read if column.role == "group"), None)
         augment = located.pipeline.training.augment
         ranking.check(located.pipeline.task, group=group, mixup=bool(augment and augment.mixup))
+    if located.pipeline.evaluation.ndcg_at is not None and not any(column.role == "group" for column in read):
+        raise ConfigError(
+            "no column says which rows are a group",
+            where=f"{located.file}: evaluation.ndcg_at",
+            fix="columns: {NAME: group}, as a query's id",
+        )
+    gate = located.pipeline.gate
+    for name in sorted({*gate.thresholds, *(gate.tolerance or {})} & {*RANKED}):
+        if located.pipeline.ndcg_at is None:
+            raise ConfigError(
+                f"metric {name!r} judges the order within groups, and nothing ranks here",
+                where=f"{located.file}: gate",
+                fix="training.ranking, or evaluation.ndcg_at, and a column with role: group",
+            )
     sliced = located.pipeline.evaluation.slices
     for column in read:
         if column.shape and column.name in sliced:

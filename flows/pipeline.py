@@ -25,6 +25,7 @@ from headway.errors import ConfigError
 from headway.files import is_remote
 from headway.gate_config import GateConfig
 from headway.label import LabelConfig
+from headway.ranked import NDCG_AT
 from headway.records.spec import RecordsConfig
 from headway.sources.base import SourceConfig
 from headway.splits import SplitConfig
@@ -53,6 +54,9 @@ class EvaluationConfig(Frozen):
     slices: tuple[str, ...] = ()
     slice_min_rows: int = Field(default=100, ge=1, description="smaller slices are left out of the report")
     batch_size: int = Field(default=4096, ge=1)
+    ndcg_at: int | None = Field(
+        default=None, ge=1, description="judge the order within groups, its first so many ranks; default: with ranking"
+    )
 
 
 class ExportConfig(Frozen):
@@ -117,11 +121,21 @@ class Pipeline(Frozen):
             raise ValueError("columns: names none; list some, or say 'columns: auto'")
         if self.split.mode == "time" and not self.source.has_spans:
             raise ValueError("split.mode: time needs several spans, so source.path needs {span} or {year} in it")
+        groups = [name for name, config in self.column_configs().items() if config.role == "group"]
+        if len(groups) == 1 and self.split.mode == "hash" and not self.split.key:
+            # a query in two splits would be judged by what was learnt of it
+            self.__dict__["split"] = self.split.model_copy(update={"key": tuple(groups)})
         return self
 
     def column_configs(self) -> dict[str, ColumnConfig]:
         """What the file says of single columns; empty with `columns: auto`."""
         return {k: v for k, v in self.columns.items() if k != "*"} if isinstance(self.columns, dict) else {}
+
+    @property
+    def ndcg_at(self) -> int | None:
+        """How many ranks count where the order within groups is judged; None: it is not."""
+        ranking = self.training.ranking
+        return self.evaluation.ndcg_at or (None if ranking is None else ranking.k or NDCG_AT)
 
     @property
     def only_named(self) -> bool:

@@ -197,5 +197,5 @@ def _detail(output: Output) -> str:
 
 def metrics_line(metrics: dict[str, Any] | None) -> str:
     """The metrics that a person looks at first."""
-    first = ("auc", "loss", "accuracy", "calibration", "rmse", "mae")
+    first = ("auc", "ndcg", "loss", "accuracy", "calibration", "rmse", "mae")
     return ", ".join(f"{name} {number(metrics[name])}" for name in first if metrics and metrics.get(name) is not None)

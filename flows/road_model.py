@@ -11,6 +11,7 @@ from flows.trip import ALREADY, EVALUATE, EXPORT, GATE, REPLAY, TRAIN, End
 from headway.fingerprint import fingerprint
 from headway.gate import Candidate, Champion, GateRequest
 from headway.registry import Version
+from tfcore.train.ranking import VERSION as RANKING_VERSION
 from tfcore.transform.parameters import TransformParameters
 
 
@@ -25,7 +26,7 @@ class ModelSteps(DataSteps):
     def _train(self, ingested: Mapping[str, Output], transform: Output) -> Output:
         training = self.pipeline.training
         examples = [[out.fingerprint, part] for out, part in self._of(ingested, "train")]
-        key = {
+        key: dict[str, Any] = {
             "config": {
                 "model": self.pipeline.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json"),
@@ -34,6 +35,8 @@ class ModelSteps(DataSteps):
             **self._module(),
             "inputs": {"transform": transform.fingerprint, "examples": examples},
         }
+        if training.ranking is not None:
+            key["config"]["ranking_version"] = RANKING_VERSION
         name = fingerprint({"stage": "train", "version": TRAIN.version, **key})
 
         def request() -> dict[str, Any]:
@@ -63,7 +66,7 @@ class ModelSteps(DataSteps):
     ) -> Output:
         config, group = self.pipeline.evaluation, self.columns.of_role("group")
         key = {
-            "config": config.model_dump(mode="json"),
+            "config": config.model_dump(mode="json", exclude={"ndcg_at"}) | self._ranked(),
             "group": group.name if group else None,
             **(self._module() if "train" in identity else {}),
             "model": identity,
@@ -82,9 +85,15 @@ class ModelSteps(DataSteps):
                 "slice_min_rows": config.slice_min_rows,
                 "group": group.name if group else None,
                 "batch_size": config.batch_size,
+                **self._ranked(),
             }
 
         return self._call(EVALUATE, title, key, request)
+
+    def _ranked(self) -> dict[str, Any]:
+        """Part of what judges a model that ranks."""
+        at = self.pipeline.ndcg_at
+        return {} if at is None else {"ndcg_at": at}
 
     def _trained_model(self, train: Output) -> dict[str, Any]:
         module = self.trip.located.module_file
@@ -111,6 +120,7 @@ class ModelSteps(DataSteps):
             "eval": [list(part) for part in self.parts["eval"]],
             "split": self._split_digest(),
             "force": self.trip.force,
+            **self._ranked(),
         }
         key = {
             "config": self.pipeline.gate.model_dump(mode="json"),
@@ -141,6 +151,7 @@ class ModelSteps(DataSteps):
                 group=group.name if group else None,
                 seed=self.trip.chosen_seed,
                 force=self.trip.force,
+                **self._ranked(),
             )
 
         return self._call(GATE, "gate", key, request).result

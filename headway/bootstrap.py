@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headway.metrics import Floats, arrays, auc, row_correct, row_loss
-from headway.tasks import COMPARED, Task
+from headway.ranked import ranked
+from headway.tasks import COMPARED, RANKED, Task
 
 CELLS = 1 << 20
 """Replicates are worked on together up to this many drawn rows at a time."""
@@ -76,6 +77,7 @@ def paired(
     samples: int = 200,
     seed: int = 0,
     group: NDArray[Any] | None = None,
+    ndcg_at: int | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Difference]:
     """The difference of each of `metrics` and its bootstrap standard error.
@@ -83,11 +85,18 @@ def paired(
     Args:
         label, candidate, champion, weight: as in `headway.metrics.measure`, row by row the same rows.
         group: values that say which rows belong together and are drawn together; [rows].
+        ndcg_at: for the metrics of `headway.ranked`, of which `group` are the codes.
         check: called now and then; may raise to stop.
     """
     label, candidate, weight = arrays(task, label, candidate, weight)
     _, champion, _ = arrays(task, label, champion, weight)
-    rows = [_Replicated(name, task, label, candidate, champion, weight) for name in metrics]
+    within = None if group is None or ndcg_at is None else (group, ndcg_at)
+    rows: list[_Replicated | _RankedGroups] = [
+        _RankedGroups(name, label, candidate, champion, weight, within)
+        if name in RANKED
+        else _Replicated(name, task, label, candidate, champion, weight)
+        for name in metrics
+    ]
     codes, units = (None, len(label)) if group is None else _codes(group)
     equal = len(weight) > 0 and bool((weight == weight[0]).all())
     stream = np.random.Philox(key=seed)
@@ -107,7 +116,7 @@ def paired(
     }
 
 
-def _difference(metric: _Replicated, replicates: Floats) -> Difference:
+def _difference(metric: _Replicated | _RankedGroups, replicates: Floats) -> Difference:
     a, b = metric.values
     known = replicates[np.isfinite(replicates)]  # a replicate may have drawn one class only
     enough = a is not None and b is not None and len(known) >= max(2, len(replicates) // 2)
@@ -147,6 +156,37 @@ class _Replicated:
             as_floats = weights.astype(np.float64, copy=False)
             means = self._root(as_floats @ self._columns / as_floats.sum(1, keepdims=True))
             return means[:, 0] - means[:, 1]
+
+
+class _RankedGroups:
+    """One metric of the order within groups: each has its value, and a replicate weighs them anew."""
+
+    def __init__(
+        self,
+        name: str,
+        label: Floats,
+        candidate: Floats,
+        champion: Floats,
+        weight: Floats,
+        within: tuple[NDArray[Any], int] | None,
+    ):
+        if within is None:
+            raise ValueError(f"{name} is of groups, and there are none")
+        self.name = name
+        both = [ranked(label, score, weight, within[0], k=within[1]) for score in (candidate, champion)]
+        self.values: tuple[float | None, ...] = tuple(one.mean()[name] for one in both)
+        self._columns = np.stack([one.values[name] for one in both], axis=1)
+        # of a group's rows each is drawn as often, so that one stands for all; by its own weight, or all by the same
+        self._row, self._factor = both[0].row, both[0].weight
+        if len(weight) and not (weight == weight[0]).all():
+            self._factor = self._factor / weight[self._row]
+
+    def replicate(self, weights: NDArray[Any]) -> Floats:
+        """As of `_Replicated`."""
+        drawn = weights.take(self._row, axis=1) * self._factor
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = drawn @ self._columns / drawn.sum(1, keepdims=True)
+        return means[:, 0] - means[:, 1]
 
 
 def _row_distance(task: Task, label: Floats, prediction: Floats) -> Floats:

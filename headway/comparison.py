@@ -19,6 +19,7 @@ from headway.errors import DataError
 from headway.gate_config import GateConfig, absolute
 from headway.metrics import columns, slice_rows
 from headway.monitor import Monitor
+from headway.ranked import codes_of
 from headway.tasks import HIGHER_IS_BETTER, Task
 from headway.words import counted, number, signed
 
@@ -119,6 +120,7 @@ def compare(
     config: GateConfig,
     slices: Sequence[str] = (),
     group: str | None = None,
+    ndcg_at: int | None = None,
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
@@ -129,8 +131,8 @@ def compare(
     if group is not None:
         if group not in candidate.column_names:
             raise DataError(f"the predictions have no column {group!r} to resample by")
-        groups = candidate.column(group).combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    tolerances = config.tolerances(task)
+        groups = codes_of(candidate.column(group))
+    tolerances = config.tolerances(task, ranked=ndcg_at is not None)
 
     def test(rows: Any, metrics: Sequence[str], column: str | None, value: str | None) -> list[Compared]:
         found = paired(
@@ -143,6 +145,7 @@ def compare(
             samples=config.bootstrap,
             seed=seed,
             group=None if groups is None else groups[rows],
+            ndcg_at=ndcg_at,
             check=monitor.check,
         )
         return [_test(found[name], tolerances[name], config, len(label[rows]), column, value) for name in metrics]

@@ -32,7 +32,7 @@ from headway.comparison import compare
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.gate_config import Bounds, GateConfig
-from headway.metrics import columns, measure
+from headway.metrics import columns, measure_table
 from headway.monitor import Monitor
 from headway.tasks import Task
 from headway.words import agree, counted, number
@@ -75,8 +75,15 @@ class GateRequest(Frozen):
     split: str = Field(default="", description="digest of the split config of this run's spans")
     slices: tuple[str, ...] = ()
     group: str | None = Field(default=None, description="column whose equal values are resampled together")
+    ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
     seed: int = 0
     force: bool = False
+
+    @model_validator(mode="after")
+    def _has_groups(self) -> GateRequest:
+        if self.ndcg_at is not None and self.group is None:
+            raise ValueError("ndcg_at is of groups, and no column says them")
+        return self
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -90,10 +97,11 @@ def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
 
 def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, Any]:
     """The verdict as JSON: verdict, promote, reasons, metrics, thresholds, comparisons and the settings used."""
-    request.config.check(request.task)
+    request.config.check(request.task, ranked=request.ndcg_at is not None)
     champion = request.champion
+    ranking: dict[str, Any] = {"group": request.group, "ndcg_at": request.ndcg_at}
     candidate_rows = _read(request.candidate.predictions)
-    ours = measure(request.task, *columns(candidate_rows, request.task))
+    ours = measure_table(candidate_rows, request.task, **ranking)
     metrics: dict[str, Any] = {"candidate": ours, "champion": None}
     thresholds = _thresholds(request.config.thresholds, ours)
     base: dict[str, Any] = {
@@ -107,6 +115,8 @@ def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, An
         "comparisons": {"overall": [], "slices": [], "left_out": []},
         "settings": request.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group},
     }
+    if request.ndcg_at is not None:
+        base["settings"]["ndcg_at"] = request.ndcg_at
     if champion and champion.model == request.candidate.model:
         reason = f"the candidate is the champion, version {champion.version}: there is nothing to promote"
         return {"verdict": "already champion", "promote": False, "reasons": [reason], **base}
@@ -135,7 +145,7 @@ def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, An
     elif not unusable:
         champion_rows = _read(champion.predictions)  # type: ignore[arg-type]
         _check_same_rows(candidate_rows, champion_rows, request)
-        metrics["champion"] = measure(request.task, *columns(champion_rows, request.task))
+        metrics["champion"] = measure_table(champion_rows, request.task, **ranking)
         found = compare(
             request.task,
             candidate_rows,
@@ -143,6 +153,7 @@ def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, An
             config=request.config,
             slices=request.slices,
             group=request.group,
+            ndcg_at=request.ndcg_at,
             seed=request.seed,
             monitor=monitor or Monitor(),
         )

@@ -16,13 +16,15 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.tasks import ALL_COMPARED, ALL_METRICS, COMPARED, METRICS, Task
+from headway.tasks import ALL_COMPARED, ALL_METRICS, COMPARED, METRICS, RANKED, Task
 
 DEFAULT_TOLERANCE: dict[str, dict[str, float | str]] = {
     "binary": {"auc": 0.002, "loss": 0.002},
     "multiclass": {"loss": 0.005, "accuracy": 0.005},
     "regression": {"rmse": "1%"},
 }
+RANKED_TOLERANCE: dict[str, float | str] = {"ndcg": 0.005}
+"""Beside them, where the order within groups is judged."""
 
 
 class Bounds(Frozen):
@@ -72,13 +74,24 @@ class GateConfig(Frozen):
             absolute(tolerance, 1.0)
         return value
 
-    def check(self, task: Task, *, where: str = "gate") -> None:
-        """ConfigError when a metric that is named does not exist for this task."""
+    def check(self, task: Task, *, ranked: bool = False, where: str = "gate") -> None:
+        """ConfigError when a metric that is named does not exist for this task.
+
+        Args:
+            ranked: whether the order within groups is judged.
+        """
+        more = RANKED if ranked else ()
         for key, names, known in (
-            ("thresholds", self.thresholds, METRICS[task]),
-            ("tolerance", self.tolerance or {}, COMPARED[task]),
+            ("thresholds", self.thresholds, (*METRICS[task], *more)),
+            ("tolerance", self.tolerance or {}, (*COMPARED[task], *more)),
         ):
             for name in names:
+                if name in RANKED and not ranked:
+                    raise ConfigError(
+                        f"metric {name!r} judges the order within groups, and nothing ranks here",
+                        where=f"{where}.{key}",
+                        fix="training.ranking, or evaluation.ndcg_at, and a column with role: group",
+                    )
                 if name not in known:
                     raise ConfigError(
                         f"metric {name!r} does not exist for a {task} task",
@@ -86,9 +99,11 @@ class GateConfig(Frozen):
                         fix=f"there is: {', '.join(known)}",
                     )
 
-    def tolerances(self, task: Task) -> dict[str, float | str]:
+    def tolerances(self, task: Task, *, ranked: bool = False) -> dict[str, float | str]:
         """The metrics to compare by and how much worse is accepted."""
-        return DEFAULT_TOLERANCE[task] if self.tolerance is None else self.tolerance
+        if self.tolerance is not None:
+            return self.tolerance
+        return DEFAULT_TOLERANCE[task] | (RANKED_TOLERANCE if ranked else {})
 
 
 def absolute(tolerance: float | str, champion: float) -> float:

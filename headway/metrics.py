@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from headway.errors import DataError
+from headway.ranked import codes_of, ranked
 from headway.tasks import METRICS, Task
 
 Floats = NDArray[np.float64]
@@ -199,33 +200,76 @@ def slice_rows(table: pa.Table, column: str, min_rows: int = 1) -> Iterator[tupl
             yield names[code], rows
 
 
+def measure_table(
+    table: pa.Table, task: Task, *, group: str | None = None, ndcg_at: int | None = None
+) -> dict[str, float | None]:
+    """`measure` of a predictions table; with `ndcg_at` also ndcg and mrr of the groups that the column `group` says."""
+    return _Measured(table, task, group, ndcg_at)()
+
+
+class _Measured:
+    """The metrics of some rows of a table."""
+
+    def __init__(self, table: pa.Table, task: Task, group: str | None, ndcg_at: int | None):
+        self.arrays = columns(table, task)
+        self._task, self._at = task, ndcg_at
+        self._codes = codes_of(table.column(group)) if ndcg_at is not None and group is not None else None
+
+    def __call__(self, rows: Any = slice(None)) -> dict[str, float | None]:
+        label, prediction, weight = (values[rows] for values in self.arrays)
+        found = measure(self._task, label, prediction, weight)
+        if self._codes is None or self._at is None:
+            return found
+        return found | ranked(label, prediction, weight, self._codes[rows], k=self._at).mean()
+
+
 def by_slice(
-    table: pa.Table, task: Task, slices: Sequence[str], *, min_rows: int = 1
+    table: pa.Table,
+    task: Task,
+    slices: Sequence[str],
+    *,
+    min_rows: int = 1,
+    group: str | None = None,
+    ndcg_at: int | None = None,
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """{slice column: {value: {"rows": n, metric: value, ...}}} for values with at least `min_rows` rows."""
-    label, prediction, weight = columns(table, task)
+    return _by_slice(_Measured(table, task, group, ndcg_at), table, slices, min_rows)
+
+
+def _by_slice(
+    measured: _Measured, table: pa.Table, slices: Sequence[str], min_rows: int
+) -> dict[str, dict[str, dict[str, Any]]]:
     return {
-        column: {
-            value: {"rows": len(rows), **measure(task, label[rows], prediction[rows], weight[rows])}
-            for value, rows in slice_rows(table, column, min_rows)
-        }
+        column: {value: {"rows": len(rows), **measured(rows)} for value, rows in slice_rows(table, column, min_rows)}
         for column in slices
     }
 
 
-def summary(table: pa.Table, task: Task, *, slices: Sequence[str] = (), min_rows: int = 1) -> dict[str, Any]:
+def summary(
+    table: pa.Table,
+    task: Task,
+    *,
+    slices: Sequence[str] = (),
+    min_rows: int = 1,
+    group: str | None = None,
+    ndcg_at: int | None = None,
+) -> dict[str, Any]:
     """What a predictions table amounts to, as JSON: rows, weight, overall metrics, calibration bins, slices.
 
     Args:
-        table: columns label, prediction, optionally weight, and one column for each of `slices`.
+        table: columns label, prediction, optionally weight, and one column for each of `slices` and `group`.
         min_rows: slices with fewer rows are left out.
+        ndcg_at: judge also the order within groups, its first so many ranks; see `headway.ranked`.
     """
-    label, prediction, weight = columns(table, task)
+    measured = _Measured(table, task, group, ndcg_at)
+    label, prediction, weight = measured.arrays
+    by = {"group": group, "ndcg_at": ndcg_at} if ndcg_at is not None else {}
     return {
         "task": task,
         "rows": len(label),
         "weight": float(weight.sum()),
-        "overall": measure(task, label, prediction, weight),
+        **by,
+        "overall": measured(),
         "calibration_bins": calibration_bins(label, prediction, weight) if task == "binary" else [],
-        "slices": by_slice(table, task, slices, min_rows=min_rows),
+        "slices": _by_slice(measured, table, slices, min_rows),
     }

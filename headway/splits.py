@@ -37,7 +37,8 @@ class SplitConfig(Frozen):
     mode: Literal["hash", "time", "column"] = "hash"
     key: tuple[str, ...] = Field(
         default=(),
-        description="mode hash: hash these columns; none: every column, so duplicates stay together. "
+        description="mode hash: hash these columns; none: the column with role group, and where there is none every "
+        "column, so duplicates stay together. "
         "mode column: a key in two splits is an error",
     )
     unique: bool | tuple[str, ...] = Field(

@@ -25,8 +25,17 @@ COMPARED: dict[str, tuple[str, ...]] = {
 }
 """The metrics whose differences between two models are resampled."""
 
-HIGHER_IS_BETTER = frozenset({"auc", "accuracy"})
+RANKED: tuple[str, ...] = ("ndcg", "mrr")
+"""Beside them, where the order within groups is judged: `headway.ranked`. Reported, and compared."""
+
+HIGHER_IS_BETTER = frozenset({"auc", "accuracy", *RANKED})
 """Of every other compared metric less is better."""
 
-ALL_METRICS: tuple[str, ...] = tuple(dict.fromkeys(name for names in METRICS.values() for name in names))
-ALL_COMPARED: tuple[str, ...] = tuple(dict.fromkeys(name for names in COMPARED.values() for name in names))
+ALL_METRICS: tuple[str, ...] = (
+    *dict.fromkeys(name for names in METRICS.values() for name in names),
+    *RANKED,
+)
+ALL_COMPARED: tuple[str, ...] = (
+    *dict.fromkeys(name for names in COMPARED.values() for name in names),
+    *RANKED,
+)

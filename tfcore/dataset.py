@@ -26,11 +26,13 @@ from tfcore.augment.rows import Augment
 from tfcore.decode import Labeler
 from tfcore.held import Held
 from tfcore.holes import Holes
-from tfcore.kept import Kept, row_bytes
+from tfcore.kept import ROW, Kept, row_bytes
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.python_failure import PythonOpError, python_text, reraise
-from tfcore.ranking.groups import GROUP, group_ids, together
-from tfcore.reader import Reader
+from tfcore.python_op import numpy_op
+from tfcore.ranking.groups import GROUP, group_ids, placed
+from tfcore.ranking.order import GroupOrder
+from tfcore.reader import Reader, block_of
 from tfcore.resample import Resample, Resampling
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
 from tfcore.transform.graph import Transform
@@ -39,6 +41,8 @@ __all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", 
 
 AUTOTUNE = tf.data.AUTOTUNE
 AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
+_BOUNDS = tf.TensorSpec([None], tf.int64)
+_WINDOW = tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int64)
 _DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
 
 
@@ -59,10 +63,10 @@ def training_dataset(
     resample: Resample | None = None,
     own: NDArray[np.bool_] | None = None,
     keep_bytes: int = 0,
-    group: str | None = None,
+    groups: GroupOrder | None = None,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
-    [K, B], weight float32 [K, B]; with a group column "group" int64 [K, B], see `tfcore.ranking.groups`.
+    [K, B], weight float32 [K, B]; with groups "group" int64 [K, B], see `tfcore.ranking.groups`.
 
     Args:
         start_step: the step whose batch comes first.
@@ -73,17 +77,17 @@ def training_dataset(
             "own" bool [K, B] says which rows are no such holes. Neither with `resample` nor with mixup, which need all.
         keep_bytes: rows that take no more stay in memory as they are after the transform, and are read once. Neither with
             `resample` nor with `own`.
-        group: a column whose equal values follow each other: groups are shuffled within a window instead of rows.
+        groups: batches hold whole groups, in this order, filled up with rows of weight 0. Made of the same rows, and neither
+            with `own` nor with mixup.
 
     Raises:
         DataError: there are no rows, or those that are to stay in memory cannot be read.
     """
-    counts = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
     reader = Reader(shards, [c.name for c in shards.columns], own)
-    plan = Plan(counts, seed, window=window_rows, cycle=cycle, block=reader.block)
+    plan = groups.plan if groups else training_plan(shards, seed, carve, resample, window=window_rows, cycle=cycle)
     if not plan.rows:
         raise DataError("there are no rows to train on", where=", ".join(shards.paths[:3]) or "the train split")
-    start = plan.start(start_step * batch)
+    start = groups.start(start_step) if groups else plan.start(start_step * batch)
     seed64 = tf.constant(seed, tf.int64)
     carving = None if carve is None else Carving(carve, shards)
     resampling = None if resample is None else Resampling(resample, shards, carve)
@@ -93,8 +97,8 @@ def training_dataset(
         columns, shard, number = reader(*piece)
         rows = transform(columns)
         rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
-        if group is not None:
-            rows[GROUP] = group_ids(columns[group])
+        if groups is not None:
+            rows[GROUP] = group_ids(columns[groups.column])
         return rows, shard, number
 
     def prepared(piece: tuple[tf.Tensor, ...], epoch: tf.Tensor | None) -> Batch:
@@ -110,9 +114,9 @@ def training_dataset(
         kept = Kept.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
 
     # until they are stacked, kept rows are nothing but their places, unless more has to be known of them
-    late = kept is not None and augment is None and group is None
+    late = kept is not None and augment is None
 
-    def read(epoch: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:
+    def read(epoch: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor | int) -> tf.data.Dataset:
         """The windows of an epoch, from its records."""
         skip = tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64))
         pieces = reader.in_epoch(plan, epoch, skip)
@@ -124,26 +128,39 @@ def training_dataset(
                     rows, tf.where(first & tf.equal(i, 0), tf.constant(start.drop_rows), tf.constant(0))
                 )
             )
-        return chunks.rebatch(window_rows)
+        return chunks.rebatch(sizes)
 
     def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.equal(epoch, start.epoch)
         begin = tf.where(first, tf.constant(start.window, tf.int64), tf.constant(0, tf.int64))
-        windows = read(epoch, first) if kept is None else kept.windows(epoch, begin)
+        # where windows begin: with groups, where one of them does
+        bounds = None if groups is None else numpy_op(groups.bounds, _BOUNDS, stateful=False)(epoch)
+        if kept is None:
+            sizes = window_rows if bounds is None else bounds[begin + 1 :] - bounds[begin:-1]
+            windows = read(epoch, first, sizes)
+        else:
+            windows = kept.windows(epoch, begin, bounds)
         if kept is not None and not late:
             windows = windows.map(kept.take, num_parallel_calls=AUTOTUNE, deterministic=True)
 
         def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
             number = i + begin
-            n = tf.shape(next(iter(rows.values())))[0]
-            key = tf.stack([seed64 * 1_000_003 + epoch, number])
-            order = tf.random.experimental.stateless_shuffle(tf.range(n), seed=key)
-            if group is not None:
-                order = together(order, rows[GROUP], key)
             seen = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_in_window), tf.constant(0))
-            places = {} if augment is None else augment.placed(rows, order, seen, epoch, number * window_rows)
+            if groups is None:
+                n = tf.shape(next(iter(rows.values())))[0]
+                key = tf.stack([seed64 * 1_000_003 + epoch, number])
+                order = tf.random.experimental.stateless_shuffle(tf.range(n), seed=key)
+                before = number * window_rows
+            else:
+                order, before = numpy_op(groups.window, _WINDOW, stateful=False)(epoch, number)
+            places = {} if augment is None else augment.placed(rows, order, seen, epoch, before)
             order = order[seen:]
-            return {name: tf.gather(value, order) for name, value in rows.items()} | places
+            if groups is None:
+                return {name: tf.gather(value, order) for name, value in rows.items()} | places
+            if kept is not None and late:
+                row = tf.gather(rows[ROW], tf.where(order < 0, -1 - order, order))
+                return {ROW: tf.where(order < 0, -1 - row, row)}
+            return placed(rows, order) | places
 
         windows = windows.enumerate().map(shuffled, num_parallel_calls=AUTOTUNE, deterministic=True)
         if augment is None:
@@ -156,7 +173,7 @@ def training_dataset(
 
     def stacked(rows: Batch) -> Batch:
         if kept is not None and late:
-            rows = kept.take(rows)
+            rows = kept.take(rows) if groups is None else placed(kept.rows, rows[ROW])
         stacks = {
             name: tf.reshape(value, tf.concat([[stack, batch], tf.shape(value)[1:]], 0)) for name, value in rows.items()
         }
@@ -164,6 +181,14 @@ def training_dataset(
 
     ahead = _stacks_ahead(spec, stack * batch)
     return rows.map(stacked, num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(ahead)
+
+
+def training_plan(
+    shards: Shards, seed: int, carve: Carve | None, resample: Resample | None, *, window: int, cycle: int
+) -> Plan:
+    """The order in which `training_dataset` reads the rows that take part."""
+    counts = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
+    return Plan(counts, seed, window=window, cycle=cycle, block=block_of(shards))
 
 
 def _weighed(rows: Batch, label: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -99,7 +99,14 @@ def _predict(
     np.save(out / EXPECTED, expected, allow_pickle=False)
     seconds = time.monotonic() - began
     table = pq.read_table(out / PREDICTIONS)
-    found = metrics.summary(table, task, slices=request.slices, min_rows=request.slice_min_rows)
+    found = metrics.summary(
+        table,
+        task,
+        slices=request.slices,
+        min_rows=request.slice_min_rows,
+        group=request.group,
+        ndcg_at=request.ndcg_at,
+    )
     (out / METRICS).write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return {
         "predictions": PREDICTIONS,
@@ -117,6 +124,10 @@ def _predict(
 def _check(request: EvaluateRequest, shards: Shards) -> None:
     if not shards.total:
         raise DataError("the eval split has no rows", where="split", fix="hold out more, or widen the window")
+    if request.ndcg_at is not None and request.group is None:
+        raise ConfigError("there are no groups to rank in", where="evaluation.ndcg_at", fix="columns: {NAME: group}")
+    if request.ndcg_at is not None and request.transform.label.task == "multiclass":
+        raise ConfigError("classes have no order", where="evaluation.ndcg_at", fix="leave it out")
     names = [column.name for column in shards.columns]
     reserved = {"row", "label", "weight", "prediction"}
     for what, wanted in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):

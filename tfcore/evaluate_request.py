@@ -47,4 +47,5 @@ class EvaluateRequest(Frozen):
     slices: tuple[str, ...] = ()
     slice_min_rows: int = Field(default=1, ge=1, description="slices with fewer rows are left out of the report")
     group: str | None = Field(default=None, description="column whose equal values belong together")
+    ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
     batch_size: int = Field(default=4096, ge=1)

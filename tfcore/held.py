@@ -17,6 +17,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from headway.records.encode import encode
+from headway.records.tables import pieces, record_parts
 from headway.schema import Column
 from tfcore.shards import Shards
 
@@ -34,12 +35,11 @@ class Held(Shards):
 def hold(
     table: pa.Table, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
 ) -> Held:
-    """A table of stored columns, cut into `shards` of equal length and records of `rows_per_record` rows (2 or more)."""
-    length = max(1, -(-table.num_rows // shards))
+    """A table of stored columns, cut into `shards` of equal length and records of `rows_per_record` rows (2 or more).
+    With a group column neither cuts a group, and they are as long as that lets them be."""
     records, rows = [], []
-    for first in range(0, table.num_rows, length):
-        piece = table.slice(first, length).combine_chunks()
-        parts = [piece.slice(at, rows_per_record) for at in range(0, piece.num_rows, rows_per_record)]
+    for piece in pieces(table, columns, shards):
+        parts = record_parts(piece, columns, rows_per_record)
         records.append(tuple(encode(_one_batch(part), columns) for part in parts))
         rows.append(tuple(part.num_rows for part in parts))
     names = tuple(f"memory, part {number}" for number in range(len(records)))

@@ -35,7 +35,7 @@ class Kept:
     """
 
     def __init__(self, rows: Batch, plan: Plan):
-        self._rows, self._plan = rows, plan
+        self.rows, self._plan = rows, plan
         self.spec = {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in rows.items()}
 
     @classmethod
@@ -65,16 +65,25 @@ class Kept:
             )
             return cls({name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}, plan)
 
-    def windows(self, epoch: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:
-        """The windows of an epoch from window `first` (int64) on."""
+    def windows(self, epoch: tf.Tensor, first: tf.Tensor, bounds: tf.Tensor | None = None) -> tf.data.Dataset:
+        """The windows of an epoch from window `first` (int64) on.
+
+        Args:
+            bounds: where they begin, and their end; int64 [windows + 1]. None: they are the plan's.
+        """
         size, rows = self._plan.window, self._plan.rows
         spec = tf.TensorSpec([rows], tf.int32)
         places = numpy_op(self._plan.places, spec, stateful=False)(epoch)
+        if bounds is not None:
+            return tf.data.Dataset.range(first, tf.size(bounds, tf.int64) - 1).map(
+                lambda i: {ROW: places[bounds[i] : bounds[i + 1]]}
+            )
         numbers = tf.data.Dataset.range(first, -(-rows // size))
         return numbers.map(lambda i: {ROW: places[i * size : (i + 1) * size]})
 
     def take(self, window: Mapping[str, tf.Tensor]) -> Batch:
-        return {name: tf.gather(value, window[ROW]) for name, value in self._rows.items()}
+        """The rows that `window` says."""
+        return {name: tf.gather(value, window[ROW]) for name, value in self.rows.items()}
 
 
 def row_bytes(spec: Mapping[str, tf.TensorSpec]) -> int:

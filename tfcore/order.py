@@ -86,13 +86,17 @@ class Plan:
         Only of a plan that has the same rows in every epoch."""
         lengths = np.concatenate(self._rows)
         begins = np.cumsum(lengths) - lengths
+        read = self.sequence(epoch)
+        return ranges(begins[read], lengths[read]).astype(np.int32)
+
+    def sequence(self, epoch: int) -> NDArray[np.int64]:
+        """The numbers of the records, counted through all shards, in the order in which an epoch reads them."""
         records = np.cumsum([0, *map(len, self._rows)])
         order = self.shard_order(epoch)
         runs = np.asarray(interleave([len(self._rows[i]) for i in order], self.cycle, self.block), np.int64).reshape(
             -1, 3
         )
-        read = _ranges(records[order[runs[:, 0]]] + runs[:, 1], runs[:, 2])
-        return _ranges(begins[read], lengths[read]).astype(np.int32)
+        return ranges(records[order[runs[:, 0]]] + runs[:, 1], runs[:, 2])
 
     def runs(self, epoch: int, skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """An epoch's records from number `skip` of its sequence on, in chunks of `size` records: see `chunks`."""
@@ -106,12 +110,13 @@ class Plan:
         """Where to begin so that `first_row` of the endless sequence comes first."""
         epoch, row = divmod(first_row, self.rows) if self._rows_of is None else self._epoch_of(first_row)
         window, drop_in_window = divmod(row, self.window)
-        rows = self.record_rows(epoch)
-        ends = np.cumsum(rows)
-        begin = window * self.window
-        skip = int(np.searchsorted(ends, begin, side="right"))
-        before = int(ends[skip - 1]) if skip else 0
-        return Start(epoch, skip, begin - before, window, drop_in_window)
+        return Start(epoch, *self.skip(epoch, window * self.window), window, drop_in_window)
+
+    def skip(self, epoch: int, row: int) -> tuple[int, int]:
+        """(records to pass over, rows to drop of the next) so that row `row` of those that an epoch reads comes first."""
+        ends = np.cumsum(self.record_rows(epoch))
+        skip = int(np.searchsorted(ends, row, side="right"))
+        return skip, row - (int(ends[skip - 1]) if skip else 0)
 
     def _epoch_of(self, row: int) -> tuple[int, int]:
         epoch = 0
@@ -120,8 +125,8 @@ class Plan:
         return epoch, row
 
 
-def _ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ranges of integers, one behind the other."""
+def ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ranges of integers, `counts` of them from each of `firsts` on, one behind the other."""
     return np.repeat(firsts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
 

@@ -57,7 +57,7 @@ class Reader:
         self._paths = tf.constant(shards.paths, tf.string)
         self._held = HeldRecords(shards) if isinstance(shards, Held) else None
         self.grouped = self._decoder.grouped
-        self.block = 1 if self.grouped else BLOCK
+        self.block = block_of(shards)
         """Records read from one shard before the next has its turn: what a `Plan` must know."""
         self.native = not self.grouped and self._held is None and bool(self._decoder.columns) and library() is not None
         """Whether the op in C++ reads: files of classic Examples."""
@@ -133,6 +133,11 @@ class Reader:
 
     def _batched(self, records: tf.data.Dataset) -> tf.data.Dataset:
         return records if self.grouped else records.batch(CLASSIC_ROWS)
+
+
+def block_of(shards: Shards) -> int:
+    """See `Reader.block`."""
+    return 1 if shards.rows_per_record > 1 else BLOCK
 
 
 def _pieces(cut: tf.Tensor, splits: tf.Tensor) -> tf.data.Dataset:

@@ -55,17 +55,23 @@ class Resample:
         for shard, rows in enumerate(shards.rows):
             counts, copies = np.asarray(rows, np.int64), self.copies(shard, epoch)
             if carve is not None:
-                copies = copies * carve.keeps(shard, len(copies))
+                copies = copies * carve.keeps(shard, len(copies), shards.runs_of(shard))
             ends = np.concatenate([[0], np.cumsum(copies)])[np.cumsum(counts)] if len(counts) else counts
             kept.append(np.diff(ends, prepend=0))
         return kept
 
-    def expected(self, carve: Carve | None) -> int:
+    def most(self, shard: int) -> NDArray[np.int64]:
+        """How often each row of a shard comes in an epoch at most; int64 [rows]."""
+        return (self.whole + (self.part > 0))[self._classes[shard]]
+
+    def expected(self, shards: Shards, carve: Carve | None) -> int:
         """Rows of an epoch, on average over epochs."""
         total = 0.0
         for shard, classes in enumerate(self._classes):
             rates = self._rates[classes]
-            total += float((rates if carve is None else rates * carve.keeps(shard, len(classes))).sum())
+            if carve is not None:
+                rates = rates * carve.keeps(shard, len(classes), shards.runs_of(shard))
+            total += float(rates.sum())
         return round(total)
 
 

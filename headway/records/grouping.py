@@ -41,7 +41,7 @@ class RowGrouper:
     def add(self, batch: pa.RecordBatch) -> Iterator[Group]:
         if not self._fixed:
             self._bytes = max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
-        sizes = _row_bytes(batch)
+        sizes = row_bytes(batch)
         ends = None if isinstance(sizes, int) else np.cumsum(sizes)
         at = first = 0
         whole: list[int] = []
@@ -81,7 +81,7 @@ class RowGrouper:
     def _closed(self, piece: pa.RecordBatch) -> Group:
         held = [*self._held, piece] if piece.num_rows else self._held
         self._held, self._count, self._size = [], 0, 0
-        joined = _joined(held)
+        joined = one_batch(held)
         return joined, [joined.num_rows]
 
     def rest(self) -> Iterator[Group]:
@@ -96,8 +96,8 @@ def _total(sizes: int | NDArray[np.int64], ends: NDArray[np.int64] | None, start
     return int(ends[end - 1]) - (int(ends[start - 1]) if start else 0)
 
 
-def _row_bytes(batch: pa.RecordBatch) -> int | NDArray[np.int64]:
-    """About what each row takes in a record; one number where all rows take the same."""
+def row_bytes(batch: pa.RecordBatch) -> int | NDArray[np.int64]:
+    """About what each row takes in a record, int64 [rows]; one number where all rows take the same."""
     fixed = 0
     varying: NDArray[np.int64] | None = None
     for array in batch.columns:
@@ -128,7 +128,8 @@ def _array_bytes(array: pa.Array) -> int | NDArray[np.int64]:
     return int(kind.byte_width)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches of one schema as one."""
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]

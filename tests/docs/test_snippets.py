@@ -15,7 +15,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "graph-functions"
-PAGES = [*sorted(page for page in GUIDE.glob("*.md") if page.name != "README.md"), ROOT / "docs" / "testing.md"]
+PAGES = [
+    *sorted(page for page in GUIDE.glob("*.md") if page.name != "README.md"),
+    ROOT / "docs" / "testing.md",
+    ROOT / "docs" / "custom-ops.md",
+]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHILD = """
 import contextlib, io, json, os, sys

@@ -1,7 +1,7 @@
 // HeadwayPairwiseLoss: the loss of ranked lists over all pairs of unequal labels, and its gradient, in one pass.
 //
 // Short lists are shared out among threads, of a long one its chunks are; sums are taken in the order of the rows, so that
-// nothing depends on how many threads there are.
+// nothing depends on how many threads there are. Pairs are computed and summed in double for either dtype.
 #include "ranked_list.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -16,7 +16,7 @@ using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
 constexpr int64_t kLong = 2048;  // rows of a list that is worth cutting
-constexpr double kNanosecondsOfPair = 1.0, kNanosecondsOfRow = 60.0;
+constexpr double kNanosecondsOfPair = 3.0, kNanosecondsOfRow = 60.0;
 
 absl::Status CheckSplits(const Tensor& splits, int64_t rows) {
   if (splits.dims() != 1 || splits.NumElements() < 1) {
@@ -94,17 +94,17 @@ class PairwiseLossOp : public tensorflow::OpKernel {
     pairs::Settings settings = settings_;
     settings.discounts = discounts.data();
     const pairs::Width width = pairs::Widest();
-    const auto load = [&](int64_t g, RankedList<T>* list) {
+    const auto load = [&](int64_t g, RankedList* list) {
       list->Load(score + split(g), label + split(g), weight ? weight + split(g) : nullptr, split(g + 1) - split(g), settings);
     };
-    const auto finish = [&](int64_t g, RankedList<T>* list) {
+    const auto finish = [&](int64_t g, RankedList* list) {
       list->Finish(&loss->vec<T>()(g), &pairs->vec<T>()(g), gradient->vec<T>().data() + split(g));
     };
 
     auto* const threads = context->device()->tensorflow_cpu_worker_threads()->workers;
     const int64_t count = static_cast<int64_t>(brief.size());
     threads->ParallelFor(count, static_cast<int64_t>(cost / std::max<int64_t>(count, 1)) + 1, [&](int64_t from, int64_t to) {
-      RankedList<T> list;
+      RankedList list;
       for (int64_t i = from; i < to; i++) {
         load(brief[i], &list);
         for (int64_t c = 0; c < list.chunks(); c++) list.Run(c, width);
@@ -112,7 +112,7 @@ class PairwiseLossOp : public tensorflow::OpKernel {
       }
     });
     for (int64_t g : lengthy) {
-      RankedList<T> list;
+      RankedList list;
       load(g, &list);
       threads->ParallelFor(list.chunks(), static_cast<int64_t>(kNanosecondsOfPair) * pairs::kPairsOfChunk,
                            [&](int64_t from, int64_t to) {

@@ -1,6 +1,6 @@
 // One ranked list: its rows in order of label, its pairs cut into chunks that threads may run in any order, and the sum.
 //
-//     RankedList<float> list;
+//     RankedList list;
 //     list.Load(scores, labels, nullptr, rows, settings);
 //     for (int64_t i = 0; i < list.chunks(); i++) list.Run(i, Widest());      // side by side, if wanted
 //     list.Finish(&loss, &pairs, gradient);
@@ -27,10 +27,10 @@ struct Settings {
   const double* discounts = nullptr;  // of rank 1, 2, ...: 1 / log2(1 + rank), as many as a list has rows
 };
 
-template <class T>
 class RankedList {
  public:
   // weights: null when all are 1. A row of weight 0 is not there.
+  template <class T>
   void Load(const T* scores, const T* labels, const T* weights, int64_t rows, const Settings& settings) {
     given_ = rows;
     there_.clear();
@@ -41,7 +41,7 @@ class RankedList {
     for (int64_t i = 0; i < rows; i++) {
       const T weight = weights ? weights[i] : T(1);
       if (weight == 0) continue;
-      there_.push_back({labels[i], static_cast<int32_t>(i)});
+      there_.push_back({static_cast<double>(labels[i]), static_cast<int32_t>(i)});
       finite_ &= std::isfinite(scores[i]) && std::isfinite(labels[i]) && std::isfinite(weight);
       least = std::min(least, scores[i]);
       most = std::max(most, scores[i]);
@@ -52,13 +52,13 @@ class RankedList {
     whole_.Clear();
     for (const Row& row : there_) {
       whole_.score.push_back(scores[row.at]);
-      whole_.weight.push_back(weights ? weights[row.at] : T(1));
+      whole_.weight.push_back(weights ? static_cast<double>(weights[row.at]) : 1.0);
       whole_.place.push_back(static_cast<int32_t>(whole_.rows++));
     }
     Partners();
     if (pairs_ == 0) return;
-    whole_.gain.assign(whole_.rows, T(0));
-    whole_.discount.assign(whole_.rows, T(0));
+    whole_.gain.assign(whole_.rows, 0.0);
+    whole_.discount.assign(whole_.rows, 0.0);
     if (settings.lambda && !Gains(settings)) return;
     total_.assign(whole_.rows, 0.0);
     const bool few = settings.lambda && settings.k > 0 && 2 * settings.k < whole_.rows;
@@ -74,23 +74,24 @@ class RankedList {
   void Run(int64_t number, Width width) {
     Chunk& chunk = chunk_[number];
     Pass& pass = pass_[chunk.pass];
-    T theirs[kTilePartners];
-    const int64_t end = RoundedUp(pass.others->rows, kLanes<T>);
+    double theirs[kTilePartners];
+    const int64_t end = RoundedUp(pass.others->rows, kLanes);
     for (int64_t first = chunk.first; first < chunk.last; first += kTileRows) {
       const int64_t last = std::min(first + kTileRows, chunk.last);
-      for (int64_t begin = pass.start[first] / kLanes<T> * kLanes<T>; begin < end; begin += kTilePartners) {
+      for (int64_t begin = pass.start[first] / kLanes * kLanes; begin < end; begin += kTilePartners) {
         const int64_t stop = std::min(begin + kTilePartners, end);
-        std::fill(theirs, theirs + (stop - begin), T(0));
-        const Tile<T> tile{pass.rows,   pass.start.data(), pass.others, first, last, begin, stop,
+        std::fill(theirs, theirs + (stop - begin), 0.0);
+        const Tile tile{pass.rows,   pass.start.data(), pass.others, first, last, begin, stop,
                            chunk.lanes, pass.own.data(),   theirs};
-        lambda_ ? RunAt<T, true>(width, tile) : RunAt<T, false>(width, tile);
+        lambda_ ? RunAt<true>(width, tile) : RunAt<false>(width, tile);
         double* const sums = chunk.theirs.data() - chunk.begin;
-        for (int64_t j = begin; j < stop; j++) sums[j] += static_cast<double>(theirs[j - begin]);
+        for (int64_t j = begin; j < stop; j++) sums[j] += theirs[j - begin];
       }
     }
   }
 
   // *pairs: the summed weight[i] * weight[j] of all pairs. gradient: of each row given, by its score.
+  template <class T>
   void Finish(T* loss, T* pairs, T* gradient) {
     std::fill(gradient, gradient + given_, T(0));
     if (!finite_) {
@@ -118,19 +119,19 @@ class RankedList {
 
  private:
   struct Row {
-    T by;
+    double by;
     int32_t at;
     bool operator<(const Row& other) const { return by > other.by || (by == other.by && at < other.at); }
   };
   struct Pass {
-    const List<T>*rows, *others;
+    const List*rows, *others;
     std::vector<int64_t> start;  // of each row, its first partner; never falls
     std::vector<double> own;
   };
   struct Chunk {
     int pass;
     int64_t first, last, begin;  // rows, and the first partner of any of them
-    double lanes[16];
+    double lanes[kLanes];
     std::vector<double> theirs;
   };
 
@@ -141,10 +142,10 @@ class RankedList {
     double lower = 0;  // the weight of the rows from next_[i] on
     for (int64_t i = n - 1, j = n; i >= 0; i--) {
       if (i + 1 < n && there_[i].by != there_[i + 1].by) {
-        for (; j > i + 1; j--) lower += static_cast<double>(whole_.weight[j - 1]);
+        for (; j > i + 1; j--) lower += whole_.weight[j - 1];
       }
       next_[i] = j;
-      pairs_ += lower * static_cast<double>(whole_.weight[i]);
+      pairs_ += lower * whole_.weight[i];
     }
   }
 
@@ -156,19 +157,19 @@ class RankedList {
     double best = 0;
     for (int64_t i = 0; i < n; i++) {
       const bool same = i > 0 && there_[i].by == there_[i - 1].by;
-      gains_[i] = same ? gains_[i - 1] : std::expm1(static_cast<double>(there_[i].by) * 0.69314718055994531);
+      gains_[i] = same ? gains_[i - 1] : std::expm1(there_[i].by * 0.69314718055994531);
       if (i < counted) best += gains_[i] * settings.discounts[i];
     }
     finite_ = std::isfinite(best);
     if (!finite_) return false;
-    for (int64_t i = 0; i < n; i++) whole_.gain[i] = static_cast<T>(gains_[i] / best);
+    for (int64_t i = 0; i < n; i++) whole_.gain[i] = gains_[i] / best;
     ranked_.clear();
     for (int64_t i = 0; i < n; i++) ranked_.push_back({whole_.score[i], there_[i].at});
     place_.resize(given_);
     for (int64_t i = 0; i < n; i++) place_[there_[i].at] = static_cast<int32_t>(i);
     std::sort(ranked_.begin(), ranked_.end());  // of equal scores the earlier row ranks higher
     for (int64_t r = 0; r < counted; r++) {
-      whole_.discount[place_[ranked_[r].at]] = static_cast<T>(settings.discounts[r]);
+      whole_.discount[place_[ranked_[r].at]] = settings.discounts[r];
     }
     return true;
   }
@@ -218,9 +219,9 @@ class RankedList {
       chunk.pass = number;
       chunk.first = first;
       chunk.last = row;
-      chunk.begin = pass.start[first] / kLanes<T> * kLanes<T>;
-      std::fill(chunk.lanes, chunk.lanes + 16, 0.0);
-      chunk.theirs.assign(RoundedUp(partners, kLanes<T>) - chunk.begin, 0.0);
+      chunk.begin = pass.start[first] / kLanes * kLanes;
+      std::fill(chunk.lanes, chunk.lanes + kLanes, 0.0);
+      chunk.theirs.assign(RoundedUp(partners, kLanes) - chunk.begin, 0.0);
     }
   }
 
@@ -232,7 +233,7 @@ class RankedList {
   std::vector<int32_t> place_;
   std::vector<int64_t> next_;
   std::vector<double> gains_, total_;
-  List<T> whole_, top_, rest_;
+  List whole_, top_, rest_;
   Pass pass_[2];
   std::vector<Chunk> chunk_;
 };

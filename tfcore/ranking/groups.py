@@ -1,7 +1,7 @@
 """Which rows are a group, and where groups begin and end.
 
 group_ids(columns["query"])         # int64 [rows], a number for each value
-together(order, ids, seed)          # int32 [rows], the rows of a group behind each other
+placed(rows, places)                # rows in another order, with rows of weight 0 where there is none
 group_splits([7, 7, 7, 2, 2])       # int64 [0, 3, 5, 5, 5, 5]
 row_groups(row_splits, rows)        # int64 [rows], the group of each row
 """
@@ -13,12 +13,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfcore.augment.draws import mix64
+from tfcore.shards import Batch
 from tfcore.transform.graph import RawColumn
 
 GROUP = "group"
 """What a batch calls the ids of its rows' groups."""
 NO_GROUP = -1
-"""The id of a row whose group is null: it belongs to none."""
+"""The id of a row whose group is null: it belongs to none. And of one that only fills up a batch."""
 
 
 @tf.autograph.experimental.do_not_convert
@@ -35,19 +36,19 @@ def group_ids(column: RawColumn) -> tf.Tensor:
 
 
 @tf.autograph.experimental.do_not_convert
-def together(order: tf.Tensor, ids: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """The permutation `order` of rows, sorted so that each group's follow each other, groups in an order drawn from `seed`.
+def placed(rows: Batch, places: tf.Tensor) -> Batch:
+    """Some of the rows, in the order of `places`. Where that is -1 - i stands row i too, but counts for nothing: zeros might
+    be a row that the model makes no number of.
 
     Args:
-        order: int32 [rows]; within a group its order stays.
-        ids: int64 [rows], before the permutation.
-        seed: int64 [2].
+        rows: with "weight" and "group".
+        places: int32 [places].
     """
-    ids = tf.gather(ids, order)
-    alone = NO_GROUP - 1 - tf.cast(tf.range(tf.size(ids)), tf.int64)  # no id is negative
-    first, second = tf.unstack(tf.cast(seed, tf.uint64))
-    drawn = mix64(mix64(tf.cast(tf.where(ids == NO_GROUP, alone, ids), tf.uint64), first), second)
-    return tf.gather(order, tf.argsort(_positive(drawn), stable=True))
+    there = places >= 0
+    made = {name: tf.gather(value, tf.where(there, places, -1 - places)) for name, value in rows.items()}
+    made["weight"] = tf.where(there, made["weight"], 0.0)
+    made[GROUP] = tf.where(there, made[GROUP], tf.constant(NO_GROUP, tf.int64))
+    return made
 
 
 def _positive(bits: tf.Tensor) -> tf.Tensor:

@@ -3,6 +3,8 @@
 Ranks, gains and discounts are worked out row by row; then a matrix of pairs for each group, all of one size: memory goes
 with groups * (rows of the largest group) ** 2. Under XLA, where the largest group is not known, one matrix of all rows
 with all rows stands in, unless `max_rows` bounds it.
+
+As in the op it is all in float64: what a row's gradient sums up may cancel out, and in float32 the rest would be noise.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ def pairwise_sums(
         tf.errors.InvalidArgumentError: as the op does; under XLA row_splits are not checked, and a
             negative weight or gain makes the loss of its group NaN.
     """
-    dtype = scores.dtype
     labels = tf.stop_gradient(labels)
     weights = tf.ones_like(scores) if weights is None else tf.stop_gradient(weights)
     scores, labels, weights = _checked(scores, labels, weights, row_splits, kind)
@@ -45,10 +46,13 @@ def pairwise_sums(
     sound = tf.math.is_finite(scores) & tf.math.is_finite(labels) & tf.math.is_finite(weights) & (weights >= 0)
     if kind == "lambdarank":
         sound &= labels >= 0  # under XLA nobody has checked
+    # before it is widened: what is beyond the dtype stays so
     high = tf.math.unsorted_segment_max(tf.where(there, scores, -math.inf), group, groups)
     low = tf.math.unsorted_segment_min(tf.where(there, scores, math.inf), group, groups)
     finite = (summed(tf.cast(there & ~sound, tf.int32)) == 0) & ((high < low) | tf.math.is_finite(high - low))
     used = there & tf.gather(finite, group)
+    dtype = scores.dtype
+    scores, labels, weights = (tf.cast(one, tf.float64) for one in (scores, labels, weights))
     safe_labels = tf.where(used, labels, 0)
     columns = {
         "score": tf.where(used, scores, 0),
@@ -60,11 +64,12 @@ def pairwise_sums(
             tf.stop_gradient(columns["score"]), safe_labels, used, row_splits, group, groups, k
         )
         finite &= held
-        columns |= {"gain": tf.cast(gain, dtype), "discount": tf.cast(discount, dtype)}
+        columns |= {"gain": gain, "discount": discount}
     loss, pairs = _all_pairs(columns, row_splits, group, groups, max_rows)
     # not a number: the loss of such a group, and its gradient for each row that is there
-    spoilt = tf.where(finite, tf.zeros([], dtype), math.nan)
-    return loss + spoilt * summed(tf.where(there, scores, 0)), pairs + spoilt
+    spoilt = tf.where(finite, tf.zeros([], tf.float64), math.nan)
+    loss, pairs = loss + spoilt * summed(tf.where(there, scores, 0)), pairs + spoilt
+    return tf.cast(loss, dtype), tf.cast(pairs, dtype)
 
 
 def _checked(
@@ -109,7 +114,7 @@ def _ndcg(
         counts = used if k == 0 else used & (rank < k)
         return tf.where(counts, discount, 0)
 
-    gain = tf.math.expm1(tf.cast(labels, tf.float64) * math.log(2.0))
+    gain = tf.math.expm1(labels * math.log(2.0))
     ideal = discounts(labels)
     best = tf.math.unsorted_segment_sum(tf.where(ideal > 0, gain * ideal, 0), group, groups)
     held = tf.math.is_finite(best)
@@ -120,7 +125,7 @@ def _ndcg(
 def _all_pairs(
     columns: dict[str, tf.Tensor], splits: tf.Tensor, group: tf.Tensor, groups: tf.Tensor, max_rows: int | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """(loss, pairs) of each group, from columns [rows] whose weight is 0 where a row is not there."""
+    """(loss, pairs) of each group, from columns float64 [rows] whose weight is 0 where a row is not there."""
     square = max_rows is None and compiling()
     if not square:
         sizes = splits[1:] - splits[:-1]
@@ -148,13 +153,11 @@ def _all_pairs(
         factor *= tf.abs(first["gain"] - second["gain"]) * tf.abs(first["discount"] - second["discount"])
     loss = tf.reduce_sum(factor * tf.nn.softplus(second["score"] - first["score"]), 2)
     pairs = tf.reduce_sum(count, 2)
-    # of many pairs a sum in float32 would lose what the loss is to be right to
-    both = tf.cast(tf.stack([loss, pairs], -1), tf.float64)
+    both = tf.stack([loss, pairs], -1)
     if square:
         sums = tf.math.unsorted_segment_sum(both[0], group, groups)
     else:
         sums = tf.reduce_sum(both, 1)
         if max_rows is not None:
             sums = tf.where(splits[1:, None] - splits[:-1, None] <= max_rows, sums, math.nan)
-    sums = tf.cast(sums, loss.dtype)
     return sums[:, 0], sums[:, 1]

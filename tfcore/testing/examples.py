@@ -15,6 +15,7 @@ import pyarrow as pa
 from headway.records.classic import encode_classic
 from headway.records.encode import encode
 from headway.records.lengths import packed
+from headway.records.tables import pieces, record_parts
 from headway.records.tfrecord import ShardWriter
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics
@@ -55,24 +56,24 @@ def write_examples(
     """Write the tables of stored columns (the label's column is "label") as shards into `folder`.
 
     Args:
-        shards: how many each split is cut into, of equal length.
+        shards: how many each split is cut into, of equal length but for a group column, of which no group is cut.
     """
     folder.mkdir(parents=True, exist_ok=True)
     made: dict[str, Any] = {}
+    whole = rows_per_record > 1 and any(column.role == "group" for column in columns)
     statistics = {}
     for split, table in splits.items():
         statistics[split] = SplitStatistics.create(columns)
-        length = -(-table.num_rows // shards)
         written = []
-        for number in range(shards):
-            piece = table.slice(number * length, length)
-            if not piece.num_rows:
-                continue
+        for number, piece in enumerate(pieces(table, columns, shards)):
             name = f"{split}-{number:05d}-of-{shards:05d}.tfrecord"
             with ShardWriter(folder / name) as shard:
-                for batch in piece.combine_chunks().to_batches(max_chunksize=max(rows_per_record, 1024)):
+                for batch in piece.to_batches(max_chunksize=max(rows_per_record, 1024)):
                     statistics[split].update(batch)
-                    _write(shard, batch, columns, rows_per_record)
+                    if not whole:
+                        _write(shard, batch, columns, rows_per_record)
+                for part in record_parts(piece, columns, rows_per_record) if whole else ():
+                    shard.write(encode(part.combine_chunks().to_batches()[0], columns), part.num_rows)
             written.append({"file": name, "rows": packed(shard.rows)})
         made[split] = {"rows": table.num_rows, "shards": written}
     result = {

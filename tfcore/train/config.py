@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -265,10 +266,18 @@ class TrainingConfig(Frozen):
             made["dropout"] = ConstantRate(initial=dropout)
         return made | self.knobs
 
-    def total_steps(self, rows: int) -> int:
-        """Steps to train for, given the rows of one epoch. Part of a batch at the end counts as a whole step."""
+    def total_steps(self, rows: int, batches: Callable[[int], int] | None = None) -> int:
+        """Steps to train for, given the rows of one epoch. Part of a batch at the end counts as a whole step.
+
+        Args:
+            batches: of epoch 0, 1, ..., where it is not the rows that decide how many there are.
+        """
         if self.steps is not None:
             return self.steps
         epochs = 3.0 if self.epochs is None else self.epochs
+        if batches is not None:
+            whole = int(epochs)
+            part = math.ceil((epochs - whole) * batches(whole) - 1e-9) if epochs > whole else 0
+            return max(1, sum(map(batches, range(whole))) + part)
         # the tiny slack keeps 0.1 * 10 epochs from costing a step through rounding
         return max(1, math.ceil(epochs * rows / self.batch_size - 1e-9))

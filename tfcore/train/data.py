@@ -29,6 +29,7 @@ from tfcore.dataset import (
     least_label,
     safe,
     training_dataset,
+    training_plan,
     training_rows,
 )
 from tfcore.decode import Labeler
@@ -37,6 +38,8 @@ from tfcore.holes import owned
 from tfcore.live import live_stacks
 from tfcore.order import shard_order
 from tfcore.ranking.groups import GROUP
+from tfcore.ranking.order import GroupOrder
+from tfcore.ranking.runs import group_runs
 from tfcore.resample import Resample
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Examples
@@ -112,16 +115,23 @@ class TrainingData:
         self._resample: Resample | None = None
         self.rows = self.carve_rows = 0
         """Of an epoch; live data has none."""
+        self.notes: tuple[str, ...] = ()
+        """What there is to say of the rows."""
+        self._groups: GroupOrder | None = None
         if self._live is not None:
             _check_live(training)
             return
         self._resample = self._sampled(training, seed)
+        if training.ranking is not None:
+            self._whole_groups(training.batch_size)
         ranking, task = training.ranking, parameters.label.task
         if ranking is not None and ranking.kind == "lambdarank" and task == "regression":
             ranking.check_gains(least_label(self._shards, self._labeler))
         self._shards.ahead(shard_order(len(self._shards.paths), seed, 0))  # they come while the model is built
         self.rows = (
-            self._resample.expected(self._outside) if self._resample else training_rows(self._shards, self._outside)
+            self._resample.expected(self._shards, self._outside)
+            if self._resample
+            else training_rows(self._shards, self._outside)
         )
         self.carve_rows = training_rows(self._shards, self._inside) if early else 0
         if not self.rows:
@@ -140,6 +150,39 @@ class TrainingData:
         self.rates = class_rates(config, class_names(self._parameters), class_counts(self._parameters), label.task)
         classes = classes_of(self._shards, self._labeler)
         return Resample(self.rates, classes, seed=seed, inverse=config.correct == "weights")
+
+    def _whole_groups(self, batch: int) -> None:
+        """Batches of whole groups: where groups are follows from the shards, and how batches are filled from that."""
+        assert self._group is not None
+        found = group_runs(self._shards, self._group)
+        self._shards, self.notes = found.shards, found.notes
+        plan = training_plan(
+            self._shards, self._seed, self._outside, self._resample, window=self.window_rows, cycle=self._cycle
+        )
+        self._groups = GroupOrder(
+            self._group, plan, self._shards, batch=batch, carve=self._outside, resample=self._resample
+        )
+        found.check_sizes(self._groups.most(), batch)
+
+    @property
+    def _cycle(self) -> int:
+        """As many shards at a time as can be: a window then has rows of the whole epoch. But classic records are read in
+        blocks, which would cut groups."""
+        one = self._training.ranking is not None and self._shards.rows_per_record <= 1
+        return 1 if one else max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths)))
+
+    def total_steps(self) -> int:
+        """Steps to train for."""
+        groups = self._groups
+        return self._training.total_steps(self.rows, groups.batches if groups and self.rows else None)
+
+    def epochs(self, step: int) -> float | None:
+        """How many `step` steps are; None where there are none."""
+        if not self.rows:
+            return None
+        if self._groups is not None:
+            return self._groups.epochs(step)
+        return step * self._training.batch_size / self.rows
 
     @property
     def _row_bytes(self) -> int:
@@ -194,13 +237,12 @@ class TrainingData:
                 start_step=step,
                 carve=self._outside,
                 window_rows=self.window_rows,
-                # as many shards at a time as can be: a window then has rows of the whole epoch
-                cycle=max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths))),
+                cycle=self._cycle,
                 augment=self._augment,
                 resample=self._resample,
                 own=own,
                 keep_bytes=KEPT_BYTES,
-                group=self._group if self._training.ranking else None,
+                groups=self._groups,
             )
             return safe(self._placed(dataset, own=own is not None), self._shards)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def finish(training: _Training, out: Path, step: int, stopped: str) -> dict[str, Any]:
     """Write the model's description and the history; the answer, as `tfcore.train.stage.train` gives it."""
     request, config = training.request, training.request.training
-    rows = step * config.batch_size
+    epochs = training.data.epochs(step)
     history = training.recorder.history
     if lost := training.recorder.skipped - training.recorder.excused:
         training.monitor.log(
@@ -35,7 +35,7 @@ def finish(training: _Training, out: Path, step: int, stopped: str) -> dict[str,
     result = {
         "steps": step,
         "rows": training.data.rows,
-        "epochs": round(rows / training.data.rows, 4) if training.data.rows else None,
+        "epochs": None if epochs is None else round(epochs, 4),
         "seconds": round(training.seconds, 3),
         "steps_per_second": training.recorder.steps_per_second,
         "final_loss": losses[-1] if losses else None,

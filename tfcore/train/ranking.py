@@ -17,8 +17,11 @@ from pydantic import Field, model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 
+VERSION = 2
+"""Raised by whoever changes what a training that ranks writes for the same request; others keep what they have."""
+
 _WHERE = "training.ranking"
-LARGE_BATCH = 1024
+LARGE_BATCH = 256
 """From here on the op in C++ gains more than XLA does, whose matrix of pairs grows with the square of a batch."""
 
 

@@ -132,7 +132,9 @@ class _Training:
             stager=stager,
             placement=self.placement,
         )
-        self.total = config.total_steps(self.data.rows)
+        for note in self.data.notes:
+            monitor.log(note)
+        self.total = self.data.total_steps()
         self.stack = self.data.stack(min(config.steps_per_call, self.total))
 
         task, user = request.transform.label.task, request.model.user_defined
@@ -205,7 +207,8 @@ class _Training:
     def _jit(self) -> Jit:
         config = self.request.training
         large = config.ranking is not None and config.batch_size >= LARGE_BATCH
-        if config.jit != "auto" or not large or library() is None:
+        on_gpu = "GPU" in (self.placement.device or "")  # where the op has no kernel
+        if config.jit != "auto" or not large or on_gpu or library() is None:
             return config.jit
         self.monitor.log("training.ranking uses the op in C++, which XLA has no kernel for: steps run uncompiled")
         return "off"

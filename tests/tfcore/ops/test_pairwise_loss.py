@@ -21,6 +21,10 @@ from tfcore.ranking.loss import SecondDerivativeError
 from tfcore.testing import assert_gradient
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-9}
+LEAST = {"float32": 1.2e-38, "float64": 2.3e-308}
+"""The smallest number that is not subnormal: what is below, TensorFlow takes for 0."""
+ROUNDING = 1e-14
+"""Of the size of what a sum in float64 adds up: where the rest is less, it is rounding and no number."""
 KINDS = [("logistic", None), ("lambdarank", None), ("lambdarank", 2)]
 BOTH = [True, False]
 
@@ -49,6 +53,12 @@ def reference(scores, labels, lengths, weights, kind, k):
                     size[[i, j]] += push
         losses.append(loss)
     return np.array(losses), gradient, size
+
+
+def close(ours, theirs, size, dtype):
+    """Each element by itself, however much of its summands cancels out."""
+    allowed = TOLERANCE[dtype] * np.abs(theirs) + ROUNDING * size + LEAST[dtype]
+    assert np.all(np.abs(ours.astype(np.float64) - theirs) <= allowed)
 
 
 def both(scores, labels, lengths, weights=None, **options):
@@ -86,9 +96,8 @@ def test_op_and_twin_give_what_two_loops_give(op, dtype, kind, k, data):
     for native in BOTH:
         found, slopes = both(scores, labels, lengths, weights, kind=kind, k=k, native=native)
         assert found.dtype == slopes.dtype == dtype and found.shape == (len(lengths),)
-        np.testing.assert_allclose(found, losses, rtol=TOLERANCE[dtype], atol=1e-30)
-        # what a row's gradient sums may cancel out, so the size of the summands counts
-        assert np.all(np.abs(slopes - gradient) <= TOLERANCE[dtype] * size + 1e-30)
+        np.testing.assert_allclose(found, losses, rtol=TOLERANCE[dtype], atol=LEAST[dtype])
+        close(slopes, gradient, size, dtype)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -101,9 +110,23 @@ def test_op_and_twin_agree_on_long_lists(op, dtype, kind, k):
     labels[:2100] += np.arange(2100, dtype=dtype) / 4096  # every label another one
     native, twin = (both(scores, labels, lengths, kind=kind, k=k, native=way) for way in BOTH)
     np.testing.assert_allclose(native[0], twin[0], rtol=TOLERANCE[dtype])
-    for first, last in ((0, 2100), (2101, rows)):
-        ours, theirs = native[1][first:last], twin[1][first:last]
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=TOLERANCE[dtype] * np.abs(theirs).max())
+    assert np.abs(twin[1]).max() > 1e-3
+    # no row has summands of more than its group's loss
+    close(native[1], twin[1], np.repeat(twin[0], lengths), dtype)
+
+
+@pytest.mark.parametrize("native", BOTH)
+@pytest.mark.parametrize(("kind", "k"), KINDS)
+def test_what_cancels_out_leaves_a_gradient_and_no_noise(op, native, kind, k):
+    # the row in the middle is pushed up as it is pulled down, but for one bit of a score
+    one = np.nextafter(np.float32(1), np.float32(2))
+    scores, labels, lengths = np.float32([1, 0, -one, 3, 0, -3]), np.float32([2, 1, 0, 2, 1, 0]), [3, 3]
+    expected, size = reference(scores, labels, lengths, np.ones(6), kind, k)[1:]
+    _, slopes = both(scores, labels, lengths, kind=kind, k=k, native=native)
+    close(slopes, expected, size, "float32")
+    if kind == "logistic":
+        assert 0 < abs(expected[1]) < 1e-7 * size[1]
+        assert slopes[1] != 0 and slopes[4] == 0
 
 
 @pytest.mark.parametrize("native", BOTH)

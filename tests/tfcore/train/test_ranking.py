@@ -13,7 +13,7 @@ from headway.schema import Column
 from tfcore.models_config import ModelConfig
 from tfcore.ops.library import library
 from tfcore.ranking import group_splits, pairwise_loss
-from tfcore.ranking.groups import NO_GROUP, group_ids, together
+from tfcore.ranking.groups import NO_GROUP, group_ids
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, train
 from tfcore.train.config import OptimizerConfig
@@ -44,24 +44,6 @@ def test_equal_values_have_equal_ids_and_a_null_has_none():
     for values in (["b", "a", "b", "b"], [7, -1, 7, 7], [0.0, 2.5, 0.0, -0.0]):
         ids = group_ids(RawColumn(tf.constant(values), present, None, None)).numpy()
         assert ids[0] == ids[3] >= 0 and ids[1] not in (ids[0], NO_GROUP) and ids[2] == NO_GROUP
-
-
-def test_groups_are_shuffled_whole():
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, 40, 500)
-    ids[rng.random(500) < 0.1] = NO_GROUP
-    order = tf.constant(rng.permutation(500), tf.int32)
-    orders = [together(order, tf.constant(ids), tf.constant([1, epoch], tf.int64)).numpy() for epoch in (0, 0, 1)]
-    np.testing.assert_array_equal(orders[0], orders[1])
-    assert not np.array_equal(orders[0], orders[2])
-    for found in orders:
-        assert sorted(found) == list(range(500))
-        runs = ids[found][np.flatnonzero(np.diff(ids[found], prepend=-2))]
-        runs = runs[runs != NO_GROUP]
-        assert len(runs) == len(set(runs)) == len(set(ids)) - 1
-        assert np.any(np.diff(np.flatnonzero(ids[found] == NO_GROUP)) > 1)  # those of no group are no group
-    first = np.flatnonzero(ids[orders[0]] == ids[0])
-    np.testing.assert_array_equal(orders[0][first], [i for i in order.numpy() if ids[i] == ids[0]])
 
 
 def stack(seed=0):
@@ -138,7 +120,7 @@ def test_a_step_whose_ranking_loss_is_no_number_is_skipped(jit):
 def table():
     """What a row is worth, beside a mood of its query that its label has too and that says nothing of the order."""
     rng = np.random.default_rng(5)
-    query = rng.integers(0, QUERIES, ROWS)
+    query = np.sort(rng.integers(0, QUERIES, ROWS))
     worth, mood = rng.normal(size=ROWS), 5 * rng.normal(size=QUERIES)[query]
     return pa.table(
         {
@@ -171,16 +153,23 @@ def data(request, **more):
     return TrainingData(request.examples, request.transform, seed=request.seed, training=request.training, **more)
 
 
-def test_a_batch_brings_its_rows_group_by_group(examples):
-    seen, batches = set(), next(data(request(examples)).stacks(25)(0))  # an epoch
-    for group in batches["group"].numpy():
-        runs = group[np.flatnonzero(np.diff(group, prepend=-2))]
+def test_a_batch_holds_whole_groups_and_an_epoch_every_row_once(examples):
+    made = data(request(examples, epochs=1, steps=None))
+    batches = next(made.stacks(made.total_steps())(0))
+    group, weight = batches["group"].numpy(), batches["weight"].numpy()
+    sizes, rows = {}, 0
+    for ids, counts in zip(group, weight, strict=True):
+        assert len(ids) == 96
+        runs = ids[np.flatnonzero(np.diff(ids, prepend=-2))]
         runs = runs[runs != NO_GROUP]
         assert len(runs) == len(set(runs)), "a group comes twice in a batch"
-        # the first and the last may be cut by the batch's edges
-        assert not seen & set(runs[1:-1])
-        seen |= set(runs)
-    assert len(seen) == QUERIES - 1
+        assert not set(sizes) & set(runs), "a group comes in two batches"
+        sizes |= {one: int(np.sum(ids == one)) for one in runs}
+        assert np.all(counts[ids != NO_GROUP] == 1)
+        rows += int(np.sum(counts > 0))
+    query = table()["query"].to_pylist()
+    assert sorted(sizes.values()) == sorted(query.count(one) for one in set(query) - {None})
+    assert rows == ROWS and made.epochs(made.total_steps()) == 1
 
 
 def wrongly_ordered(examples, out, **training):
@@ -189,8 +178,8 @@ def wrongly_ordered(examples, out, **training):
     trained = _Training(asked, Monitor())
     trained.run(out)
     wrong = pairs = 0
-    batches = next(data(request(examples)).stacks(25)(0))
-    for number in range(25):
+    batches = next(data(request(examples)).stacks(26)(0))
+    for number in range(26):
         batch = {name: value[number] for name, value in batches.items()}
         scores = trained.model({name: batch[name] for name in ("numeric", "categorical")}).numpy()[:, 0]
         group, label = batch["group"].numpy(), batch["label"].numpy()
