@@ -403,7 +403,7 @@ class _Training:
             "knob_changes": self.knobs.changes,
         }
         if (scale := self.learner.one.scale) is not None:
-            result["loss_scale"] = {"value": float(scale.value), "skipped": self.recorder.excused}
+            result["loss_scale"] = {"value": float(scale.value.numpy()), "skipped": self.recorder.excused}
         if config.keep_best and self.checkpoints:
             result["best_checkpoints"] = [_keep(found, out) for found in self.checkpoints.best()]
         model = {

@@ -13,19 +13,21 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import keras
 import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from headway.errors import Cancelled, DataError, HeadwayError
+from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema import Column
 from tfcore.models_config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, cluster, train
+from tfcore.train.distributed import DistributedLearner
 from tfcore.train.members import run_together
-from tfcore.train.strategy import choose
+from tfcore.train.strategy import Choice, Placement, choose
 
 pytestmark = pytest.mark.slow
 ROWS, STEPS, FEWER = 5000, 200, 120
@@ -49,6 +51,8 @@ MEMBER = "several:member"
 PYTHONPATH = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 SYNCS = 4
 """Files and folders that a checkpoint makes sure of."""
+HALF = WATCHED | {"precision": "float16", "steps": 80, "knobs": {"temperature": 0.2}}
+MICRO = WATCHED | {"steps": 100, "micro_batches": 4}
 KILLED = {"steps": FEWER, "checkpoint_every_steps": 20}
 
 
@@ -56,11 +60,13 @@ KILLED = {"steps": FEWER, "checkpoint_every_steps": 20}
 def examples(tmp_path_factory):
     rng = np.random.default_rng(1)
     delay, carrier = rng.standard_normal(ROWS).astype(np.float32), rng.integers(0, 5, ROWS)
+    importance = rng.uniform(0.5, 2, ROWS).astype(np.float32)
+    importance[::600] = 1000  # one row alone is too much for float16 at first
     rows = pa.table(
         {
             "delay": pa.array(delay, mask=rng.random(ROWS) < 0.1),
             "carrier": pa.array([b"AA", b"BB", b"CC", b"DD", b"EE"]).take(pa.array(carrier)),
-            "importance": pa.array(rng.uniform(0.5, 2, ROWS).astype(np.float32)),
+            "importance": pa.array(importance),
             "label": pa.array((delay + 0.5 * carrier + 0.3 * rng.standard_normal(ROWS) > 1).astype(np.int64)),
         }
     )
@@ -99,7 +105,7 @@ class Lines(Monitor):
 def losses(out):
     """(losses of training, losses on the carve), point by point."""
     history = json.loads((out / "history.json").read_text())["history"]
-    return [np.asarray([p[name] for p in history if name in p]) for name in ("loss", "carve_loss")]
+    return [np.asarray([p[name] for p in history if name in p], float) for name in ("loss", "carve_loss")]
 
 
 def weights(out):
@@ -136,6 +142,13 @@ def one(examples, tmp_path_factory):
     return out, train(request(examples, **WATCHED), out, Monitor())
 
 
+@pytest.fixture(scope="module")
+def half(examples, tmp_path_factory):
+    """The same in float16."""
+    out = tmp_path_factory.mktemp("half")
+    return out, train(request(examples, **HALF), out, Monitor())
+
+
 def run_jobs(jobs, out, strategy):
     """Run `several.run` as workers or replicas are run."""
     choice = choose(TrainingConfig(**strategy), gpus=0)
@@ -154,6 +167,8 @@ def common_jobs(examples, out, strategy):
     halted = request(examples, **KILLED, **strategy).model_copy(update={"checkpoints": out / "checkpoints"})
     return [
         job("losses", request(examples, **WATCHED, **strategy)),
+        job("half", request(examples, **HALF, **strategy)),
+        job("micro", request(examples, **MICRO, **strategy)),
         job("whole", request(examples, **KILLED, **strategy)),
         job("stopped", halted, act={"what": "stop", "at": 50}),
         job("resumed", halted),
@@ -168,7 +183,7 @@ def mirrored(examples, tmp_path_factory):
     jobs = common_jobs(examples, out, MIRRORED)
     # the first checkpoint is being written
     jobs.append(job("killed", killed, act={"what": "signal", "at": 1, "inside": True}))
-    with pytest.raises(HeadwayError) as failed:
+    with pytest.raises(HeadwayError, match="was ended by SIGKILL") as failed:
         run_jobs(jobs, out, MIRRORED)
     return out, failed.value
 
@@ -182,11 +197,12 @@ def pair(examples, tmp_path_factory):
     jobs = [
         *common_jobs(examples, out, TWO),
         job("compiled", request(examples, **WATCHED, **TWO, jit="on")),
+        job("micro compiled", request(examples, **MICRO, **TWO, jit="on")),
         job("turned", turned.model_copy(update={"control": out / "knobs.json"}), act={"what": "turn", "at": 30}),
         job("planned", turned, planned="turned"),
         job("mistaken", broken),
     ]
-    with pytest.raises(HeadwayError) as failed:
+    with pytest.raises(DataError) as failed:
         run_jobs(jobs, out, TWO)
     return out, failed.value
 
@@ -228,6 +244,50 @@ def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, 
     assert (several["strategy"], several["replicas"], several["workers"], several["jit"]) == facts
     assert (alone["strategy"], alone["replicas"], alone["workers"]) == ("cpu", 1, 1)
     assert (several["steps"], several["rows"], several["traces"]) == (STEPS, alone["rows"], 1)
+
+
+@pytest.mark.parametrize("name", ["mirrored", "pair", "pair, compiled"])
+def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, name, request):
+    folder, _, compiled = name.partition(", ")
+    out = request.getfixturevalue(folder)[0] / ("micro " + compiled).strip()
+    for mine, theirs in zip(losses(out), losses(one[0]), strict=True):
+        assert len(mine) in (MICRO["steps"], 2)
+        np.testing.assert_allclose(mine, theirs[: len(mine)], atol=1e-5, rtol=0)
+    several = told(out)
+    assert (several["jit"], several["traces"]) == ("jit" if compiled else "graph", 1)
+    assert several.get("reads") == (None if folder == "mirrored" else "own shards")  # its rows are a multiple
+
+
+def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
+    placement = Placement(Choice("mirrored"), tf.distribute.MirroredStrategy(["CPU:0"]))
+    with placement.scope(), pytest.raises(ConfigError, match="keeps moving averages"):
+        DistributedLearner(
+            placement=placement,
+            model=keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]),
+            task="binary",
+            step=tf.Variable(0, dtype=tf.int64, trainable=False),
+            specs={
+                "numeric": tf.TensorSpec([1, 8, 2]),
+                "weight": tf.TensorSpec([1, 8]),
+                "label": tf.TensorSpec([1, 8]),
+            },
+            optimizer=TrainingConfig().optimizer,
+            micro_batches=True,
+        )
+
+
+@pytest.mark.parametrize("name", ["mirrored", "pair"])
+def test_replicas_in_float16_skip_and_scale_as_one_device_does(half, name, request):
+    expected, alone = half
+    out = request.getfixturevalue(name)[0] / "half"
+    assert alone["loss_scale"]["skipped"] == 2, "no row was too much for float16"
+    assert told(out)["loss_scale"] == alone["loss_scale"]
+    mine, theirs = losses(out)[0], losses(expected)[0]
+    assert len(mine) == HALF["steps"]
+    np.testing.assert_array_equal(np.isnan(mine), np.isnan(theirs))  # the steps that were skipped
+    # sums of rows in half of the bits: 0.1 apart from float32's, where it does the same
+    np.testing.assert_allclose(mine[:50], theirs[:50], atol=5e-3, rtol=0)
+    np.testing.assert_allclose(mine, theirs, atol=3e-2, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["mirrored", "pair"])
