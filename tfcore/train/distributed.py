@@ -43,6 +43,7 @@ class DistributedLearner(Learner):
         assert placement.strategy is not None
         self._placement: Placement = placement
         self._strategy: tf.distribute.Strategy = placement.strategy
+        self._specs: Mapping[str, tf.TensorSpec] = keywords["specs"]
         jit, log = keywords.pop("jit", "auto"), keywords.get("log") or (lambda line: None)
         super().__init__(**keywords, jit="off")
         if self._micro_batches and self.one.keep():
@@ -109,18 +110,21 @@ class DistributedLearner(Learner):
             refused = "a layer keeps moving averages, which the replicas share"
         else:
             compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
-            count = tf.constant(1) if self._micro_batches else None
+            # as the steps will have it, where rows are not known beforehand: what is compiled here is then theirs
+            signature: list[Any] = [{key: tf.TensorSpec(s.shape[1:], s.dtype) for key, s in self._specs.items()}]
+            signature += [tf.TensorSpec([], tf.int32)] if self._micro_batches else []
 
-            @tf.function(autograph=False)
-            def once(some: Stack, count: tf.Tensor | None) -> None:
+            @tf.function(autograph=False, input_signature=signature)
+            def once(some: Stack, count: tf.Tensor | None = None) -> None:
                 def of_replica() -> Any:
                     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
                     return compiled(*self._share(some, replica), tf.constant(1.0), count)
 
                 self._strategy.run(of_replica)
 
+            zeros = {key: tf.zeros_like(tf.convert_to_tensor(stack[key])[0]) for key in self._specs}
             try:
-                once({key: tf.zeros_like(tf.convert_to_tensor(value)[0]) for key, value in stack.items()}, count)
+                once(zeros, *([tf.constant(1)] if self._micro_batches else []))
             except _REFUSALS as error:
                 refused = refusal(error)
         if refused is None:

@@ -169,7 +169,6 @@ def common_jobs(examples, out, strategy):
     return [
         job("losses", request(examples, **WATCHED, **strategy)),
         job("half", request(examples, **HALF, **strategy)),
-        job("micro", request(examples, **MICRO, **strategy)),
         job("whole", request(examples, **KILLED, **strategy)),
         job("stopped", halted, act={"what": "stop", "at": 50}),
     ]
@@ -183,7 +182,7 @@ def mirrored(examples, tmp_path_factory):
     jobs = [
         *(jobs := common_jobs(examples, out, MIRRORED)),
         jobs[-1] | {"name": "resumed", "act": None},
-        job("micro compiled", request(examples, **MICRO, **MIRRORED, jit="on")),
+        job("micro", request(examples, **MICRO, **MIRRORED, jit="on")),
         # in the middle of writing the first checkpoint
         job("killed", killed, act={"what": "signal", "at": 1, "inside": True}),
     ]
@@ -201,6 +200,7 @@ def pair(examples, tmp_path_factory):
     jobs = [
         *common_jobs(examples, out, TWO),
         job("compiled", request(examples, **WATCHED, **TWO, jit="on")),
+        job("micro", request(examples, **MICRO, **TWO)),
         job("turned", turned.model_copy(update={"control": out / "knobs.json"}), act={"what": "turn", "at": 30}),
         job("planned", turned, planned="turned"),
         job("mistaken", broken),
@@ -249,16 +249,14 @@ def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, 
     assert (several["steps"], several["rows"], several["traces"]) == (STEPS, alone["rows"], 1)
 
 
-@pytest.mark.parametrize("name", ["mirrored", "pair", "mirrored, compiled"])
-def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, name, request):
-    folder, _, compiled = name.partition(", ")
-    out = request.getfixturevalue(folder)[0] / ("micro " + compiled).strip()
+@pytest.mark.parametrize(("name", "jit", "reads"), [("mirrored", "jit", None), ("pair", "graph", "own shards")])
+def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, name, jit, reads, request):
+    out = request.getfixturevalue(name)[0] / "micro"
     for mine, theirs in zip(losses(out), losses(one[0]), strict=True):
         assert len(mine) in (MICRO["steps"], 2)
         np.testing.assert_allclose(mine, theirs[: len(mine)], atol=1e-5, rtol=0)
     several = told(out)
-    assert (several["jit"], several["traces"]) == ("jit" if compiled else "graph", 1)
-    assert several.get("reads") == (None if folder == "mirrored" else "own shards")  # its rows are a multiple
+    assert (several["jit"], several["traces"], several.get("reads")) == (jit, 1, reads)
 
 
 def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
