@@ -122,7 +122,7 @@ class Engine:
     def _checkpointing(self, step: Step, request: Any) -> contextlib.AbstractContextManager[None]:
         if step.stage.name != "train":
             return contextlib.nullcontext()
-        return self.store.checkpointing(step.fingerprint, keep_best=request["training"]["keep_best"])
+        return self.store.checkpointing(step.fingerprint, keep_best=request["training"].get("keep_best", 0))
 
     def _done(self, step: Step, manifest: Manifest, why: str | None) -> Output:
         output = self._output(step, manifest, hit=False, why=why)

@@ -26,6 +26,9 @@ class Monitor:
     def log(self, line: str) -> None:
         """One line for a person."""
 
+    def alive(self) -> None:
+        """That this process still runs, for one who watches over it."""
+
     def cancelled(self) -> bool:
         return self.stop.is_set()
 

@@ -8,7 +8,7 @@ Requests and answers are JSON lines on two pipes of their own, so that anything 
     {"stop": true}                          the running call's monitor.check() raises Cancelled
 
 Out: {"event": "ready", ...} once everything is imported, then for each call any number of
-{"id": 1, "event": "progress" | "log", ...} and one {"id": 1, "result": {...}} or {"id": 1, "error": {...}}.
+{"id": 1, "event": "progress" | "log" | "alive", ...} and one {"id": 1, "result": {...}} or {"id": 1, "error": {...}}.
 
 The process lives exactly as long as the request pipe: when the parent closes it, or dies of anything, the reader
 thread sees its end and leaves at once, whatever the main thread is doing. Ctrl-C is the parent's business.
@@ -92,6 +92,9 @@ class RelayMonitor(Monitor):
 
     def log(self, line: str) -> None:
         self._answers.send(id=self._call, event="log", line=line)
+
+    def alive(self) -> None:
+        self._answers.send(id=self._call, event="alive")
 
 
 class Requests:

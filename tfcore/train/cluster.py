@@ -23,6 +23,7 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.stager import RemoteFiles
 from tfcore.train.members import ending_with, run_together
+from tfcore.train.pulse import beating
 from tfcore.train.request import TrainRequest
 from tfcore.train.strategy import Choice, Placement, choose, place, workers_of
 
@@ -80,7 +81,7 @@ def train_apart(
     """Train in processes of their own; as `tfcore.train.stage.train`.
 
     Raises:
-        HeadwayError: a worker failed or died; all have ended then.
+        HeadwayError: a worker failed, died or is frozen; all have ended then.
     """
     cluster = given_cluster() if choice.name == "multi_worker" else None
     if cluster is not None:
@@ -109,6 +110,7 @@ def train_apart(
         first=first,
         of=choice.workers,
         remedy=lambda: _remedy(request.checkpoints),
+        timeout=request.training.worker_timeout,
     )
 
 
@@ -119,11 +121,16 @@ def member(request: MemberRequest, out: Path, monitor: Monitor) -> dict[str, Any
     name = "mirrored" if request.workers == 1 else "multi_worker"
     choice = Choice(name, replicas=request.replicas, workers=request.workers, logical=request.logical)  # type: ignore[arg-type]
 
-    def placed() -> Placement:
-        with ending_with(request.lifeline):
-            return place(choice, worker=request.worker, gpus=len(tf.config.list_physical_devices("GPU")))
+    with contextlib.ExitStack() as until_its_end:
 
-    return train_placed(request.request, out, monitor, placed, remote=request.remote)
+        def placed() -> Placement:
+            with ending_with(request.lifeline):
+                placement = place(choice, worker=request.worker, gpus=len(tf.config.list_physical_devices("GPU")))
+            # not before: waiting for the others keeps Python from running
+            until_its_end.enter_context(beating(monitor.alive))
+            return placement
+
+        return train_placed(request.request, out, monitor, placed, remote=request.remote)
 
 
 def _with_threads(request: TrainRequest, processes: int) -> TrainRequest:

@@ -44,6 +44,7 @@ _NEWER = (
     "strategy",
     "replicas",
     "workers",
+    "worker_timeout",
 )
 """Settings that are not written out while they have their default: they came after others."""
 
@@ -156,6 +157,12 @@ class TrainingConfig(Frozen):
     )
     workers: int | None = Field(
         default=None, ge=2, le=64, description="processes on this machine that multi_worker splits a batch over"
+    )
+    worker_timeout: float = Field(
+        default=30.0,
+        ge=2.0,
+        le=86_400.0,
+        description="seconds after which a process of a training that says nothing is taken for frozen, and all end",
     )
     jit: Literal["auto", "on", "off"] = Field(default="auto", description="XLA; auto falls back when XLA refuses")
     threads: int | None = Field(default=None, ge=1, le=1024, description="TensorFlow's threads; default: every core")

@@ -253,7 +253,7 @@ class TrainingData:
         where = self._placement
         if where.several:
             workers = where.choice.workers
-            share = compact(workers) if own else slice_of(where.worker, workers)
+            share = compact(workers, self._training.micro_batches) if own else slice_of(where.worker, workers)
             return dataset.map(share, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
         if where.device and "GPU" in where.device:
             return dataset.apply(tf.data.experimental.prefetch_to_device(where.device, buffer_size=2))

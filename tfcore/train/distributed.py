@@ -8,7 +8,8 @@ Each replica takes the gradient of its rows' share of the batch's loss: the sum 
 *whole* batch, so that the shares add up to what one device computes. One all-reduce a step carries gradients and loss; from
 then on every replica has the same numbers, and decides alike: clip, apply, or skip. The loop is outside of
 `strategy.run`, since TensorFlow allows neither a loop nor a condition around the optimizer inside; only the gradients are
-compiled with XLA, for the same reason.
+compiled with XLA, for the same reason. Micro-batches are those of a replica's rows, added up before the all-reduce; a loss
+scale is decided on after it, so that all replicas skip and scale together.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from headway.errors import ConfigError, StoreError
 from tfcore.graph_function import refusal
 from tfcore.train.learner import Learner, Outcome, Stack
 from tfcore.train.loop import Turn
+from tfcore.train.micro_batches import accumulated
 from tfcore.train.share import PLACE
 from tfcore.train.step import Done
 from tfcore.train.strategy import Placement
@@ -41,8 +43,15 @@ class DistributedLearner(Learner):
         assert placement.strategy is not None
         self._placement: Placement = placement
         self._strategy: tf.distribute.Strategy = placement.strategy
+        self._specs: Mapping[str, tf.TensorSpec] = keywords["specs"]
         jit, log = keywords.pop("jit", "auto"), keywords.get("log") or (lambda line: None)
         super().__init__(**keywords, jit="off")
+        if self._micro_batches and self.one.keep():
+            raise ConfigError(
+                "a layer of the model keeps moving averages, which replicas cannot share within a step",
+                where="training.micro_batches",
+                fix="leave it out, or train on one device",
+            )
         if hasattr(self.optimizer, "_all_reduce_sum_gradients"):
             # they are summed already, and a second sum costs as much as the first
             self.optimizer._all_reduce_sum_gradients = list
@@ -63,6 +72,10 @@ class DistributedLearner(Learner):
             if self._mode is None:
                 self._choose_mode(stack)
             return super().run(stack, **keywords)
+
+    def _rows(self, stack: Stack) -> int:
+        rows = int(stack["weight"].shape[1])
+        return rows if self._placement.several else rows // self._placement.replicas
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
         """By this process alone, on its first device."""
@@ -97,17 +110,21 @@ class DistributedLearner(Learner):
             refused = "a layer keeps moving averages, which the replicas share"
         else:
             compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
+            # as the steps will have it, where rows are not known beforehand: what is compiled here is then theirs
+            signature: list[Any] = [{key: tf.TensorSpec(s.shape[1:], s.dtype) for key, s in self._specs.items()}]
+            signature += [tf.TensorSpec([], tf.int32)] if self._micro_batches else []
 
-            @tf.function(autograph=False)
-            def once(some: Stack) -> None:
+            @tf.function(autograph=False, input_signature=signature)
+            def once(some: Stack, count: tf.Tensor | None = None) -> None:
                 def of_replica() -> Any:
                     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-                    return compiled(*self._share(some, replica), tf.constant(1.0))
+                    return compiled(*self._share(some, replica), tf.constant(1.0), count)
 
                 self._strategy.run(of_replica)
 
+            zeros = {key: tf.zeros_like(tf.convert_to_tensor(stack[key])[0]) for key in self._specs}
             try:
-                once({key: tf.zeros_like(tf.convert_to_tensor(value)[0]) for key, value in stack.items()})
+                once(zeros, *([tf.constant(1)] if self._micro_batches else []))
             except _REFUSALS as error:
                 refused = refusal(error)
         if refused is None:
@@ -125,7 +142,7 @@ class DistributedLearner(Learner):
             weight = self._sum(weight)
         run = self._strategy.run
         kept = run(self.one.keep)
-        loss, finite, gradients = run(self._replica_part, args=(batch, weight))
+        loss, objective, finite, gradients = run(self._replica_part, args=(batch, weight, micro_batches))
         self.one.set_rate()
 
         def apply() -> tf.Tensor:
@@ -139,21 +156,30 @@ class DistributedLearner(Learner):
         # a condition on what all replicas have alike, and outside of strategy.run
         applied = tf.cond(self._first(finite), apply, skip)
         self.one.counter.assign_add(1)
-        return self._first(loss), weight, Done(applied)
+        return self._first(loss), weight, Done(applied, self.one.excused(applied, self._first(objective)))
 
-    def _replica_part(self, batch: Stack, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        """In a replica: (a batch's loss, whether it and its gradients are finite, those gradients), on all the same."""
+    def _replica_part(
+        self, batch: Stack, total: tf.Tensor, micro_batches: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        """In a replica: a batch's (loss, objective, whether it and its gradients are finite, those gradients), on all the
+        same."""
         context = tf.distribute.get_replica_context()
         rows, places = self._share(batch, context.replica_id_in_sync_group)
-        parts = (self._compiled or self._part_of_rows)(rows, places, total)
+        parts = (self._compiled or self._part_of_rows)(rows, places, total, micro_batches)
         *gradients, loss, objective = context.all_reduce(SUM, parts)
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm) & tf.math.is_finite(objective)
-        return loss, finite, [gradient * self._again for gradient in self.one.clipped(gradients, norm)]
+        return loss, objective, finite, [gradient * self._again for gradient in self.one.clipped(gradients, norm)]
 
-    def _part_of_rows(self, rows: Stack, places: tf.Tensor, total: tf.Tensor) -> list[tf.Tensor]:
+    def _part_of_rows(
+        self, rows: Stack, places: tf.Tensor, total: tf.Tensor, micro_batches: tf.Tensor | None
+    ) -> list[tf.Tensor]:
         """Gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
-        part = self.one.part(rows, total=total, share=1.0 / self._placement.replicas, first_row=places)
+        share = 1.0 / self._placement.replicas
+        if micro_batches is None:
+            part = self.one.part(rows, total=total, share=share, first_row=places)
+        else:
+            part = accumulated(self.one, rows, micro_batches, total=total, share=share, places=places)
         return [*part.gradients, part.loss, part.objective]
 
     def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:

@@ -168,13 +168,13 @@ class Learner:
 
         Args:
             knobs: [K]; knobs[name][i] is the knob's value for batch i.
-            micro_batches: how many each batch is cut into; a divisor of its rows. May change from call to call.
+            micro_batches: how many each batch is cut into; a divisor of a device's rows. May change from call to call.
         """
         control = self.ending.arguments
         if self._micro_batches:
             control["micro_batches"] = np.int32(micro_batches)
-        if micro_batches > 1 and (not self._micro_batches or self.batch % micro_batches):
-            raise ValueError(f"{micro_batches} micro-batches of a batch of {self.batch} rows")
+        if micro_batches > 1 and (not self._micro_batches or self._rows(stack) % micro_batches):
+            raise ValueError(f"{micro_batches} micro-batches of a batch of {self._rows(stack)} rows")
         made, ran, counts = self._run(
             stack=stack, first=np.int32(first), steps=np.int32(steps), knobs=knobs, control=control
         )
@@ -182,6 +182,10 @@ class Learner:
         part = slice(first, int(ran))
         found = {name: value.numpy()[part] for name, value in made.items()}
         return Outcome(**found) if "excused" in found else Outcome(**found, excused=np.zeros_like(found["applied"]))
+
+    def _rows(self, stack: Stack) -> int:
+        """Of a batch, on one device."""
+        return int(self.batch)
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
         """The weighted mean loss over `batches` ("numeric" [B, n], "label" [B], ...): as trained on, without dropout.

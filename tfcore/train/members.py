@@ -4,7 +4,7 @@
 
 Each is a `tfcore.worker` on two pipes of its own: however this process ends, the pipes end, and the members with it.
 Progress and log lines are those of the first, which is the chief; a stop is told to it alone, and it agrees with the
-others when.
+others when. One of which nothing is heard any more is frozen, which ends all as a death does.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import collections
 import contextlib
 import fcntl
 import json
+import math
 import os
 import queue
 import signal
@@ -26,10 +27,15 @@ from typing import IO, Any
 
 from headway.errors import KINDS, Cancelled, HeadwayError
 from headway.monitor import Monitor
+from tfcore.train.pulse import Silence
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 2.0
 """After the first bad news, how long to listen for what caused it: the others fail because one did."""
+START_SECONDS = 600.0
+"""How long a process may take to import TensorFlow and find the others, before its pulse is to be heard."""
+SUSPECT_SECONDS = 4.0
+"""Of silence: when others fail, such a one is the cause."""
 LAST_LINES = 20
 
 
@@ -40,6 +46,7 @@ class Member:
         self, number: int, environment: Mapping[str, str], news: queue.Queue[tuple[int, dict[str, Any] | None]]
     ):
         self.number = number
+        self.messages = 0
         self.lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
         reads, we_write = os.pipe()
         we_read, writes = os.pipe()
@@ -78,6 +85,7 @@ class Member:
     def _receive(self, stream: IO[bytes], news: queue.Queue[tuple[int, dict[str, Any] | None]]) -> None:
         with stream, contextlib.suppress(ValueError):  # cut off in the middle of a line: it died
             for raw in stream:
+                self.messages += 1
                 news.put((self.number, json.loads(raw)))
         news.put((self.number, None))
 
@@ -122,6 +130,7 @@ def run_together(
     first: int = 0,
     of: int | None = None,
     remedy: Callable[[], str] = lambda: "run again",
+    timeout: float = 30.0,
 ) -> dict[str, Any]:
     """Run "module:function"(request, out, monitor) once in each of some new processes, all at the same time.
 
@@ -129,12 +138,13 @@ def run_together(
         requests: one for each process; its "lifeline" is put in, for `ending_with`.
         first, of: the number of the first of these members among all, where others run elsewhere.
         remedy: what to do when one has died; asked then.
+        timeout: seconds of silence after which one whose pulse was heard is taken for frozen.
 
     Returns:
         What the first one returned.
 
     Raises:
-        HeadwayError: one of them failed or died; which one, how, and what it said. None of them lives then.
+        HeadwayError: one of them failed, died or is frozen; which one, how, and what it said. None of them lives then.
         Cancelled: on request, when the first one has raised it.
     """
     news: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
@@ -147,7 +157,9 @@ def run_together(
             for member, request in zip(members, requests, strict=True)
         ]
         names = [f"worker {first + member.number} of {of or len(members)}" for member in members]
-        return _Watch(members, names, calls, news, monitor, remedy).result()
+        # members elsewhere may come up at any time, and these wait for them
+        start = START_SECONDS if of in (None, len(members)) else math.inf
+        return _Watch(members, names, calls, news, monitor, remedy, timeout=timeout, start=start).result()
     finally:
         for member in members:
             member.close()
@@ -166,12 +178,17 @@ class _Watch:
         news: queue.Queue[Any],
         monitor: Monitor,
         remedy: Callable[[], str],
+        *,
+        timeout: float,
+        start: float,
     ):
         self.members, self.names, self.news, self.monitor, self.remedy = members, names, news, monitor, remedy
         self.calls, self.ready = calls, 0
         self.results: dict[int, dict[str, Any]] = {}
         self.failures: dict[int, dict[str, Any] | None] = {}
         """By member, in the order in which they came: its error, or None where it died."""
+        self.silence, self.beating = Silence(len(members)), set[int]()
+        self.timeout, self.start = timeout, max(start, timeout)
 
     def result(self) -> dict[str, Any]:
         told, deadline = False, None
@@ -182,6 +199,11 @@ class _Watch:
             self._take()
             if 0 in self.results:  # it has written everything: what another does now changes nothing
                 return self.results[0]
+            self.silence.look([member.messages for member in self.members])
+            if any(
+                self._silent(n, self.timeout if n in self.beating else self.start) for n in range(len(self.members))
+            ):
+                break
             if deadline is None and self.failures:
                 deadline = time.monotonic() + GRACE_SECONDS
             if deadline is not None and time.monotonic() >= deadline:
@@ -206,16 +228,22 @@ class _Watch:
             if self.ready == len(self.members):  # none waits for one that is still importing, or never will have
                 for member, call in zip(self.members, self.calls, strict=True):
                     member.send(**call)
+        elif answer.get("event") == "alive":
+            self.beating.add(number)
         elif number == 0:
             if answer.get("event") == "progress":
                 self.monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
             elif answer.get("event") == "log":
                 self.monitor.log(answer["line"])
 
+    def _silent(self, number: int, seconds: float) -> bool:
+        running = number not in self.results and number not in self.failures
+        return running and self.silence.seconds[number] > seconds
+
     def _error(self) -> HeadwayError:
         """The error of the member that failed first of its own accord: the others lost it, and failed of that."""
         failures = self.failures
-        if self.monitor.cancelled() and all(error is None for error in failures.values()):
+        if failures and self.monitor.cancelled() and all(error is None for error in failures.values()):
             return Cancelled("stopped on request, before the first step")
         told = [n for n, error in failures.items() if error is not None and error["kind"] is not None]
         if told:
@@ -226,6 +254,13 @@ class _Watch:
                 error["where"] if kind is Cancelled or len(self.members) == 1 else _joined(self.names[told[0]], error)
             )
             return kind(error["problem"], where=where, fix=error["fix"])
+        suspects = [n for n in self.beating if self._silent(n, min(SUSPECT_SECONDS, self.timeout))]
+        suspects += [n for n in range(len(self.members)) if self._silent(n, self.start)]
+        if suspects:
+            number = max(suspects, key=lambda n: self.silence.seconds[n])
+            seconds, pid = self.silence.seconds[number], self.members[number].process.pid
+            what = f"{self.names[number]} (pid {pid}) is frozen: nothing was heard of it for {seconds:.0f} seconds"
+            return HeadwayError(f"{what}; all were stopped", where="training", fix=self.remedy())
         died = [n for n, error in failures.items() if error is None]
         # TensorFlow aborts a process that has lost another, so that one is the last to be taken for the cause
         died.sort(key=lambda n: self.members[n].process.poll() in (None, -signal.SIGABRT))

@@ -19,21 +19,31 @@ import tensorflow as tf
 from tfcore.train.step import Batch, Part, TrainStep
 
 
-def accumulated(step: TrainStep, batch: Batch, count: tf.Tensor, *, total: tf.Tensor) -> Part:
-    """The whole batch's loss and gradients, from `count` micro-batches.
+def accumulated(
+    step: TrainStep,
+    batch: Batch,
+    count: tf.Tensor,
+    *,
+    total: tf.Tensor,
+    share: float = 1.0,
+    places: tf.Tensor | None = None,
+) -> Part:
+    """The loss and gradients of all rows, from `count` micro-batches.
 
     Args:
         count: int32 scalar; it divides the rows, which the caller sees to.
-        total: the summed row weights of the batch.
+        total: the summed row weights of the whole batch.
+        share, places: of a replica's rows: their share of the whole batch, and int32 [rows] where they stand in it.
     """
-    rows = int(batch["weight"].shape[0])
-    size = rows // count
-    share = 1.0 / tf.cast(count, tf.float32)
+    rows = batch["weight"].shape[0]
+    size = (tf.shape(batch["weight"])[0] if rows is None else int(rows)) // count
+    part_share = share / tf.cast(count, tf.float32)
 
     def body(i: tf.Tensor, loss: tf.Tensor, objective: tf.Tensor, gradients: list[tf.Tensor]) -> Any:
         first = i * size
         micro = {name: _rows(value, first, size) for name, value in batch.items()}
-        part = step.part(micro, total=total, share=share, first_row=first)
+        where = first if places is None else _rows(places, first, size)
+        part = step.part(micro, total=total, share=part_share, first_row=where)
         added = [sum_ + gradient for sum_, gradient in zip(gradients, part.gradients, strict=True)]
         return i + 1, loss + part.loss, objective + part.objective, added
 

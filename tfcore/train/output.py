@@ -55,7 +55,7 @@ def finish(training: _Training, out: Path, step: int, stopped: str) -> dict[str,
         "knob_changes": training.knobs.changes,
     }
     if (scale := training.learner.one.scale) is not None:
-        result["loss_scale"] = {"value": float(scale.value), "skipped": training.recorder.excused}
+        result["loss_scale"] = {"value": float(scale.value.numpy()), "skipped": training.recorder.excused}
     if config.keep_best and training.checkpoints:
         result["best_checkpoints"] = [_keep(found, out) for found in training.checkpoints.best()]
     model = {

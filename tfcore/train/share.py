@@ -34,13 +34,17 @@ def slice_of(worker: int, workers: int) -> Callable[[Batch], Batch]:
     return sliced
 
 
-def compact(workers: int) -> Callable[[Batch], Batch]:
-    """From whole stacks with holes to the rows of each batch that are there."""
+def compact(workers: int, multiple: int = 1) -> Callable[[Batch], Batch]:
+    """From whole stacks with holes to the rows of each batch that are there.
+
+    Args:
+        multiple: of what the rows are to be, a divisor of a batch: they are cut into so many micro-batches.
+    """
 
     def compacted(stack: Batch) -> Batch:
         own = stack[OWN]
         batch = own.shape[1]
-        unit = max(1, batch // (4 * workers))
+        unit = multiple * max(1, batch // (4 * workers * multiple))
         counts = tf.math.count_nonzero(own, axis=1, dtype=tf.int32)
         room = tf.minimum(batch, -(-tf.maximum(tf.reduce_max(counts), 1) // unit) * unit)
         order = tf.argsort(tf.cast(~own, tf.int32), axis=1, stable=True)[:, :room]

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headway.errors import ConfigError
+from headway.errors import Cancelled, ConfigError
 from headway.monitor import Monitor
 from headway.stager import RemoteFiles, Stager
 from tfcore import models
@@ -270,10 +270,13 @@ class _Training:
                 agreed=agreement(self.workers) if self.workers else lambda turn: turn,
             )
         ended = self.learner.ending.reason is not None
-        finished = step == self.total or ended or bool(self.patience and self.patience.exhausted)
-        if not finished and self.placement.chief:
+        stopped = step < self.total and not ended and not (self.patience and self.patience.exhausted)
+        if stopped and self.placement.chief:
             save(self, step, began)
-            self.monitor.check()
+        if self.workers:  # only the chief knows whether it was stopped, or ended early
+            stopped = bool(self.workers.from_chief(np.asarray([stopped], np.float64))[0])
+        if stopped:
+            raise Cancelled("stopped on request; what was done is kept")
         self.seconds += time.monotonic() - began
         return step
 

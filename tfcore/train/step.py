@@ -170,8 +170,7 @@ class TrainStep:
     def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> Done:
         """Apply the gradients of a whole batch if they and its objective are finite, else put back what was `kept`."""
         norm = tf.linalg.global_norm(part.gradients)
-        finite_loss = tf.math.is_finite(part.objective)
-        ok = tf.math.is_finite(norm) & finite_loss
+        ok = tf.math.is_finite(norm) & tf.math.is_finite(part.objective)
         gradients = self.clipped(part.gradients, norm)
         self.set_rate()
 
@@ -185,7 +184,11 @@ class TrainStep:
 
         applied = tf.cond(ok, apply, skip)
         self.counter.assign_add(1)
-        return Done(applied, None if self.scale is None else self.scale.update(applied, finite_loss))
+        return Done(applied, self.excused(applied, part.objective))
+
+    def excused(self, applied: tf.Tensor, objective: tf.Tensor) -> tf.Tensor | None:
+        """Tell the loss scale what became of a step: whether a smaller one may mend it; None where there is none."""
+        return None if self.scale is None else self.scale.update(applied, tf.math.is_finite(objective))
 
     def clipped(self, gradients: Sequence[tf.Tensor], norm: tf.Tensor) -> list[tf.Tensor]:
         """The gradients, shortened to the knob clip_norm where there is one and their global `norm` is above it."""

@@ -95,7 +95,7 @@ def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> 
     name = config.strategy
     if name == "auto":
         # one device where several cannot do it: nobody asked for them
-        splits = _not_split(config) is None and not config.batch_size % max(gpus, 1)
+        splits = config.ranking is None and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
         name = "cpu" if not gpus else "mirrored" if gpus > 1 and splits else "gpu"
     if name == "gpu" and not gpus:
         raise ConfigError(
@@ -103,11 +103,12 @@ def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> 
             where="training.strategy",
             fix="set it to auto or cpu; 'headway doctor' tells which devices there are",
         )
-    if name in ("mirrored", "multi_worker") and (setting := _not_split(config)) is not None:
+    if name in ("mirrored", "multi_worker") and config.ranking is not None:
         raise ConfigError(
-            f"{name} does not go with {setting}: {getattr(config, setting)}",
-            where=f"training.{setting}",
-            fix="leave it out, or train on one device; precision: bfloat16 goes with every strategy",
+            f"{name} splits the rows of a batch over devices, which would cut groups, and the pairs of a group's rows that "
+            "are on two devices would not be learnt from",
+            where="training.ranking",
+            fix="train on one device (training.strategy: cpu or gpu), or leave ranking out",
         )
     if name == "mirrored":
         return _mirrored(config, gpus)
@@ -123,18 +124,9 @@ def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> 
             raise ConfigError(
                 f"{config.workers} workers, but TF_CONFIG names {workers}", where="training.workers", fix="leave it out"
             )
-        _check_split(config.batch_size, workers, "workers")
+        _check_split(config, workers, "workers")
         return Choice("multi_worker", replicas=workers, workers=workers)
     return Choice(name)
-
-
-def _not_split(config: TrainingConfig) -> str | None:
-    """A setting of a training that only one device can have; None where there is none."""
-    if config.micro_batches > 1:
-        return "micro_batches"
-    if config.ranking is not None:  # its groups would be cut
-        return "ranking"
-    return "precision" if config.precision == "float16" else None
 
 
 def _mirrored(config: TrainingConfig, gpus: int) -> Choice:
@@ -151,16 +143,19 @@ def _mirrored(config: TrainingConfig, gpus: int) -> Choice:
             where="training.replicas",
             fix=f"at most {gpus}, or leave it out for all of them",
         )
-    _check_split(config.batch_size, replicas, "replicas")
+    _check_split(config, replicas, "replicas")
     return Choice("mirrored", replicas=replicas, logical=not gpus)
 
 
-def _check_split(batch: int, parts: int, what: str) -> None:
-    if batch % parts:
+def _check_split(config: TrainingConfig, parts: int, what: str) -> None:
+    batch, micro = config.batch_size, config.micro_batches
+    if batch % (parts * micro):
+        each = parts * micro
+        cut = f"{parts} {what}" + (f" with {micro} micro-batches each" if micro > 1 else "")
         raise ConfigError(
-            f"a batch of {batch} cannot be split evenly over {parts} {what}",
+            f"a batch of {batch} cannot be split evenly over {cut}",
             where="training.batch_size",
-            fix=f"{batch - batch % parts or parts} or {batch - batch % parts + parts}",
+            fix=f"{batch - batch % each or each} or {batch - batch % each + each}",
         )
 
 

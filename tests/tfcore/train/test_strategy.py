@@ -43,6 +43,8 @@ def test_a_training_without_a_strategy_keeps_its_fingerprint():
         ({}, 4, "mirrored", 4, False),
         ({"batch_size": 63}, 2, "gpu", 1, False),
         ({"micro_batches": 2}, 2, "gpu", 1, False),
+        ({"strategy": "mirrored", "micro_batches": 2}, 2, "mirrored", 2, False),
+        ({"ranking": {}}, 2, "gpu", 1, False),
         ({"strategy": "cpu"}, 2, "cpu", 1, False),
         ({"strategy": "mirrored", "replicas": 2}, 0, "mirrored", 2, True),
         ({"strategy": "mirrored", "replicas": 2}, 4, "mirrored", 2, False),
@@ -65,8 +67,12 @@ def test_a_strategy_comes_to_devices(settings, gpus, name, replicas, apart):
         ({"strategy": "mirrored", "replicas": 3}, 0, "64 cannot be split evenly over 3"),
         ({"strategy": "multi_worker"}, 0, "neither training.workers nor a TF_CONFIG"),
         ({"strategy": "multi_worker", "workers": 3}, 0, "64 cannot be split evenly over 3"),
-        ({"strategy": "multi_worker", "workers": 2, "micro_batches": 2}, 0, "does not go with micro_batches"),
-        ({"strategy": "multi_worker", "workers": 2, "precision": "float16"}, 0, "does not go with precision"),
+        (
+            {"strategy": "multi_worker", "workers": 2, "micro_batches": 64},
+            0,
+            "over 2 workers with 64 micro-batches each",
+        ),
+        ({"strategy": "multi_worker", "workers": 2, "ranking": {}}, 0, "would cut groups"),
     ],
 )
 def test_what_cannot_be_had_is_a_mistake_with_a_way_out(settings, gpus, words):
