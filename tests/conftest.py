@@ -23,6 +23,7 @@ from hypothesis import settings
 
 from flows.cli import main
 from headway import files
+from headway.imports import uncollected
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
@@ -57,6 +58,12 @@ settings.load_profile("headway")
 def pytest_configure(config):
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # pytest-xdist would begin with the files of many tests: of short ones
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    with uncollected(keep=True):  # test files import TensorFlow
+        return (yield)
 
 
 def pytest_collection_modifyitems(items):

@@ -195,6 +195,8 @@ def test_a_death_between_calls_is_survived(child, tmp_path):
 
 def test_a_stop_reaches_the_running_call_only(child, tmp_path):
     monitor = Recorder()
+    child.spawn()
+    assert child.wait_ready(60)  # it takes a second to start where others work too
     threading.Timer(0.7, monitor.stop.set).start()
     with pytest.raises(Cancelled):
         child.call("my_stages:slow", {"rows": 100_000}, tmp_path, monitor)
