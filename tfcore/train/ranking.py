@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
+from headway.schema import in_columns
 
 VERSION = 2
 """Raised by whoever changes what a training that ranks writes for the same request; others keep what they have."""
@@ -50,7 +51,9 @@ class RankingConfig(Frozen):
         """
         if group is None:
             raise ConfigError(
-                "no column says which rows are a group", where=_WHERE, fix="columns: {NAME: group}, as a query's id"
+                "no column says which rows are a group",
+                where=_WHERE,
+                fix=f"{in_columns('NAME', 'group')}, as a query's id",
             )
         if task == "multiclass":
             raise ConfigError("classes have no order", where=_WHERE, fix="rank a binary label or a number")
