@@ -159,7 +159,9 @@ def limit(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
 
 def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     """One call of the ingest stage, checksums of the input included."""
-    import beam_jobs.pipeline  # noqa: F401 - imports Beam, before the clock runs
+    # imports of Beam, and what it imports when a pipeline runs, before the clock does
+
+    import beam_jobs.pipeline  # noqa: F401
     from beam_jobs.ingest import ingest
     from beam_jobs.request import IngestRequest
     from beam_jobs.runner import RunnerConfig

@@ -30,6 +30,10 @@ def uncollected(*, keep: bool = False) -> Iterator[None]:
         yield
         if keep:
             gc.freeze()
+        elif not gc.get_freeze_count():
+            # among what is old already: as young objects the next small collection would look through all of them
+            gc.freeze()
+            gc.unfreeze()
     finally:
         if before:
             gc.enable()

@@ -344,7 +344,7 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
 ):
     request = request_for(write_csv(400), range_bytes=1024)
     want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
-    work, process = pipeline.ingest_range, pipeline.IngestRange.process
+    work, attempt = pipeline.ingest_range, pipeline.IngestRange._work_on
     tries: dict[int, int] = {}
 
     def torn_at_first(request, piece, folder, tick):
@@ -354,15 +354,15 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
             raise RuntimeError("torn")
         return facts
 
-    def three_times(self, element):
+    def three_times(self, span, piece, live):
         with pytest.raises(RuntimeError, match="torn"):
-            list(process(self, element))
-        assert list(process(self, element)) == [(0, element[1].index)]
-        yield from process(self, element)
+            list(attempt(self, span, piece, live))
+        assert list(attempt(self, span, piece, live)) == [(0, piece.index)]
+        yield from attempt(self, span, piece, live)
 
     monkeypatch.setattr(pipeline.Live, "find", lambda token: None)  # as if the workers were other processes
     monkeypatch.setattr(pipeline, "ingest_range", torn_at_first)
-    monkeypatch.setattr(pipeline.IngestRange, "process", three_times)
+    monkeypatch.setattr(pipeline.IngestRange, "_work_on", three_times)
     assert ingest(request, tmp_path / "retried", Monitor(), runner=ONE) == want
     assert set(tries.values()) == {3}
     assert digests(tmp_path / "retried") == digests(tmp_path / "whole")
