@@ -129,7 +129,7 @@ def _pipeline(
 
     Entered once all ranges have been worked on; the thread ends with the context.
     """
-    live, failures = Live.begin(todo), list[BaseException]()
+    live, failures = Live.begin(todo if runner.in_process else ()), list[BaseException]()
     waiting = None if runner.in_process else _Waiting(asides, runner, progress.monitor)
 
     def work() -> None:
@@ -145,7 +145,7 @@ def _pipeline(
 
     thread = threading.Thread(target=work, name="beam", daemon=True)
     thread.start()
-    patience = _STOP_SECONDS
+    patience: float | None = None
     try:
         over = False
         while not over:
@@ -166,6 +166,7 @@ def _pipeline(
         yield
     except BaseException:  # KeyboardInterrupt, or a monitor that raises
         _stop(live, asides)
+        patience = _STOP_SECONDS if patience is None else patience
         raise
     finally:
         thread.join(patience)
@@ -175,7 +176,8 @@ def _pipeline(
 def _stop(live: Live, asides: Sequence[Aside]) -> None:
     live.stop.set()
     for aside in asides:
-        aside.stop()
+        with contextlib.suppress(OSError):  # it is gone, or cannot be written, and why is told already
+            aside.stop()
     live.cancel()
 
 

@@ -29,11 +29,13 @@ class Live:
 
     Attributes:
         done: set once every range has been worked on, or the job has ended without.
+        deals: whether ranges are claimed here; a runner that is not of this process deals out its own.
     """
 
     def __init__(self, todo: Sequence[tuple[int, Range]] = ()) -> None:
         self.token = uuid.uuid4().hex
         self.done = threading.Event()
+        self.deals = bool(todo)
         self._unclaimed, self._left = iter(todo), len(todo)
         self.stop = threading.Event()
         self._rows: dict[tuple[int, int], int] = {}

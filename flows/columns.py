@@ -172,12 +172,13 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
         group = next((column.name for column in read if column.role == "group"), None)
         augment = located.pipeline.training.augment
         ranking.check(located.pipeline.task, group=group, mixup=bool(augment and augment.mixup))
-    if located.pipeline.evaluation.ndcg_at is not None and not any(column.role == "group" for column in read):
-        raise ConfigError(
-            "no column says which rows are a group",
-            where=f"{located.file}: evaluation.ndcg_at",
-            fix="columns: {NAME: group}, as a query's id",
-        )
+    if located.pipeline.evaluation.ndcg_at is not None:
+        at = f"{located.file}: evaluation.ndcg_at"
+        if not any(column.role == "group" for column in read):
+            name = in_columns("NAME", "group", auto=not located.pipeline.only_named)
+            raise ConfigError("no column says which rows are a group", where=at, fix=f"{name}, as a query's id")
+        if located.pipeline.task == "multiclass":
+            raise ConfigError("classes have no order", where=at, fix="leave it out")
     gate = located.pipeline.gate
     for name in sorted({*gate.thresholds, *(gate.tolerance or {})} & {*RANKED}):
         if located.pipeline.ndcg_at is None:

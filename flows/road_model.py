@@ -29,7 +29,7 @@ class ModelSteps(DataSteps):
         key: dict[str, Any] = {
             "config": {
                 "model": self.pipeline.model.model_dump(mode="json"),
-                "training": training.model_dump(mode="json"),
+                "training": training.model_dump(mode="json", exclude={"worker_timeout"}),  # it changes no bit
                 "seed": self.trip.chosen_seed,
             },
             **self._module(),

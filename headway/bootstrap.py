@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headway.metrics import Floats, arrays, auc, row_correct, row_loss
-from headway.ranked import ranked
+from headway.ranked import NO_GROUP, ranked
 from headway.tasks import COMPARED, RANKED, Task
 
 CELLS = 1 << 20
@@ -84,7 +84,8 @@ def paired(
 
     Args:
         label, candidate, champion, weight: as in `headway.metrics.measure`, row by row the same rows.
-        group: values that say which rows belong together and are drawn together; [rows].
+        group: int64 codes that say which rows belong together and are drawn together, as `headway.ranked.codes_of` has them;
+            [rows]. Of a single group there is no standard error.
         ndcg_at: for the metrics of `headway.ranked`, of which `group` are the codes.
         check: called now and then; may raise to stop.
     """
@@ -97,7 +98,7 @@ def paired(
         else _Replicated(name, task, label, candidate, champion, weight)
         for name in metrics
     ]
-    codes, units = (None, len(label)) if group is None else _codes(group)
+    codes, units = (None, len(label)) if group is None else resampling_units(group)
     equal = len(weight) > 0 and bool((weight == weight[0]).all())
     stream = np.random.Philox(key=seed)
     together = max(1, CELLS // max(1, len(label)))
@@ -111,7 +112,7 @@ def paired(
         for metric, found in zip(rows, differences, strict=True):
             found.append(metric.replicate(weights))
     return {
-        metric.name: _difference(metric, np.concatenate(found) if found else np.zeros(0))
+        metric.name: _difference(metric, np.concatenate(found) if found and units > 1 else np.zeros(0))
         for metric, found in zip(rows, differences, strict=True)
     }
 
@@ -218,9 +219,16 @@ class _Ranked:
         return right / (positive.sum(1, dtype=np.float64) * mass[:, -1])
 
 
-def _codes(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+def resampling_units(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    """(which unit each row is drawn with; how many there are). A row without a group (`headway.ranked.NO_GROUP`) is one by
+    itself."""
     values, codes = np.unique(group, return_inverse=True)
-    return codes.reshape(-1), len(values)
+    codes, units = codes.reshape(-1), len(values)
+    alone = np.flatnonzero(group == NO_GROUP)
+    if len(alone):  # it is the greatest of the values
+        codes[alone] = units - 1 + np.arange(len(alone))
+        units += len(alone) - 1
+    return codes, units
 
 
 def _poisson_table() -> NDArray[np.uint8]:

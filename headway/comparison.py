@@ -13,18 +13,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from headway.bootstrap import Difference, paired
+from headway.bootstrap import Difference, paired, resampling_units
 from headway.errors import DataError
 from headway.gate_config import GateConfig, absolute
 from headway.metrics import columns, slice_rows
 from headway.monitor import Monitor
-from headway.ranked import codes_of
-from headway.tasks import HIGHER_IS_BETTER, Task
+from headway.ranked import NO_GROUP, codes_of
+from headway.tasks import HIGHER_IS_BETTER, RANKED, Task
 from headway.words import counted, number, signed
 
 CLASS_ROWS = 20
 """An AUC over fewer rows of either class is too shaky to hold against anybody."""
+LEAST_GROUPS = 20
+"""So is the spread of a few groups: that of a single one is none at all, and any difference would seem certain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +163,22 @@ def compare(
             if len(rows) < config.slice_min_rows:
                 few += 1
                 continue
-            metrics = [name for name in tolerances if name != "auc" or _both_classes(label[rows])]
-            if len(metrics) < len(tolerances):
+            if groups is not None and resampling_units(groups[rows])[1] < LEAST_GROUPS:
+                left_out.append({"slice": column, "value": value, "why": f"under {LEAST_GROUPS} groups"})
+                continue
+            metrics = list(tolerances)
+            if "auc" in metrics and not _both_classes(label[rows]):
+                metrics.remove("auc")
                 left_out.append({"slice": column, "value": value, "why": f"auc: under {CLASS_ROWS} rows of one class"})
+            ordered = [name for name in metrics if name in RANKED]
+            if (
+                ordered
+                and groups is not None
+                and _telling_groups(groups[rows], label[rows], weight[rows]) < LEAST_GROUPS
+            ):
+                metrics = [name for name in metrics if name not in ordered]
+                why = f"{', '.join(ordered)}: under {LEAST_GROUPS} groups with a positive label"
+                left_out.append({"slice": column, "value": value, "why": why})
             tested += test(rows, metrics, column, value)
         if few:
             left_out.append({"slice": column, "values": few, "why": f"fewer than {config.slice_min_rows:,} rows"})
@@ -172,6 +188,11 @@ def compare(
         left_out=tuple(left_out),
         confidence=config.confidence,
     )
+
+
+def _telling_groups(group: NDArray[np.int64], label: np.ndarray, weight: np.ndarray) -> int:
+    """Groups in which an order can be better or worse."""
+    return len(np.unique(group[(label > 0) & (weight > 0) & (group != NO_GROUP)]))
 
 
 def _both_classes(label: np.ndarray) -> bool:

@@ -12,8 +12,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import threading
 from collections.abc import Iterator
 from functools import cache
+
+_FREEZING = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -28,12 +31,13 @@ def uncollected(*, keep: bool = False) -> Iterator[None]:
     gc.disable()
     try:
         yield
-        if keep:
-            gc.freeze()
-        elif not gc.get_freeze_count():
-            # among what is old already: as young objects the next small collection would look through all of them
-            gc.freeze()
-            gc.unfreeze()
+        with _FREEZING:
+            if keep:
+                gc.freeze()
+            elif not gc.get_freeze_count():
+                # among what is old already: as young objects the next small collection would look through all of them
+                gc.freeze()
+                gc.unfreeze()
     finally:
         if before:
             gc.enable()

@@ -65,7 +65,7 @@ def infer(
         if clash := clash_of(prefix.schema.field(name)):
             both = [one.name for one in prefix.schema if clash_of(one) == clash]
             fix = "write it one way in every file"
-            if name not in needed:
+            if not needed & {*both}:
                 fix += f", or leave it out: {in_columns(both, 'ignore', auto=not only)}"
             raise DataError(clash, where=where, fix=fix)
         values = prefix.column(name)

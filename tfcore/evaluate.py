@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from headway import metrics
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
-from headway.schema import suggest
+from headway.schema import in_columns, suggest
 from headway.stager import RemoteFiles, Stager
 from headway.tasks import Task
 from headway.words import counted
@@ -125,7 +125,7 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
     if not shards.total:
         raise DataError("the eval split has no rows", where="split", fix="hold out more, or widen the window")
     if request.ndcg_at is not None and request.group is None:
-        raise ConfigError("there are no groups to rank in", where="evaluation.ndcg_at", fix="columns: {NAME: group}")
+        raise ConfigError("there are no groups to rank in", where="evaluation.ndcg_at", fix=in_columns("NAME", "group"))
     if request.ndcg_at is not None and request.transform.label.task == "multiclass":
         raise ConfigError("classes have no order", where="evaluation.ndcg_at", fix="leave it out")
     names = [column.name for column in shards.columns]

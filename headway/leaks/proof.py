@@ -20,7 +20,6 @@ from headway.leaks import order, runs
 from headway.leaks.looking import Look, Seen, examine, shown
 from headway.leaks.notes import KeyName, KeyNote, sets
 from headway.leaks.window import Noted, Proof, Window
-from headway.schema import in_columns
 from headway.splits import Part, SplitConfig
 
 FEW_MISSING = 0.01
@@ -106,8 +105,7 @@ class _Prover:
         if self.config.mode == "column":
             fix = f"let {self.config.column!r} say one split for all rows of a key, or use split: {{mode: hash, key: [{keys}]}}"
         elif variants:
-            number = in_columns(self.config.key, "{type: int, role: key}")
-            fix = f"write {name} the same way in every file, or as a number: {number}"
+            fix = f"write {name} the same way in every file, or have it read as a number: 'type: int' beside its role in columns"
         else:
             fix = "the spans were split by different rules: delete their outputs in stages/ingest and run again"
         self.window.find(

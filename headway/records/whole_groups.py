@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headway.errors import DataError
 from headway.records.grouping import COLUMN_BYTES, RECORD_BYTES, Group, RowGrouper, one_batch, row_bytes
 from headway.schema import Column
 from headway.splits import column_hash
@@ -42,11 +43,15 @@ def group_starts(
     return np.flatnonzero(begins)
 
 
+GROUP_BYTES = 1 << 29
+"""A group that takes more in memory is a mistake; a record of 2 GiB could not be read back."""
+
+
 class WholeGroups:
     """Cuts a stream of batches into pieces of whole groups; see the module."""
 
-    def __init__(self, rows: int, group: str, bytes: int | None = None):
-        self._rows, self._group, self._most = rows, group, bytes
+    def __init__(self, rows: int, group: str, bytes: int | None = None, bound: int = GROUP_BYTES):
+        self._rows, self._group, self._most, self._bound = rows, group, bytes, bound
         self._held: list[pa.RecordBatch] = []  # rows of the record at hand
         self._count = 0
         self._starts = np.zeros(0, np.int64)  # of the groups among them
@@ -54,6 +59,11 @@ class WholeGroups:
         self._last: np.uint64 | None = None
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Group]:
+        """The records that have ended.
+
+        Raises:
+            DataError: a group takes more than `bound` bytes.
+        """
         rows = batch.num_rows
         if not rows:
             return
@@ -65,6 +75,13 @@ class WholeGroups:
         ends = np.append(self._ends, taken + np.cumsum(np.broadcast_to(row_bytes(batch), rows)))
         cuts = self._cuts(batch, starts, ends)
         held, self._count = self._count, self._count + rows
+        if not cuts and ends[-1] > self._bound:
+            name = column[rows - 1].as_py()
+            raise DataError(
+                f"the group {name!r} takes more than {self._bound >> 20:,} MiB, and a record is to hold all of it",
+                where=f"column {self._group!r}",
+                fix="let another column say which rows are a group: one whose values few rows share",
+            )
         if not cuts:
             self._held.append(_copied(batch, rows, rows))
             self._starts, self._ends = starts, ends

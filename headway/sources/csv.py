@@ -48,6 +48,7 @@ from headway.words import counted
 _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 6 << 20
 """Of text, parsed at once: some hundred thousand short rows."""
+_LARGE_INTEGER = r"^\s*[+-]?[0-9]{19,}\s*$"
 _SAMPLE_FILES = 8
 _RETYPED = 6
 """So many columns are turned to text one by one; after that every one at once."""
@@ -186,7 +187,10 @@ class CsvSource:
         try:
             found = self._attempt(piece, names, names, None, quoted, len(piece))
             if large := {name: pa.string() for name in names if _beyond_int64(found[0].column(name))}:
-                found = self._attempt(piece, names, names, large, quoted, len(piece))
+                text = self._attempt(piece, names, names, large, quoted, len(piece))[0]
+                for name in large:
+                    if pc.any(pc.match_substring_regex(text.column(name), _LARGE_INTEGER)).as_py():
+                        found = found[0].set_column(names.index(name), name, text.column(name)), found[1]
             return found
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from headway.config import Frozen
 from headway.errors import DataError
+from headway.lists import is_list
 from headway.schema import in_columns, suggest
 from headway.sources.clash import bare, marked
 
@@ -124,7 +125,8 @@ def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
         try:
             pa.unify_schemas(fields, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            texts = [_as_text(part, name) for part in parts]
+            alike = len({is_list(one.type) for one in found}) == 1
+            texts = [_as_text(part, name) if alike else None for part in parts]
             if all(text is not None for text in texts):
                 parts = [text for text in texts if text is not None]
             else:
@@ -135,14 +137,16 @@ def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
 
 
 def _as_text(table: pa.Table, name: str) -> pa.Table | None:
-    """None when it is a column of lists."""
+    """None when it cannot be: lists in lists, objects."""
     place = table.schema.get_field_index(name)
     if place < 0:
         return table
+    listed = is_list(table.schema.field(place).type)
+    text, raw = (pa.list_(kind) if listed else kind for kind in (pa.string(), pa.binary()))
     try:
-        values = table.column(place).cast(pa.string()).cast(pa.binary())
+        values = table.column(place).cast(text).cast(raw)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if not pa.types.is_binary(table.schema.field(place).type):
+        if table.schema.field(place).type != raw:
             return None
         values = table.column(place)
     return table.set_column(place, name, values)

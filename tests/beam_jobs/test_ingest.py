@@ -275,7 +275,8 @@ def test_a_monitor_that_was_stopped_before_starts_nothing(request_for, write_csv
 
 def test_ctrl_c_ends_the_process_at_once(write_csv, tmp_path):
     script = f"""
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored below a shell that runs in the background
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import conftest
 from beam_jobs import pipeline
@@ -366,6 +367,35 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
     assert ingest(request, tmp_path / "retried", Monitor(), runner=ONE) == want
     assert set(tries.values()) == {3}
     assert digests(tmp_path / "retried") == digests(tmp_path / "whole")
+
+
+def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tmp_path, monkeypatch):
+    request = request_for(write_csv(400), range_bytes=1024)
+    work, failed, begun = pipeline.ingest_range, threading.Event(), []
+
+    def first_fails(request, piece, folder, tick):
+        begun.append(piece.index)
+        if piece.index == 0:
+            failed.set()
+            raise RuntimeError("a bug")
+        assert failed.wait(60)
+        time.sleep(0.2)
+        return work(request, piece, folder, tick)
+
+    monkeypatch.setattr(pipeline, "ingest_range", first_fails)
+    with pytest.raises(RuntimeError, match="a bug"):
+        ingest(request, tmp_path / "out", Monitor(), runner=TWO)
+    assert len(begun) <= 2 < len(open_source(request.source).ranges(request.files))
+
+
+def test_what_goes_wrong_in_putting_a_span_together_is_told_as_it_is(request_for, write_csv, tmp_path, monkeypatch):
+    def collect(request, ranges, aside, out):
+        aside.remove()
+        raise StoreError("the disk is full", where=str(out))
+
+    monkeypatch.setattr(stage, "collect", collect)
+    with pytest.raises(StoreError, match="the disk is full"):
+        ingest(request_for(write_csv(40)), tmp_path / "out", Monitor(), runner=TWO)
 
 
 def test_a_slow_range_leaves_the_other_worker_all_the_rest(request_for, write_csv, tmp_path, monkeypatch):

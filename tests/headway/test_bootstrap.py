@@ -5,8 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from headway.bootstrap import Difference, _poisson, _Ranked, paired
+from headway.bootstrap import Difference, _poisson, _Ranked, paired, resampling_units
 from headway.metrics import auc, measure
+from headway.ranked import NO_GROUP
 
 
 def models(n, seed=0, noise=(0.5, 0.6), positive=1.0):
@@ -69,6 +70,23 @@ def test_grouped_rows_are_less_certain():
     naive = paired("binary", *repeated, metrics=("loss",), samples=400)["loss"].standard_error
     grouped = paired("binary", *repeated, metrics=("loss",), samples=400, group=group)["loss"].standard_error
     assert grouped == pytest.approx(alone, rel=0.15) and naive == pytest.approx(alone / 5, rel=0.15)
+
+
+def test_rows_without_a_group_are_drawn_one_by_one():
+    label, a, b = models(2000)
+    by_row = paired("binary", label, a, b, metrics=("loss",), samples=50)["loss"]
+    nobody = paired("binary", label, a, b, metrics=("loss",), samples=50, group=np.full(2000, NO_GROUP))["loss"]
+    assert nobody.standard_error == pytest.approx(by_row.standard_error, rel=1e-12)
+    group = np.where(np.arange(2000) < 1000, np.arange(2000) // 10, NO_GROUP)
+    codes, units = resampling_units(group)
+    assert units == 1100 and sorted({*codes}) == list(range(1100))
+    assert len({*codes[:1000]}) == 100 and len({*codes[1000:]}) == 1000
+
+
+def test_a_single_group_tells_nothing_of_chance():
+    label, a, b = models(500)
+    found = paired("binary", label, a, b, metrics=("loss",), samples=50, group=np.zeros(500, np.int64))["loss"]
+    assert found.difference is not None and found.standard_error is None and found.probability_above(0.0) is None
 
 
 def test_the_seed_decides_and_the_chunking_does_not(monkeypatch):

@@ -206,6 +206,35 @@ def test_groups_and_seed_reach_the_bootstrap(files):
         decide(request(files, "same", group="nothing"))
 
 
+def test_a_slice_of_few_groups_is_not_compared(files, tmp_path):
+    many = {}
+    for name in ("good", "worse"):
+        table = pq.read_table(files[name])
+        day = np.where(CARRIER == "UA", np.arange(N) % 19, np.arange(N) % 400)
+        many[name] = tmp_path / f"{name}.parquet"
+        pq.write_table(table.append_column("day", pa.array(day)), many[name])
+    found = decide(request(many, "worse", group="day"))["comparisons"]
+    assert {"slice": "carrier", "value": "UA", "why": "under 20 groups"} in found["left_out"]
+    assert {c["value"] for c in found["slices"]} == {"AA", "B6"} and any(c["failed"] for c in found["slices"])
+
+
+def test_an_order_within_few_groups_is_not_compared(files, tmp_path):
+    label = np.where((CARRIER == "UA") & (np.arange(N) % 400 >= 19), 0, LABEL)
+    ranked = {}
+    for name, noise in (("good", 0.5), ("worse", 1.0)):
+        table = pq.read_table(predictions(tmp_path / f"{name}.parquet", noise=noise, label=label))
+        ranked[name] = tmp_path / f"{name}.parquet"
+        pq.write_table(table.append_column("query", pa.array(np.arange(N) % 400)), ranked[name])
+    found = decide(request(ranked, "worse", group="query", ndcg_at=5))["comparisons"]
+    assert {
+        "slice": "carrier",
+        "value": "UA",
+        "why": "ndcg: under 20 groups with a positive label",
+    } in found["left_out"]
+    assert "ndcg" in {c["metric"] for c in found["slices"] if c["value"] == "AA"}
+    assert {c["metric"] for c in found["slices"] if c["value"] == "UA"} == {"auc", "loss"}
+
+
 def test_an_auc_of_almost_one_class_is_not_compared(files, tmp_path):
     label = np.where(CARRIER == "UA", 0, LABEL)
     label[np.flatnonzero(CARRIER == "UA")[:5]] = 1

@@ -153,7 +153,7 @@ class GroupOrder:
         keys = mix64(mix64(np.arange(len(sizes), dtype=U64), self.plan.seed ^ _SALT), epoch)
         order = np.lexsort((keys, window))
         groups = np.append(np.flatnonzero(np.diff(window, prepend=-1)), len(sizes))
-        bounds = np.append(begins, ends[-1:])[groups]
+        bounds = np.append(begins, sizes.sum())[groups]
         sizes, begins = sizes[order], begins[order]
         places, batches = self._filled(sizes)
         outs = np.append(places, batches * self._batch)[groups]

@@ -139,7 +139,9 @@ def _value(shards: Shards, column: str, row: int) -> str:
     for piece in safe(values, shards):
         if row < at + len(piece):
             value = piece[row - at].numpy()
-            return repr(value.decode("utf-8", "backslashreplace")) if isinstance(value, bytes) else f"{value:g}"
+            if isinstance(value, bytes):
+                return repr(value.decode("utf-8", "backslashreplace"))
+            return f"{value:.9g}" if isinstance(value, np.floating) else str(value)
         at += len(piece)
     raise AssertionError(f"there is no row {row}")
 

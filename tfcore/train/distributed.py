@@ -48,7 +48,8 @@ class DistributedLearner(Learner):
         super().__init__(**keywords, jit="off")
         if self._micro_batches and self.one.keep():
             raise ConfigError(
-                "a layer of the model keeps moving averages, which replicas cannot share within a step",
+                "the model has float variables that are not trained, a layer's moving averages perhaps, which replicas "
+                "cannot share within a step",
                 where="training.micro_batches",
                 fix="leave it out, or train on one device",
             )

@@ -194,6 +194,8 @@ class _Watch:
         told, deadline = False, None
         while len(self.results) + len(self.failures) < len(self.members):
             if self.monitor.cancelled() and not told:
+                if self.ready < len(self.members):  # none has been called yet, and would take no notice
+                    raise Cancelled("stopped on request, before the first step")
                 told = True
                 self.members[0].send(stop=True)
             self._take()

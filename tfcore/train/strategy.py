@@ -155,7 +155,7 @@ def _check_split(config: TrainingConfig, parts: int, what: str) -> None:
         raise ConfigError(
             f"a batch of {batch} cannot be split evenly over {cut}",
             where="training.batch_size",
-            fix=f"{batch - batch % each or each} or {batch - batch % each + each}",
+            fix=" or ".join(str(size) for size in (batch - batch % each, batch - batch % each + each) if size),
         )
 
 

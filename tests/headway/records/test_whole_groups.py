@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.errors import DataError
 from headway.records.grouping import RowGrouper
 from headway.records.whole_groups import WholeGroups, group_starts, grouper
 from headway.schema import Column
@@ -101,3 +102,11 @@ def test_what_cuts_follows_from_the_columns():
     assert isinstance(grouper(4096, [plain]), RowGrouper) and isinstance(grouper(4096, [plain, group]), WholeGroups)
     assert group_starts(pa.array([3, 3, None, None, 3])).tolist() == [0, 2, 3, 4]
     assert group_starts(pa.array([], pa.int64())).tolist() == []
+
+
+def test_a_group_beyond_all_bounds_is_named():
+    made = WholeGroups(8, "g", bound=1 << 20)
+    batch = table([1] * 3000, [b"x" * 200] * 3000, "int")
+    assert list(made.add(batch)) == []
+    with pytest.raises(DataError, match="the group 1 takes more than 1 MiB"):
+        list(made.add(batch))

@@ -40,6 +40,8 @@ def _csv(values):
         (["1"] * 199 + ["2.5"], "float32"),
         (["1"] * 197 + ["99999999999999999999"] * 3, "float32"),
         (["99999999999999999999"] * 200, "float32"),
+        (["1.5"] * 190 + ["-1.7976931348623157e+308"] * 10, "float32"),
+        (["1.5"] * 49 + ["1e39"], "float32"),
     ],
 )
 def test_one_odd_value_in_a_hundred_of_a_csv_file_decides_nothing(opened, values, kind):
@@ -104,6 +106,13 @@ def test_one_odd_line_of_json_decides_nothing(opened, usual, odd, kind):
     data = b"".join(json.dumps({"a": value}).encode() + b"\n" for value in [*[usual] * 150, odd, *[usual] * 49])
     types, _ = _types(opened, "jsonl", data)
     assert types == {"a": kind}
+
+
+def test_one_list_with_digits_beyond_int64_in_one_of_the_files_decides_nothing(opened):
+    usual, odd = b'{"a": [1, 2]}\n', b'{"a": [18446744073709551615]}\n'
+    types, notes = _types(opened, "jsonl", usual * 100, usual * 99 + odd)
+    assert types == {"a": ("int64", (None,))}
+    assert "1 of 399 sampled values does not fit int64, such as '18446744073709551615'" in " ".join(notes)
 
 
 def _feature(name, tag, body):

@@ -45,7 +45,7 @@ def test_shorthands():
         ({"optimizer": {"name": "sgd", "beta_1": 0.9}}, "beta_1: sgd has no such setting"),
         ({"optimizer": "adamm"}, "adamm"),
         ({"learning_rate": {"name": "cosin"}}, "cosin"),
-        ({"learning_rate": {"name": "piecewise", "boundaries": [5], "values": [1.0]}}, "need 2 values"),
+        ({"learning_rate": {"name": "piecewise", "boundaries": [5], "values": [1.0]}}, "1 boundary needs 2 values"),
         ({"class_weights": {"1": -1}}, "class_weights"),
         ({"batchsize": 3}, "did you mean 'batch_size'?"),
         ({"early_stopping": {"carve": 0.9}}, "early_stopping.carve"),

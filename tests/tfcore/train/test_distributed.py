@@ -309,6 +309,16 @@ def test_a_mistake_in_one_worker_is_told_as_what_it_is(pair):
     assert f"train-{BROKEN:05}" in str(pair[1]) and "worker 1 of 2" in str(pair[1])
 
 
+def test_a_stop_before_the_workers_are_there_ends_them_at_once(tmp_path):
+    class Stopped(Monitor):
+        def cancelled(self):
+            return True
+
+    with pytest.raises(Cancelled, match="before the first step"):
+        run_together("several:run", [{}, {}], tmp_path, Stopped(), [{}, {}])
+    assert workers() == {}
+
+
 def ended(monkeypatch, asked, out, **act):
     """Train in processes, one of which does something to itself -> the error."""
     monkeypatch.setattr(cluster, "run_together", lambda call, *rest, **named: run_together(MEMBER, *rest, **named))

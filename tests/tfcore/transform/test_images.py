@@ -83,7 +83,7 @@ def test_refused_and_missing_images_on_the_way_to_a_model(tmp_path):
     stack = next(iter(training_dataset(shards, transform, labeler, seed=0, batch=4, stack=2)))
     assert stack["image_photo"].shape == (2, 4, *PIXELS) and stack["weight"].numpy().sum() == 7
     strict = Transform(parameters, tolerant=Tolerant(0))
-    with pytest.raises(DataError, match=r"training\.max_refused_images: TensorFlow refused 1 images, more than 0"):
+    with pytest.raises(DataError, match=r"training\.max_refused_images: TensorFlow refused 1 image, more than 0"):
         list(safe(evaluation_dataset(shards, strict, labeler, batch=8), shards))
 
 
