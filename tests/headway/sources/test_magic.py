@@ -65,7 +65,7 @@ def test_each_format_given_each_other_names_both_and_the_fix(opened, datas, want
         (b'[{"a": 1}]', "0.jsonl", "holds a JSON list", "jq"),
         (b"\n\n", "0.jsonl", "empty lines", "bring"),
         (b"\n{}\n{}\n", "0.jsonl:2", "its objects hold no keys", "bring"),
-        (gzip.compress(b"a,b\n"), ":1", "beginning with 'a,b'", "format: csv"),
+        (gzip.compress(b"a,b\n", mtime=0), ":1", "beginning with 'a,b'", "format: csv"),
         (b"<html><body>404</body></html>", ":1", "beginning with '<html>", "format: csv"),
     ],
 )
