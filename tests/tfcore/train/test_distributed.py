@@ -261,7 +261,10 @@ def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, name, jit, rea
 
 def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
     placement = Placement(Choice("mirrored"), tf.distribute.MirroredStrategy(["CPU:0"]))
-    with placement.scope(), pytest.raises(ConfigError, match="float variables that are not trained, a layer.s moving averages"):
+    with (
+        placement.scope(),
+        pytest.raises(ConfigError, match="float variables that are not trained, a layer's moving averages"),
+    ):
         DistributedLearner(
             placement=placement,
             model=keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]),
