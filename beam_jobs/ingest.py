@@ -164,7 +164,7 @@ def _pipeline(
         if failures and not progress.monitor.cancelled():
             raise failures[0]
         yield
-    except BaseException:  # KeyboardInterrupt, or a monitor that raises
+    except BaseException:  # the job's or the caller's, KeyboardInterrupt among them
         _stop(live, asides)
         patience = _STOP_SECONDS if patience is None else patience
         raise

@@ -22,7 +22,7 @@ from headway.disk import replace_text
 from headway.errors import ConfigError
 from headway.expressions import parse
 from headway.infer import PREFIX_ROWS, complete, infer
-from headway.schema import LABEL, STORED, Column, Role, Schema, in_columns, suggest
+from headway.schema import LABEL, STORED, Column, Role, Schema, in_columns, named_for, suggest
 from headway.schema_file import from_text, to_text
 from headway.sources.base import InputFile, open_source
 from headway.statistics.split import SplitStatistics
@@ -168,13 +168,13 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
             raise ConfigError(
                 f"{' and '.join(named)} both have the role {role}", where=where, fix="only one column can"
             )
+    group = named_for(read, "group")
     if (ranking := located.pipeline.training.ranking) is not None:
-        group = next((column.name for column in read if column.role == "group"), None)
         augment = located.pipeline.training.augment
         ranking.check(located.pipeline.task, group=group, mixup=bool(augment and augment.mixup))
     if located.pipeline.evaluation.ndcg_at is not None:
         at = f"{located.file}: evaluation.ndcg_at"
-        if not any(column.role == "group" for column in read):
+        if group is None:
             name = in_columns("NAME", "group", auto=not located.pipeline.only_named)
             raise ConfigError("no column says which rows are a group", where=at, fix=f"{name}, as a query's id")
         if located.pipeline.task == "multiclass":

@@ -163,6 +163,11 @@ class Schema(Frozen):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def named_for(columns: Sequence[Column], role: Role) -> str | None:
+    """The name of the first column with a role; None: there is none."""
+    return next((column.name for column in columns if column.role == role), None)
+
+
 def in_columns(names: str | Sequence[str], what: str, *, auto: bool | None = None) -> str:
     """What to write of a column, or of several, such as `columns: {fare: ignore}`.
 

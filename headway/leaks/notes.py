@@ -31,7 +31,7 @@ from headway.errors import DataError
 from headway.leaks import runs
 from headway.leaks.keys import key_hashes
 from headway.leaks.times import TimeNote, raw_kind, span_of
-from headway.schema import Column
+from headway.schema import Column, named_for
 from headway.splits import Assigned, SplitConfig
 
 FILE = "notes.json"
@@ -118,7 +118,7 @@ class Notes:
         self._names = config.names()
         self._rule = rule(config, columns)
         self._keys = key_sets(config, columns)
-        self._time = next((column.name for column in columns if column.role == "time"), None)
+        self._time = named_for(columns, "time")
         self._splits: dict[str, _Split] = {}
 
     def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: Assigned) -> None:

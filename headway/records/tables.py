@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from headway.records.grouping import Group
 from headway.records.whole_groups import group_starts, grouper
-from headway.schema import Column
+from headway.schema import Column, named_for
 
 
 def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.Table]:
     """A table cut into about equal lengths, at most `shards` of them, that are not empty."""
     length = max(1, -(-table.num_rows // shards))
     cuts = np.arange(0, table.num_rows, length)
-    if group := next((column.name for column in columns if column.role == "group"), None):
+    if group := named_for(columns, "group"):
         starts = group_starts(table.column(group).combine_chunks())
         cuts = np.unique(starts[np.searchsorted(starts, cuts, side="right") - 1]) if table.num_rows else cuts
     ends = np.append(cuts[1:], table.num_rows)
@@ -29,7 +29,7 @@ def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.T
 
 def record_parts(piece: pa.Table, columns: Sequence[Column], rows_per_record: int) -> list[pa.Table]:
     """A table cut into records, as ingest cuts rows; without a group column every one but the last is full."""
-    if not any(column.role == "group" for column in columns):
+    if named_for(columns, "group") is None:
         return [piece.slice(at, rows_per_record) for at in range(0, piece.num_rows, rows_per_record)]
     made, found = grouper(rows_per_record, columns), list[Group]()
     for batch in piece.to_batches():

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records.grouping import COLUMN_BYTES, RECORD_BYTES, Group, RowGrouper, one_batch, row_bytes
-from headway.schema import Column
+from headway.schema import Column, named_for
 from headway.splits import column_hash
 
 
@@ -141,5 +141,5 @@ def _copied(piece: pa.RecordBatch, rows: int, of: int) -> pa.RecordBatch:
 
 def grouper(rows: int, columns: Sequence[Column]) -> RowGrouper | WholeGroups:
     """What cuts rows of these columns into records of `rows` rows."""
-    group = next((column.name for column in columns if column.role == "group"), None)
+    group = named_for(columns, "group")
     return RowGrouper(rows) if group is None else WholeGroups(rows, group)

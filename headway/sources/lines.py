@@ -136,14 +136,8 @@ class TextFile:
             low, high = max(start, low - _TAIL), low
             if cut := last_line_end(bytes(file.read_at(high - low, low))):
                 return low + cut
-        while stop < end:
-            piece = bytes(file.read_at(min(_PIECE, end - stop), stop))
-            if not piece:
-                return end
-            if (at := piece.find(b"\n")) >= 0:
-                return stop + at + 1
-            stop += len(piece)
-        return end
+        after = self.line_end(stop)
+        return min(after, end) if after > stop else end  # not after it: the file was cut meanwhile
 
     def _more(self, source: pa.NativeFile, size: int, at: int) -> bytes:
         try:

@@ -20,6 +20,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import DataError
+from headway.words import agree, counted
 from tfcore.dataset import safe
 from tfcore.ranking.groups import NO_GROUP, group_ids
 from tfcore.reader import Reader
@@ -48,7 +49,7 @@ class GroupRuns:
         begin = int(np.concatenate(self.shards.runs or ())[:largest].sum())
         many = int(np.sum(every > batch))
         raise DataError(
-            f"{_counted(many, 'group')} of {self.column!r} {'has' if many == 1 else 'have'} more rows than a batch, which "
+            f"{counted(many, 'group')} of {self.column!r} {agree(many, 'has', 'have')} more rows than a batch, which "
             f"is to hold whole ones: {_value(self.shards, self.column, begin)} has {int(every[largest]):,}, "
             f"training.batch_size is {batch:,}",
             where=_WHERE,
@@ -117,7 +118,7 @@ def _look(
     groups = np.unique(np.concatenate([np.zeros(0, np.int64), *parts]), return_counts=True)
     if scattered:
         raise DataError(
-            f"the rows of {_counted(scattered, 'group')} of {len(groups[0]):,} in {column!r} do not lie together, as those "
+            f"the rows of {counted(scattered, 'group')} of {len(groups[0]):,} in {column!r} do not lie together, as those "
             f"of {_value(shards, column, int(begins[where]))}",
             where=_WHERE,
             fix=f"sort the input by {column}, so that the rows of a group follow each other",
@@ -127,8 +128,8 @@ def _look(
     one = groups[0][np.argmax(groups[1] > 1)]
     value = _value(shards, column, int(begins[np.flatnonzero(ids == one)[0]]))
     return (
-        f"{_counted(cut, 'group')} of {len(groups[0]):,} in {column!r}, such as {value}, "
-        f"{'lies' if cut == 1 else 'lie'} in several spans, files or ranges of a file: each part is ranked by itself",
+        f"{counted(cut, 'group')} of {len(groups[0]):,} in {column!r}, such as {value}, "
+        f"{agree(cut, 'lies', 'lie')} in several spans, files or ranges of a file: each part is ranked by itself",
     )
 
 
@@ -144,7 +145,3 @@ def _value(shards: Shards, column: str, row: int) -> str:
             return f"{value:.9g}" if isinstance(value, np.floating) else str(value)
         at += len(piece)
     raise AssertionError(f"there is no row {row}")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -17,7 +17,7 @@ from headway.records.encode import encode
 from headway.records.lengths import packed
 from headway.records.tables import pieces, record_parts
 from headway.records.tfrecord import ShardWriter
-from headway.schema import Column
+from headway.schema import Column, named_for
 from headway.statistics.split import SplitStatistics
 from headway.tasks import Task
 from tfcore.train.request import Examples
@@ -60,7 +60,7 @@ def write_examples(
     """
     folder.mkdir(parents=True, exist_ok=True)
     made: dict[str, Any] = {}
-    whole = rows_per_record > 1 and any(column.role == "group" for column in columns)
+    whole = rows_per_record > 1 and named_for(columns, "group") is not None
     statistics = {}
     for split, table in splits.items():
         statistics[split] = SplitStatistics.create(columns)

@@ -18,6 +18,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
+from headway.schema import named_for
 from headway.stager import Stager
 from tfcore.augment.rows import Augment
 from tfcore.dataset import (
@@ -102,7 +103,7 @@ class TrainingData:
         self._inside = Carve(early.carve, inside=True) if early else None
         self._carve: tf.data.Dataset | None = None
         self._carved: list[Batch] | None = None
-        self._group = group_column(self._shards)
+        self._group = named_for(self._shards.columns, "group")
         if training.ranking is not None:
             training.ranking.check(
                 parameters.label.task,
@@ -311,11 +312,6 @@ def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequ
     """Labels and weights of the stored rows: the weight column is the one with that role."""
     weight = next((column for column in shards.columns if column.role == "weight"), None)
     return Labeler(parameters.label, weight=weight, class_weights=class_weights)
-
-
-def group_column(shards: Shards) -> str | None:
-    """The stored column with that role."""
-    return next((column.name for column in shards.columns if column.role == "group"), None)
 
 
 def class_names(parameters: TransformParameters) -> list[str]:
