@@ -111,7 +111,7 @@ def whole_ranges(
             raise HeadwayError(
                 f"the {runner.name} runner lost {len(lost)} of {progress.ranges} ranges, {_TRIES} times over",
                 where=f"span {requests[lost[0][0]].span}, range {lost[0][1].index}",
-                fix="use runner: direct in its multi_threading mode",
+                fix="use runner: direct, without direct_running_mode",
             )
         yield
 

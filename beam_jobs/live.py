@@ -61,7 +61,7 @@ class Live:
     def claims(self) -> Iterator[tuple[int, Range]]:
         """Ranges to work on, each given to one worker only, for as long as there are any.
 
-        Beam's local runner deals its elements out beforehand, and a worker with slow ones would leave the others idle.
+        Dealt out beforehand, a worker with slow ones would leave the others idle.
         """
         while True:
             with self._lock:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import google_crc32c
+import numpy as np
 
 from headway import files as storage
 from headway.errors import ConfigError, DataError
@@ -25,9 +26,8 @@ from headway.sources.window import parse_date
 
 ONE_SPAN = "all"
 """The span of a source whose path tells none apart."""
-_FAR_BYTES, _NEAR_BYTES = 4 << 20, 256 << 10
-"""Read at a time for a checksum: a request to a bucket, or what stays in the processor's cache. Megabytes would be memory
-that is new to the process each time, which can cost more than reading them."""
+_FAR_BYTES, _NEAR_BYTES = 4 << 20, 512 << 10
+"""Read at a time for a checksum: a request to a bucket, or what stays in the processor's cache."""
 _PLACE = re.compile(r"\{(span|year|month|day|hour)\}")
 _DIGITS = {"year": r"\d{4}", "month": r"\d{1,2}", "day": r"\d{1,2}", "hour": r"\d{1,2}"}
 _SEPARATORS = ("", "-", "-", "T")
@@ -189,12 +189,13 @@ def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
 
 def _checked(config: SourceConfig, path: str) -> InputFile:
     checksum, size = 0, 0
-    step = _FAR_BYTES if storage.is_remote(path) else _NEAR_BYTES
+    room = np.empty(_FAR_BYTES if storage.is_remote(path) else _NEAR_BYTES, np.uint8)
     quotes = Quotes(config.csv.quote) if config.format == "csv" else None
     with storage.open_file(path) as file, storage.reading(path):
-        while block := file.read(step):
+        while read := file.readinto(room):
+            block = room[:read]
             checksum = google_crc32c.extend(checksum, block)
-            size += len(block)
+            size += read
             if quotes is not None:
                 quotes.feed(block)
     if not size and config.format != "images":

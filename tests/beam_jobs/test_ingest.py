@@ -238,7 +238,7 @@ def test_a_bug_in_a_worker_is_not_swallowed(request_for, write_csv, out, monkeyp
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(pipeline, "ingest_range", broken)
-    with pytest.raises(RuntimeError, match="a bug"):
+    with pytest.raises(ZeroDivisionError, match="a bug"):
         ingest(request_for(write_csv(5)), out, Monitor(), runner=ONE)
     assert list(out.iterdir()) == []
 

@@ -42,18 +42,19 @@ def test_a_wrong_runner_says_what_would_be_right(value, message):
         load(RunnerConfig, value, where="runner")
 
 
-def test_direct_is_the_local_runner_with_threads_and_ignores_the_command_line(monkeypatch):
+def test_direct_is_the_local_runner_and_ignores_the_command_line(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["headway", "--runner=DataflowRunner", "--direct_num_workers=9"])
     pipeline = make_pipeline(RunnerConfig(workers=3))
     options = pipeline.options.get_all_options()
     assert type(pipeline.runner).__name__ == "FnApiRunner"
-    assert (options["direct_running_mode"], options["direct_num_workers"]) == ("multi_threading", 3)
+    assert (options["direct_running_mode"], options["direct_num_workers"]) == ("in_memory", 1)
 
 
 def test_no_more_workers_than_elements():
-    pipeline = make_pipeline(RunnerConfig(workers=8), elements=2)
-    assert pipeline.options.get_all_options()["direct_num_workers"] == 2
-    assert RunnerConfig().threads() == usable_cores()
+    apart = RunnerConfig(workers=8, options={"direct_running_mode": "multi_processing"})
+    options = make_pipeline(apart, elements=2).options.get_all_options()
+    assert (options["direct_running_mode"], options["direct_num_workers"]) == ("multi_processing", 2)
+    assert (RunnerConfig().threads(), RunnerConfig(workers=8).threads(2)) == (usable_cores(), 2)
 
 
 def test_options_reach_beam_and_unknown_ones_are_refused():
