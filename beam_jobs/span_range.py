@@ -156,11 +156,12 @@ class RangeWork:
         names = self._request.split.names()
         arrays = [batch.column(column.name) for column in self._columns[:-1]]
         stored = pa.RecordBatch.from_arrays([*arrays, label], names=[column.name for column in self._columns])
-        for code, rows in enumerate(np.bincount(codes, minlength=len(names)).tolist()):
-            if rows == stored.num_rows:
-                self._split(names[code]).add(stored)
-            elif rows:
-                self._split(names[code]).add(stored.take(pa.array(np.flatnonzero(codes == code))))
+        for code, name in enumerate(names):
+            rows = np.flatnonzero(codes == code)
+            if len(rows) == stored.num_rows:
+                self._split(name).add(stored)
+            elif len(rows):
+                self._split(name).add(stored.take(pa.array(rows)))
 
     def _split(self, name: str) -> _Split:
         if name not in self._splits:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.lists import flatten, is_list, is_text, join, split_text
+from headway.lists import flatten, is_list, is_text, join, slots, split_text
 from headway.quarantine import SCHEMA, rejected
 from headway.schema import Column, in_columns, suggest
 
@@ -33,7 +33,8 @@ _NUMBER = (
 )
 _INTEGER = r"^[+-]?[0-9]+([.]0*)?$|^0[xX][0-9a-fA-F]{1,16}$"
 _INT64 = pa.int64()
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_FLOAT32 = np.dtype(np.float32)
+_FLOAT32_MAX = float(np.finfo(_FLOAT32).max)
 
 
 _Mask = NDArray[np.bool_] | None
@@ -258,8 +259,7 @@ def _to_float(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_
         raw.cast(pa.float64(), safe=False) if not pa.types.is_boolean(kind) else raw.cast(pa.int64()).cast(pa.float64())
     )
     array = doubles.cast(pa.float32(), safe=False)
-    top = pc.max(pc.abs(array)).as_py()
-    if top is None or top < float("inf"):
+    if np.isfinite(slots(array, _FLOAT32)).all():  # Arrow's maximum takes forty times as long
         return array, None, ""
     # an infinity stays one; a finite double beyond float32 does not become one
     size = pc.abs(doubles)

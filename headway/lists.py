@@ -8,6 +8,7 @@ join(flat.values, flat.lengths, flat.present, column)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,14 @@ def is_text(kind: pa.DataType) -> bool:
         or pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
     )
+
+
+def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """What an array of numbers holds, by reference; anything may stand in the place of a null."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array)]
 
 
 def is_list(kind: pa.DataType) -> bool:

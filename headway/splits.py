@@ -142,9 +142,8 @@ def assigned(config: SplitConfig, batch: pa.RecordBatch) -> Assigned:
     hashes = row_hash(batch, config.key or batch.schema.names, config.salt, columns)
     # 53 bits: exact in float64
     unit = (hashes >> U64(11)).astype(np.float64) * 2.0**-53
-    codes = np.zeros(batch.num_rows, np.int8)
-    codes[unit < config.eval + config.test] = 2
-    codes[unit < config.eval] = 1
+    codes = np.left_shift(unit < config.eval + config.test, 1, dtype=np.int8)  # 2 is test
+    codes -= unit < config.eval  # 1 is eval
     return Assigned(codes, hashes, columns)
 
 

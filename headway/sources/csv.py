@@ -20,12 +20,12 @@ import pyarrow.csv as pacsv
 from headway.errors import DataError
 from headway.sources.config import CsvConfig
 from headway.sources.interface import (
-    BATCH_ROWS,
     CUT,
     Chunk,
     InputFile,
     Malformed,
     Range,
+    batch_rows,
     empty_batch,
     no_column,
     sampled,
@@ -46,8 +46,8 @@ from headway.sources.odd import as_numbers
 from headway.words import counted
 
 _PARSE_BYTES = 1 << 20
-_BLOCK_BYTES = 6 << 20
-"""Of text, parsed at once: some hundred thousand short rows."""
+_BLOCK_BYTES = 9 << 20
+"""Of text, the most parsed at once: some hundred thousand short rows."""
 _LARGE_INTEGER = r"^\s*[+-]?[0-9]{19,}\s*$"
 _SAMPLE_FILES = 8
 _RETYPED = 6
@@ -123,6 +123,7 @@ class CsvSource:
         for at, data in self._blocks(piece):
             table, malformed = self._parse(data, names, list(columns), types, piece, at)
             del data
+            table = table.combine_chunks()  # the pieces go
             rows = table.num_rows + len(malformed)
             positions = None
             if malformed:
@@ -130,7 +131,7 @@ class CsvSource:
                 malformed = [dataclasses.replace(line, row=line.row + before) for line in malformed]
             first = 0
             # one chunk carries the malformed lines, even when no good line is left
-            batches = table.combine_chunks().to_batches(BATCH_ROWS) or [empty_batch(table.schema)]
+            batches = table.to_batches(batch_rows(table.num_rows)) or [empty_batch(table.schema)]
             for i, batch in enumerate(batches):
                 where = None if positions is None else positions[first : first + batch.num_rows]
                 yield Chunk(batch, before + first, where, tuple(malformed) if i == 0 else ())

@@ -177,6 +177,12 @@ def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
     return most if whole is None else min(most, max(BATCH_ROWS, -(-whole // _RANGES)))
 
 
+def batch_rows(rows: int) -> int:
+    """Rows of each batch when so many are cut into batches of about BATCH_ROWS: none is small, as each costs some
+    milliseconds whatever is in it."""
+    return max(1, -(-rows // max(1, round(rows / BATCH_ROWS))))
+
+
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     """No rows, of these types."""
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

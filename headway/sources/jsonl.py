@@ -14,7 +14,7 @@ import pyarrow as pa
 from headway.errors import DataError
 from headway.sources import clash
 from headway.sources.config import JsonlConfig
-from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Range, sampled
+from headway.sources.interface import Chunk, InputFile, Range, batch_rows, sampled
 from headway.sources.json_kinds import Kinds, counted_in, is_number, natural, read_type, seen_in, storable
 from headway.sources.json_lines import Parser
 from headway.sources.lines import BOM, SAMPLE_BYTES, SAMPLE_PIECES, TextFile, last_line_end, pieces
@@ -59,9 +59,10 @@ class JsonlSource:
                 data, at = data[len(BOM) :], len(BOM)
             chunk, rows = parser.parse(data, at, before)
             malformed = chunk.malformed
-            for start in range(0, max(chunk.batch.num_rows, 1), BATCH_ROWS):
-                part = chunk.batch.slice(start, BATCH_ROWS)
-                at_rows = None if chunk.rows is None else chunk.rows[start : start + BATCH_ROWS]
+            size = batch_rows(chunk.batch.num_rows)
+            for start in range(0, max(chunk.batch.num_rows, 1), size):
+                part = chunk.batch.slice(start, size)
+                at_rows = None if chunk.rows is None else chunk.rows[start : start + size]
                 yield Chunk(part, before + start, at_rows, malformed)
                 malformed = ()
             before += rows

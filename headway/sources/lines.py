@@ -116,11 +116,16 @@ class TextFile:
                 yield at, rest
 
     def _whole_lines(self, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
-        """`blocks` of a plain file cut at line ends, each read in one go: megabytes copied cost as much as read."""
+        """`blocks` of a plain file cut at line ends: as few as `size` allows, all of about one size.
+
+        Each is read in one go: megabytes copied cost as much as read.
+        """
+        left = -(-(end - start) // size)
         with files.open_file(self.path) as file, files.reading(self.path):
             at = start
             while at < end:
-                stop = self._stop(file, at, min(at + size, end), end)
+                stop = self._stop(file, at, at + (end - at) // max(left, 1), end)
+                left -= 1
                 data = bytes(file.read_at(stop - at, at))
                 if len(data) < stop - at:
                     raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headway.lists import slots
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.sketches import hashes_of
 
@@ -78,9 +79,7 @@ def _values(columns: Sequence[ColumnStatistics], arrays: Sequence[pa.Array], row
         missing = array.null_count
         column.rows += rows
         column.missing += missing
-        buffer = array.buffers()[1]
-        if buffer is not None:
-            block[i] = np.frombuffer(buffer, dtype)[array.offset : array.offset + rows]
+        block[i] = slots(array, dtype)
         if missing:
             held[i] -= missing
             block[i, array.is_null().to_numpy(zero_copy_only=False)] = last
