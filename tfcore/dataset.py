@@ -26,7 +26,7 @@ from tfcore.augment.rows import Augment
 from tfcore.decode import Labeler
 from tfcore.held import Held
 from tfcore.holes import Holes
-from tfcore.kept import ROW, Kept, row_bytes
+from tfcore.kept import ROW, Kept, row_bytes, taken
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.python_failure import PythonOpError, python_text, reraise
 from tfcore.python_op import numpy_op
@@ -64,6 +64,7 @@ def training_dataset(
     own: NDArray[np.bool_] | None = None,
     keep_bytes: int = 0,
     groups: GroupOrder | None = None,
+    jit: bool = False,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
     [K, B], weight float32 [K, B]; with groups "group" int64 [K, B], see `tfcore.ranking.groups`.
@@ -79,6 +80,7 @@ def training_dataset(
             `resample` nor with `own`.
         groups: batches hold whole groups, in this order, filled up with rows of weight 0. Made of the same rows, and neither
             with `own` nor with mixup.
+        jit: rows in memory are put together by XLA; the same rows in less time.
 
     Raises:
         DataError: there are no rows, or those that are to stay in memory cannot be read.
@@ -141,7 +143,9 @@ def training_dataset(
         else:
             windows = kept.windows(epoch, begin, bounds)
         if kept is not None and not late:
-            windows = windows.map(kept.take, num_parallel_calls=AUTOTUNE, deterministic=True)
+            windows = windows.map(
+                lambda window: taken(kept.rows, window[ROW]), num_parallel_calls=AUTOTUNE, deterministic=True
+            )
 
         def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
             number = i + begin
@@ -171,9 +175,13 @@ def training_dataset(
     rows = epochs.flat_map(epoch_rows).rebatch(stack * batch, drop_remainder=True)
     spec = kept.spec if kept is not None and late else rows.element_spec
 
+    pick = None
+    if kept is not None and late:
+        pick = kept.picked(taken if groups is None else placed, stack * batch, jit=jit)
+
     def stacked(rows: Batch) -> Batch:
-        if kept is not None and late:
-            rows = kept.take(rows) if groups is None else placed(kept.rows, rows[ROW])
+        if pick is not None:
+            rows = pick(tf.ensure_shape(rows[ROW], [stack * batch]))
         stacks = {
             name: tf.reshape(value, tf.concat([[stack, batch], tf.shape(value)[1:]], 0)) for name, value in rows.items()
         }

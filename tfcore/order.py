@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from headway.hashing import permutation
 
@@ -87,7 +88,7 @@ class Plan:
         lengths = np.concatenate(self._rows)
         begins = np.cumsum(lengths) - lengths
         read = self.sequence(epoch)
-        return ranges(begins[read], lengths[read]).astype(np.int32)
+        return ranges(begins[read], lengths[read], np.int32)
 
     def sequence(self, epoch: int) -> NDArray[np.int64]:
         """The numbers of the records, counted through all shards, in the order in which an epoch reads them."""
@@ -125,9 +126,11 @@ class Plan:
         return epoch, row
 
 
-def ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ranges of integers, `counts` of them from each of `firsts` on, one behind the other."""
-    return np.repeat(firsts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+def ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64], dtype: DTypeLike = np.int64) -> NDArray[Any]:
+    """Ranges of integers, `counts` of them from each of `firsts` on, one behind the other; `dtype` must hold them."""
+    made = np.arange(counts.sum(), dtype=dtype)
+    made += np.repeat((firsts - (np.cumsum(counts) - counts)).astype(dtype), counts)
+    return made
 
 
 def chunks(runs: NDArray[np.int64], skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

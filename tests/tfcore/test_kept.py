@@ -10,7 +10,7 @@ from tfcore.augment.config import AugmentConfig
 from tfcore.augment.rows import Augment
 from tfcore.dataset import safe, training_dataset
 from tfcore.decode import Labeler
-from tfcore.kept import Kept
+from tfcore.kept import Kept, taken
 from tfcore.python_op import numpy_op
 from tfcore.shards import Carve
 from tfcore.transform.graph import Transform
@@ -38,15 +38,17 @@ def _stacks(shards, parameters, keep, *, transform=None, count=40, **options):
 @pytest.mark.parametrize("per_record", [16, 1])
 @pytest.mark.parametrize("augmented", [False, True], ids=["as-is", "augmented"])
 def test_kept_rows_come_as_read_ones_do(tmp_path, per_record, carve, start, augmented):
+    """And whoever puts them together."""
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record)
     augment = Augment(AugmentConfig(noise=0.5, mixup=0.4), parameters, seed=3) if augmented else None
     options = {"carve": carve, "start_step": start, "augment": augment}
     spec, read = _stacks(shards, parameters, 0, **options)
-    kept_spec, kept = _stacks(shards, parameters, 1 << 20, **options)
-    assert kept_spec == spec
-    for one, other in zip(read, kept, strict=True):
-        for name in one:
-            np.testing.assert_array_equal(one[name], other[name])
+    for jit in (False, True):
+        kept_spec, kept = _stacks(shards, parameters, 1 << 20, jit=jit, **options)
+        assert kept_spec == spec
+        for one, other in zip(read, kept, strict=True):
+            for name in one:
+                np.testing.assert_array_equal(one[name], other[name])
 
 
 def test_rows_that_take_more_are_read_each_time(tmp_path, monkeypatch):
@@ -90,3 +92,24 @@ def test_kept_rows_are_those_that_were_read(tmp_path):
     epochs = [next(it)["numeric"].numpy()[0, :, 0] for it in [safe(made, shards)] for _ in range(3)]
     assert all(sorted(epoch.tolist()) == list(range(83)) for epoch in epochs)
     assert (epochs[0] != epochs[1]).any()
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_places_are_picked_as_a_gather_would(jit):
+    rows = {
+        "numeric": tf.random.normal([50, 3]),
+        "categorical": tf.random.uniform([50, 2], maxval=9, dtype=tf.int32),
+        "valid": tf.range(50) % 3 == 0,
+    }
+    kept = Kept(rows, plan=None)
+    pick = kept.picked(taken, 20, jit=jit)
+    places = tf.random.shuffle(tf.range(50))[:20]
+    for name, value in pick(places).items():
+        np.testing.assert_array_equal(value, tf.gather(rows[name], places))
+    assert isinstance(pick, tf.types.experimental.PolymorphicFunction) == jit
+
+
+def test_text_is_picked_without_xla():
+    kept = Kept({"word": tf.constant([b"a", b"b", b"c"])}, plan=None)
+    pick = kept.picked(taken, 2, jit=True)
+    assert pick(tf.constant([2, 0]))["word"].numpy().tolist() == [b"c", b"a"]

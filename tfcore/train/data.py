@@ -244,6 +244,7 @@ class TrainingData:
                 own=own,
                 keep_bytes=KEPT_BYTES,
                 groups=self._groups,
+                jit=self._training.jit != "off",
             )
             return safe(self._placed(dataset, own=own is not None), self._shards)
 
