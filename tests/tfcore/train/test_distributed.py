@@ -23,6 +23,7 @@ import tensorflow as tf
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema import Column
+from tests.tfcore.train.test_killed import varied_images
 from tfcore.models_config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, cluster, train
@@ -192,7 +193,16 @@ def mirrored(examples, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pair(examples, tmp_path_factory):
+def images(tmp_path_factory):
+    """A training on images of two workers, each of which reads its own shards: mixup would need all of them."""
+    asked = varied_images(tmp_path_factory.mktemp("images"))
+    varied = asked.training.augment.model_copy(update={"mixup": 0.0})
+    changes = {"strategy": "multi_worker", "workers": 2, "threads": 1, "augment": varied, "keep_best": 0}
+    return asked.model_copy(update={"training": asked.training.model_copy(update=changes)})
+
+
+@pytest.fixture(scope="module")
+def pair(examples, images, tmp_path_factory):
     """The folder of many trainings in one pair of workers, and the error of the last: a shard is broken."""
     out = tmp_path_factory.mktemp("pair")
     turned = request(examples, steps=80, **TWO)
@@ -203,6 +213,7 @@ def pair(examples, tmp_path_factory):
         job("micro", request(examples, **MICRO, **TWO)),
         job("turned", turned.model_copy(update={"control": out / "knobs.json"}), act={"what": "turn", "at": 30}),
         job("planned", turned, planned="turned"),
+        job("images", images),
         job("mistaken", broken),
     ]
     with pytest.raises(DataError) as failed:
@@ -381,6 +392,24 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     assert not (tmp_path / "1").exists(), "only the chief writes"
     same(weights(tmp_path / "0"), weights(pair[0] / "whole"))
     assert not list(asked.checkpoints.glob(".*"))
+
+
+def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, pair, tmp_path, monkeypatch):
+    asked = images.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+    # the chief, in the middle of writing the third checkpoint
+    error = ended(monkeypatch, asked, tmp_path / "killed", at=2 * SYNCS + 2, inside=True)
+    assert "worker 0 of 2" in str(error) and error.fix.endswith("from its checkpoint of step 16")
+    assert list(asked.checkpoints.glob(".staged-*"))
+    # the other one, between two
+    error = ended(monkeypatch, asked, tmp_path / "killed", at=43, worker=1)
+    assert "worker 1 of 2" in str(error) and error.fix.endswith("from its checkpoint of step 40")
+    result = train(asked, tmp_path / "resumed", Monitor())
+    assert (result["resumed_from"], result["reads"]) == (40, "own shards")
+    same(weights(tmp_path / "resumed"), weights(pair[0] / "images"))
+    histories = [
+        json.loads((at / "history.json").read_text())["history"] for at in (pair[0] / "images", tmp_path / "resumed")
+    ]
+    assert histories[0] == histories[1]
 
 
 def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bits(

@@ -66,8 +66,7 @@ def photo(rng, bright):
     return out.getvalue()
 
 
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory):
+def varied_images(folder):
     """A request on tables and images, each row of which is varied: the pixels of a step have to come back too."""
     rng = np.random.default_rng(5)
     label = rng.integers(0, 2, ROWS)
@@ -79,7 +78,6 @@ def asked(tmp_path_factory):
             "label": label.astype(np.int64),
         }
     )
-    folder = tmp_path_factory.mktemp("examples")
     examples = write_examples(folder, {"train": table}, COLUMNS, rows_per_record=32, shards=3)
     config = {"photo": ColumnTransform(transform={"image": {"height": 10, "width": 10}})}
     return TrainRequest(
@@ -99,6 +97,11 @@ def asked(tmp_path_factory):
         ),
         seed=11,
     )
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    return varied_images(tmp_path_factory.mktemp("examples"))
 
 
 def child(request: TrainRequest, folder: Path, name: str, at: int = NEVER, where: str = "between"):
