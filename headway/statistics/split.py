@@ -151,16 +151,28 @@ def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
     return Limits.of(len(types) - texts), Budget(spill, columns=texts)
 
 
-def _indented(value: dict[str, Any]) -> str:
+def _indented(value: dict[str, Any], margin: str = "   ") -> str:
     """A column as `json.dumps(..., indent=1)` has it within the file; that would go through Python for every figure."""
-    lines = []
+    lines: list[str] = []
+    figures: dict[str, Any] = {}
+
+    def flush() -> None:
+        if figures:
+            lines.append(json.dumps(figures, separators=(f",\n{margin}", ": "))[1:-1])
+            figures.clear()
+
     for key, item in value.items():
-        if isinstance(item, dict | list):
-            text = json.dumps(item, indent=1).replace("\n", "\n   ")
+        if isinstance(item, dict) and item:
+            flush()
+            lines.append(f"{json.dumps(key)}: {_indented(item, margin + ' ')}")
+        elif isinstance(item, list) and item:
+            flush()
+            text = json.dumps(item, indent=1).replace("\n", f"\n{margin}")
+            lines.append(f"{json.dumps(key)}: {text}")
         else:
-            text = json.dumps(item)
-        lines.append(f"   {json.dumps(key)}: {text}")
-    return "{\n" + ",\n".join(lines) + "\n  }"
+            figures[key] = item
+    flush()
+    return f"{{\n{margin}" + f",\n{margin}".join(lines) + f"\n{margin[1:]}}}"
 
 
 def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:

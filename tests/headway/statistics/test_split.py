@@ -185,3 +185,19 @@ def test_a_newer_format_is_refused(small, tmp_path):
     (tmp_path / JSON_NAME).write_text(json.dumps(value))
     with pytest.raises(DataError, match="newer Headway"):
         SplitStatistics.load(tmp_path)
+
+
+@pytest.mark.parametrize("columns", [(), ("numbers",), ("numbers", "lists", "words")])
+def test_the_file_is_json_as_indented(columns, tmp_path):
+    kinds = {"numbers": ("int64", ()), "lists": ("float32", (None,)), "words": ("bytes", ())}
+    made = SplitStatistics.create([Column(name=n, type=kinds[n][0], shape=kinds[n][1], nullable=True) for n in columns])
+    arrays = {
+        "numbers": pa.array(np.arange(70_000) * 977),  # so many that sketches take their place
+        "lists": pa.array([[0.5]] * 70_000, pa.list_(pa.float32())),
+        "words": pa.array([b"\xc3\xbc"] * 70_000),
+    }
+    if columns:
+        made.update(pa.record_batch([arrays[name] for name in columns], names=list(columns)))
+    made.save(tmp_path)
+    text = (tmp_path / "statistics.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=1) + "\n"
