@@ -80,6 +80,8 @@ class Live:
 
     def fail(self, element: tuple[int, int], error: HeadwayError) -> None:
         """A range met a user's mistake; the others need not go on."""
+        # its frames hold the range's batches and sketches, which would stay until the process ends
+        error.__traceback__ = error.__context__ = None
         self._errors[element] = error
         self.stop.set()
 

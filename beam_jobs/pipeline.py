@@ -196,6 +196,17 @@ def _failed(runner: RunnerConfig, error: Exception, log: str) -> HeadwayError:
     return HeadwayError(problem, where=where, fix="look at the cluster's and the worker pool's logs")
 
 
+class _Shared:
+    """How many pipelines of this process run at the moment, and what was set before the first of them."""
+
+    def __init__(self) -> None:
+        self.lock, self.pipelines = threading.Lock(), 0
+        self.before = (0, 0.0)
+
+
+_SHARING = _Shared()
+
+
 @contextlib.contextmanager
 def _sharing() -> Iterator[None]:
     """Process-wide settings under which worker threads get on well.
@@ -203,11 +214,18 @@ def _sharing() -> Iterator[None]:
     The workers are the parallelism: Arrow's own pool on top of them only costs memory. They leave the interpreter's
     lock for some hundred microseconds at a time, and the usual 5 ms to get it back made two workers a fifth slower.
     """
-    threads, interval = pa.cpu_count(), sys.getswitchinterval()
-    pa.set_cpu_count(1)
-    sys.setswitchinterval(min(interval, 0.0005))
+    with _SHARING.lock:
+        _SHARING.pipelines += 1
+        if _SHARING.pipelines == 1:
+            _SHARING.before = pa.cpu_count(), sys.getswitchinterval()
+            pa.set_cpu_count(1)
+            sys.setswitchinterval(min(sys.getswitchinterval(), 0.0005))
     try:
         yield
     finally:
-        pa.set_cpu_count(threads)
-        sys.setswitchinterval(interval)
+        with _SHARING.lock:
+            _SHARING.pipelines -= 1
+            if not _SHARING.pipelines:
+                threads, interval = _SHARING.before
+                pa.set_cpu_count(threads)
+                sys.setswitchinterval(interval)

@@ -30,6 +30,9 @@ _BEAM_NAMES = {
 }
 
 
+_MODES = ("in_memory", "multi_threading", "multi_processing")
+
+
 class RunnerConfig(Frozen):
     """Which runner, and what it is told. It changes how fast a job runs, never what it writes."""
 
@@ -57,6 +60,11 @@ class RunnerConfig(Frozen):
     def _workers_are_threads(self) -> RunnerConfig:
         if self.workers is not None and self.name != "direct":
             raise ValueError(f"workers are threads of the direct runner; give the {self.name} runner its own option")
+        if self.name == "direct" and "direct_num_workers" in self.options:
+            raise ValueError("direct_num_workers has no say here; its place is runner.workers")
+        mode = self.options.get("direct_running_mode", _MODES[0])
+        if mode not in _MODES:
+            raise ValueError(f"direct_running_mode is {mode!r}; there is: {', '.join(_MODES)}")
         return self
 
     @property

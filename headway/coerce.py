@@ -31,6 +31,7 @@ _NUMBER = (
     r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"
     r"|^[+-]?(?i:inf|infinity)$|^[+-]?(?i:nan)([(][0-9A-Za-z_]*[)])?$"
 )
+_NO_DIGITS = r"(?i)^[^0-9]*$|nan[(]"
 _INTEGER = r"^[+-]?[0-9]+([.]0*)?$|^0[xX][0-9a-fA-F]{1,16}$"
 _INT64 = pa.int64()
 _FLOAT32 = np.dtype(np.float32)
@@ -215,6 +216,10 @@ def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool
     if column.type == "float32":
         fits = pc.match_substring_regex(trimmed, _NUMBER)
         numbers = pc.if_else(fits, trimmed, pa.scalar(None, pa.string())).cast(pa.float64())
+        if pc.any(pc.is_inf(numbers)).as_py():  # digits that no double holds, or an infinity that is meant
+            finite = pc.fill_null(pc.is_finite(numbers), True)
+            fits = pc.and_(fits, pc.or_(finite, pc.match_substring_regex(trimmed, _NO_DIGITS)))
+            numbers = pc.if_else(fits, numbers, pa.scalar(None, pa.float64()))
         array, wrong, _ = _to_float(numbers, column)
         return array, _either(_not(fits), wrong), "is not a number that fits float32"
     lower = pc.utf8_lower(trimmed)

@@ -109,13 +109,10 @@ def _python() -> list[str]:
 def _iterate(batches: tf.data.Dataset, shards: Any, function: str) -> Any:
     try:
         yield from safe(batches, shards)
-    except DataError as error:
-        cause = error.__context__
-        if isinstance(cause, tf.errors.InvalidArgumentError) and "the shards are whole" in str(error):
-            raise ConfigError(
-                f"the function failed on the data: {str(cause.message).splitlines()[0]}", where=function
-            ) from None
-        raise
+    except ConfigError as error:
+        if error.where != "preprocess":
+            raise
+        raise ConfigError(error.problem, where=function, fix=error.fix) from None
 
 
 def _parts(raw: RawColumn) -> list[tuple[str, tf.Tensor]]:

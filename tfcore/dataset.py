@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError
 from headway.records.tfrecord import read_records
 from headway.schema import Column
 from tfcore.augment.rows import Augment
@@ -27,6 +27,7 @@ from tfcore.decode import Labeler
 from tfcore.held import Held
 from tfcore.holes import Holes
 from tfcore.kept import ROW, Kept, row_bytes, taken
+from tfcore.op_failure import op_of, why
 from tfcore.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.python_failure import PythonOpError, python_text, reraise
 from tfcore.python_op import numpy_op
@@ -35,6 +36,7 @@ from tfcore.ranking.order import GroupOrder
 from tfcore.reader import Reader, block_of
 from tfcore.resample import Resample, Resampling
 from tfcore.shards import Batch, Carve, Carving, Shards, kept_rows
+from tfcore.transform.derived import SCOPE
 from tfcore.transform.graph import Transform
 
 __all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", "training_dataset", "training_rows"]
@@ -313,6 +315,7 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
 
     Raises:
         DataError: a shard is cut off, changed or gone.
+        ConfigError: the user's preprocess failed.
         PythonOpError: a Python function in the pipeline failed, from its own exception.
     """
     iterator = iter(dataset)
@@ -333,6 +336,8 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
                     f"a Python function of the input pipeline raised {said}",
                     fix="make it a tfcore.python_op: its exception then comes with its whole traceback",
                 ) from error
+            if SCOPE in (op_of(error) or "").split("/"):
+                raise ConfigError(f"the function failed on the data: {why(error)}", where=SCOPE) from None
             if isinstance(error, _DAMAGE):
                 raise _named(error, shards) from None
             raise

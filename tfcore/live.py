@@ -2,9 +2,8 @@
 
     for stack in live_stacks(feed, transform, labeler, batch=256, stack=32, first_row=0): ...
 
-There is no epoch and no shuffle: what has not come yet cannot be drawn from. Rows are transformed and varied a batch of
-the generator's at a time, and cut into batches of one shape; a row's partner in mixup is of the same batch of the
-generator's, so only with mixup do its batches' sizes matter.
+There is no epoch and no shuffle: what has not come yet cannot be drawn from. Rows are transformed a batch of the
+generator's at a time and varied a stack at a time, so that a row's partner in mixup does not hang on how the generator cuts.
 """
 
 from __future__ import annotations
@@ -38,23 +37,32 @@ def live_stacks(
     """
     decoder = Decoder(feed.columns, feed.shards.rows_per_record, [column.name for column in feed.columns])
 
-    def prepared(first: tf.Tensor, record: tf.Tensor) -> Batch:
+    def prepared(_: tf.Tensor, record: tf.Tensor) -> Batch:
         columns = decoder(record)
         rows: Batch = dict(transform(columns))
         label, weight = labeler(columns)
         usable = rows.pop("usable", None)
         rows["label"] = label
         rows["weight"] = weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
+        return rows
+
+    def varied(rows: tf.data.Dataset) -> tf.data.Dataset:
         if augment is None:
             return rows
-        order = tf.range(tf.size(label))
-        return augment(rows | augment.placed(rows, order, tf.constant(0), tf.constant(0, tf.int64), first))
+        order, zero = tf.range(stack * batch), tf.constant(0, tf.int64)
+
+        def placed(number: tf.Tensor, rows: Batch) -> Batch:
+            return rows | augment.placed(rows, order, tf.constant(0), zero, first_row + number * stack * batch)
+
+        chunks = rows.enumerate().map(placed).rebatch(augment.chunk)
+        chunks = chunks.map(augment, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return chunks.rebatch(stack * batch, drop_remainder=True)
 
     def stacked(rows: Batch) -> Batch:
         return {name: tf.reshape(value, [stack, batch, *value.shape[1:]]) for name, value in rows.items()}
 
     rows = feed.records(first_row).map(prepared, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    dataset = rows.rebatch(stack * batch, drop_remainder=True).map(stacked).prefetch(1)
+    dataset = varied(rows.rebatch(stack * batch, drop_remainder=True)).map(stacked).prefetch(1)
     given = 0
     for value in feed.safe(dataset):
         given += 1

@@ -27,6 +27,7 @@ _MADE_AT = re.compile(r"^Detected at node (.+?) defined at \(most recent call la
 _FRAME = re.compile(r'^ *File "(.+?)", line (\d+), in (.+)$', re.M)
 _FIRST_OF_MANY = re.compile(r"^\d+ root error\(s\) found\.\s*\(0\) (?:\w+: )?(.*?)(?=^\s*\(1\) |\Z)", re.M | re.S)
 _NODES = re.compile(r"\[\[.*?\]\]|\{\{.*?\}\}|\[Op:[^\]]*\]( name:)?|\x1b\[\d*m")
+_DATASET = re.compile(r"Error in user-defined function passed to \S+ transformation with iterator: \S+: ")
 _KERAS = re.compile(r"^Exception encountered when calling .*$", re.M)
 _NODE = re.compile(r"\{\{node (.+?)\}\}")
 _OP = re.compile(r"\[Op:(\w+)\]")
@@ -47,8 +48,8 @@ Frame = tuple[str, int, str]
 
 def reason(error: tf.errors.OpError) -> str:
     """The reason alone, with the op: "indices[0] = 105 is not in [0, 3) (op rare/GatherV2)"."""
-    op = _op(error)
-    return f"{_why(error)} (op {op})" if op else _why(error)
+    op = op_of(error)
+    return f"{why(error)} (op {op})" if op else why(error)
 
 
 def explained(error: tf.errors.OpError) -> HeadwayError | None:
@@ -64,8 +65,8 @@ def explained(error: tf.errors.OpError) -> HeadwayError | None:
         return None
     file, line, function = theirs[-1]
     source = linecache.getline(file, line).strip()
-    op = f" in op {name}" if (name := _op(error)) else ""
-    problem = f"{type(error).__name__}{op}: {_why(error)}" + (f"\n    {source}" if source else "")
+    op = f" in op {name}" if (name := op_of(error)) else ""
+    problem = f"{type(error).__name__}{op}: {why(error)}" + (f"\n    {source}" if source else "")
     told = HeadwayError(problem, where=f"{file}:{line}, in {function}")
     told.__cause__ = error
     return told
@@ -85,13 +86,15 @@ def _made(text: str) -> str:
     return text[found[0].end() : found[1].start() if len(found) > 1 else None] if found else ""
 
 
-def _op(error: tf.errors.OpError) -> str | None:
+def op_of(error: tf.errors.OpError) -> str | None:
+    """The name of the op that failed, where TensorFlow says it."""
     text = str(error.message)
     found = _MADE_AT.search(text) or _NODE.search(text) or _OP.search(text)
     return found[1] if found else None
 
 
-def _why(error: tf.errors.OpError) -> str:
+def why(error: tf.errors.OpError) -> str:
+    """The reason without the op."""
     text = str(error.message)
     if said := python_text(error):
         return said
@@ -99,6 +102,7 @@ def _why(error: tf.errors.OpError) -> str:
         text = text[frames[-1].end() :]
     if first := _FIRST_OF_MANY.search(text):
         text = first[1]
+    text = _DATASET.sub("", _NODES.sub("", text))
     text = _KERAS.sub("", text).partition("Arguments received by ")[0]
-    text = " ".join(_NODES.sub("", text).split()) or type(error).__name__
+    text = " ".join(text.split()) or type(error).__name__
     return text if len(text) <= _LONG else text[:_LONG] + "..."

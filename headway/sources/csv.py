@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from headway.errors import DataError
+from headway.lists import slots
 from headway.sources.config import CsvConfig
 from headway.sources.interface import (
     CUT,
@@ -49,6 +50,7 @@ _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 9 << 20
 """Of text, the most parsed at once: some hundred thousand short rows."""
 _LARGE_INTEGER = r"^\s*[+-]?[0-9]{19,}\s*$"
+_DOUBLE = pa.float64()
 _SAMPLE_FILES = 8
 _RETYPED = 6
 """So many columns are turned to text one by one; after that every one at once."""
@@ -80,6 +82,9 @@ class CsvSource:
                 read_options=pacsv.ReadOptions(use_threads=False),
             ).column_names
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            if line.count(self._config.quote.encode()) % 2:
+                fix = "close it, or double it where it stands inside quotes"
+                raise DataError("a quote in the header is never closed", where=f"{text.path}:1", fix=fix) from None
             fix = "save the file as UTF-8"
             raise DataError(f"the header cannot be read: {error}", where=text.path, fix=fix) from None
         if is_object(line[skip:]):
@@ -120,8 +125,10 @@ class CsvSource:
             if name not in names:
                 raise no_column(name, names, piece.path)
         before = 0
+        odd: tuple[int, bytes] | None = None
         for at, data in self._blocks(piece):
             table, malformed = self._parse(data, names, list(columns), types, piece, at)
+            odd = (at, data) if piece.facts["quoted"] and data.count(self._config.quote.encode()) % 2 else None
             del data
             table = table.combine_chunks()  # the pieces go
             rows = table.num_rows + len(malformed)
@@ -137,6 +144,24 @@ class CsvSource:
                 yield Chunk(batch, before + first, where, tuple(malformed) if i == 0 else ())
                 first += batch.num_rows
             before += rows
+        if odd and self._left_open(odd[1], names):
+            start = odd[0] + self._last_end(odd[1])
+            problem = f"a quote after byte {start} is never closed: all that follows it, to the end, is one value"
+            fix = "close it, or double it where it stands inside quotes; csv.quote names another character"
+            raise DataError(problem, where=piece.path, fix=fix)
+
+    def _left_open(self, data: bytes, names: list[str]) -> bool:
+        """Whether the file ends inside quotes: a line put behind it is then no row of its own. An odd number of quotes
+        alone does not say so, as one in the middle of a value is no quote."""
+        more = data + b"\n" + self._config.delimiter.join(["x"] * len(names)).encode() + b"\n"
+
+        def rows(text: bytes) -> int:
+            text = text if _is_utf8(text) else text.decode("latin-1").encode()
+            first = names[:1]
+            table, malformed = self._attempt(text, names, first, dict.fromkeys(first, pa.binary()), True, 2 * len(text))
+            return table.num_rows + len(malformed)
+
+        return rows(more) == rows(data)
 
     def _blocks(self, piece: Range) -> Iterator[tuple[int, bytes]]:
         """Whole lines, one block at a time in memory."""
@@ -215,12 +240,16 @@ class CsvSource:
         wanted = {name: types.get(name, pa.binary()) for name in columns}
         utf8 = _is_utf8(data)
         raw, block, latin = data, _PARSE_BYTES, False
-        for _ in range(len(columns) + 3):
+        for _ in range(len(columns) + 4):
             try:
                 table, malformed = self._attempt(
                     data, names, columns, wanted, piece.facts["quoted"], block, latin=latin, skip=utf8 or latin
                 )
-                return table, malformed if piece.facts["quoted"] else _placed(malformed, raw, at)
+                # digits that no double holds are an infinity now; coercion tells them from one that is meant
+                if not (infinite := _infinite(table)):
+                    return table, malformed if piece.facts["quoted"] else _placed(malformed, raw, at)
+                wanted |= dict.fromkeys(infinite, pa.binary())
+                continue
             except pa.ArrowInvalid as error:
                 reason = str(error).splitlines()[0]
             if match := _AT_COLUMN.match(reason):
@@ -290,6 +319,15 @@ class CsvSource:
             newlines_in_values=quoted,
             invalid_row_handler=handler,
         )
+
+
+def _infinite(table: pa.Table) -> list[str]:
+    """The columns of doubles in which one is infinite."""
+    return [
+        field.name
+        for field, column in zip(table.schema, table.columns, strict=True)
+        if field.type == _DOUBLE and any(np.isinf(slots(chunk, np.dtype(np.float64))).any() for chunk in column.chunks)
+    ]
 
 
 def _beyond_int64(values: pa.ChunkedArray) -> bool:

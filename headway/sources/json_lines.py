@@ -226,7 +226,10 @@ def _typed(cells: list[Any], kind: pa.DataType) -> pa.Array | None:
     try:
         if wanted is not Number:
             return pa.array(cells, kind)
-        return _texts(cells, pa.list_(pa.string()) if pa.types.is_list(kind) else pa.string()).cast(kind)
+        made = _texts(cells, pa.list_(pa.string()) if pa.types.is_list(kind) else pa.string()).cast(kind)
+        numbers = made.flatten() if pa.types.is_list(kind) else made
+        # coercion tells digits that no double holds from an infinity that is meant
+        return None if pa.types.is_floating(element) and pc.any(pc.is_inf(numbers)).as_py() else made
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
 

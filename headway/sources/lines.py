@@ -9,6 +9,7 @@ A gzip file is read from its beginning in a stream, so it is never held whole.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -42,8 +43,9 @@ class TextFile:
 
     def _check(self, head: bytes) -> None:
         if self.gzip:
-            for _, head in self.blocks(0, None, 512, len):  # noqa: B007
-                break
+            head = next((data for _, data in self.blocks(0, None, 512, len)), b"")
+            if not head:
+                raise DataError("the file is empty", where=self.path, fix="remove it, or write it again")
         if found := another(head, "csv"):
             raise DataError(f"is {found[0]}, not text", where=self.path, fix=found[1])
         if b"\0\0" in head:
@@ -102,7 +104,7 @@ class TextFile:
                 wanted = max(size, len(rest))  # twice as much each time that no line ends
                 if end is not None and not self.gzip:
                     wanted = min(wanted, end - at - len(rest))
-                more = self._more(source, wanted, at + len(rest))
+                more = self._more(source, wanted)
                 data = rest + more if rest else more
                 if not more:
                     break
@@ -144,7 +146,16 @@ class TextFile:
         after = self.line_end(stop)
         return min(after, end) if after > stop else end  # not after it: the file was cut meanwhile
 
-    def _more(self, source: pa.NativeFile, size: int, at: int) -> bytes:
+    def _readable(self) -> int:
+        """How many bytes of a damaged gzip file's contents can be read, to some kilobytes."""
+        count = 0
+        with files.open_file(self.path) as file, contextlib.suppress(OSError, pa.ArrowException):
+            source = pa.CompressedInputStream(file, "gzip")
+            while piece := source.read(_PIECE >> 4):
+                count += len(piece)
+        return count
+
+    def _more(self, source: pa.NativeFile, size: int) -> bytes:
         try:
             return bytes(source.read(size)) if size else b""
         except (OSError, pa.ArrowException) as error:
@@ -152,7 +163,7 @@ class TextFile:
                 raise
             reason = str(error).splitlines()[0]
             raise DataError(
-                f"not a whole gzip file, after byte {at} of its contents: {reason}",
+                f"not a whole gzip file, after byte {self._readable()} of its contents: {reason}",
                 where=self.path,
                 fix="fetch or write the file again",
             ) from None

@@ -1,8 +1,10 @@
 """Which runner a pipeline gets, and that Beam stays out of the way until then."""
 
+import contextlib
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 
 from beam_jobs import runner
@@ -35,6 +37,8 @@ def test_runners_go_by_short_names_and_by_beams_own(said, meant):
         ({"name": "quantum"}, "there is: direct"),
         ({"name": "flink", "workers": 3}, "workers are threads of the direct runner"),
         ({"workers": 0}, "greater than or equal to 1"),
+        ({"options": {"direct_num_workers": 1}}, "its place is runner.workers"),
+        ({"options": {"direct_running_mode": "fast"}}, "there is: in_memory, multi_threading, multi_processing"),
     ],
 )
 def test_a_wrong_runner_says_what_would_be_right(value, message):
@@ -97,3 +101,15 @@ assert logging.root.manager.disable == 0
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_pipelines_that_overlap_leave_the_process_as_it_was():
+    from beam_jobs.pipeline import _sharing
+
+    before = pa.cpu_count(), sys.getswitchinterval()
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        first.enter_context(_sharing())
+        second.enter_context(_sharing())
+        first.close()
+        assert pa.cpu_count() == 1
+    assert (pa.cpu_count(), sys.getswitchinterval()) == before

@@ -226,7 +226,7 @@ def test_floats_as_text(text, value):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "0x10", "1_0", "1,5", "1e39", "-1e39", "e5", "٣", "true", "1d", "infinit", "."]
+    "text", ["", "x", "0x10", "1_0", "1,5", "1e39", "-1e39", "1e400", "-1e400", "e5", "٣", "true", "1d", "infinit", "."]
 )
 def test_what_is_no_float32(text):
     assert one(pa.array(["1", text, None]), "float32") == ([1.0, None], {1: text})

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError
 from headway.records.classic import encode_classic
 from headway.records.encode import encode
 from headway.records.tfrecord import ShardWriter
@@ -18,6 +18,7 @@ from tfcore.decode import Decoder, Labeler
 from tfcore.ops import parse_examples
 from tfcore.shards import Carve, Shards
 from tfcore.transform.config import ColumnTransform
+from tfcore.transform.derived import derive
 from tfcore.transform.graph import RawColumn, Transform
 from tfcore.transform.parameters import LabelParameters, fit_parameters
 from tfcore.transform.reference import apply_numeric, bucket
@@ -373,3 +374,22 @@ def test_stock_tensorflow_parses_a_shard_by_the_feature_spec(tmp_path):
     }
     parsed = [tf.io.parse_single_example(record, spec) for record in tf.data.TFRecordDataset(list(shards.paths))]
     assert np.concatenate([p["x"] for p in parsed]).tolist() == list(range(40))
+
+
+def test_a_preprocess_that_fails_on_the_data_is_told_from_a_damaged_shard(tmp_path):
+    shards, _ = _write(tmp_path, [5, 5], 16)
+
+    def picky(columns):
+        with tf.control_dependencies(
+            [tf.debugging.Assert(tf.reduce_all(columns["x"] < 2), ["too much:", columns["x"]])]
+        ):
+            return {"y": tf.identity(columns["x"])}
+
+    def derived(number):
+        columns = {"x": RawColumn(tf.cast(number, tf.float32)[None], None)}
+        return derive(picky, columns, [Column(name="x", type="float32", nullable=False)])[0]["y"].values
+
+    with pytest.raises(
+        ConfigError, match=r"^preprocess: the function failed on the data: assertion failed: \[too much:\]"
+    ):
+        list(safe(tf.data.Dataset.range(5).map(derived, num_parallel_calls=2), shards))

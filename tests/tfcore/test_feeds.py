@@ -150,7 +150,9 @@ def test_evaluation_is_the_same_from_anywhere(written, tmp_path):
     assert found["live"]["metrics"] == found["memory"]["metrics"]
 
 
-def test_training_on_live_data_learns_and_resumes_where_it_was(written, tmp_path, monkeypatch):
+@pytest.mark.parametrize("mixup", [0.0, 0.3])
+def test_training_on_live_data_learns_and_resumes_where_it_was(mixup, written, tmp_path, monkeypatch):
+    """Though the generator cuts its batches elsewhere then."""
     whole = table(2000)
 
     def live(first_row):
@@ -158,7 +160,8 @@ def test_training_on_live_data_learns_and_resumes_where_it_was(written, tmp_path
             yield whole.slice(first_row % 2000, 50)
             first_row += min(50, 2000 - first_row % 2000)
 
-    options = {"augment": {"noise": 0.1}, "learning_rate": 0.01, "steps": 120, "checkpoint_every_steps": 40}
+    augment = {"noise": 0.1, "mixup": mixup}
+    options = {"augment": augment, "learning_rate": 0.01, "steps": 120, "checkpoint_every_steps": 40}
     made = train(request(written, **options), tmp_path / "whole", Monitor(), feed=Feed.from_generator(live, COLUMNS))
     assert made["epochs"] is None and made["rows"] == 0 and made["final_loss"] < 0.6 and made["traces"] == 1
     monkeypatch.setattr("tfcore.train.recorder.PROGRESS_SECONDS", 0.0)

@@ -54,11 +54,12 @@ class AugmentConfig(Frozen):
             raise ValueError("augment names nothing to do; leave it out, or say what: flip: horizontal, noise: 0.05")
         return self
 
-    def check(self, *, images: int, colours: int, numeric: int, categorical: int) -> None:
+    def check(self, *, images: int, colours: int, shortest: int, numeric: int, categorical: int) -> None:
         """Whether there is what each setting works on.
 
         Args:
             images: inputs that are images, `colours` of them with three channels.
+            shortest: the least of their sides, in pixels.
             numeric: numbers in a row.
             categorical: ids in a row.
 
@@ -75,6 +76,9 @@ class AugmentConfig(Frozen):
                 )
             if name in ("saturation", "hue") and not colours:
                 raise _lacks(name, "no image has colours", "read it with channels: 3, or leave it out")
+        if self.crop >= shortest and self.crop and self.padding == "reflect":
+            problem = f"{self.crop} pixels of padding cannot mirror an image whose shortest side has {shortest}"
+            raise _lacks("crop", problem, f"say {shortest - 1} at most, or padding: constant")
         if self.noise and not numeric:
             raise _lacks("noise", "the model has no numeric input", "leave it out, or use feature_dropout")
         if self.feature_dropout and not numeric + categorical:

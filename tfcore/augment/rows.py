@@ -54,6 +54,7 @@ class Augment:
         config.check(
             images=len(self._images),
             colours=sum(inputs[name][0][-1] == 3 for name in self._images),
+            shortest=min((min(inputs[name][0][:2]) for name in self._images), default=0),
             numeric=len(parameters.numeric),
             categorical=len(parameters.categorical) + listed,
         )

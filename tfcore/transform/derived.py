@@ -25,6 +25,8 @@ from tfcore.transform.parameters import TransformParameters
 from tfcore.user_module import line_of, load_function
 
 Preprocess = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+SCOPE = "preprocess"
+"""The name scope of the user's ops, by which an error of theirs is told from a damaged shard."""
 
 
 def load_preprocess(file: Path, function: str) -> Preprocess:
@@ -112,6 +114,13 @@ def derive(
     Raises:
         ConfigError: it fails, or gives what no column can be; with the column's name.
     """
+    with tf.name_scope(SCOPE):
+        return _derive(function, columns, stored)
+
+
+def _derive(
+    function: Preprocess, columns: Mapping[str, RawColumn], stored: Sequence[Column]
+) -> tuple[dict[str, RawColumn], tuple[Column, ...], tuple[Column, ...]]:
     given = Reading(_tensors(columns, stored))
     found = function(given)
     rows = next(iter(columns.values())).rows()

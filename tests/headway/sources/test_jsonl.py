@@ -163,3 +163,9 @@ def test_a_file_that_was_cut_meanwhile_says_where_it_ends(opened, tmp_path):
     (tmp_path / "raw/0.jsonl").write_bytes(b'{"a":1}\n')
     with pytest.raises(DataError, match=r"0\.jsonl: ends at byte"):
         list(source.read(pieces[-1], ["a"], {"a": INT}))
+
+
+def test_digits_beyond_a_double_are_no_infinity(opened, read_all):
+    lines = b'{"x": 1e400}\n{"x": 0.5}\n{"x": "inf"}\n'
+    rows, malformed = read_all(opened("jsonl", lines), {"x": pa.float64()})
+    assert (rows, malformed) == ([(0, b"1e400"), (1, b"0.5"), (2, b"inf")], [])

@@ -114,6 +114,10 @@ def test_settings_without_anything_to_work_on_are_named():
         AugmentConfig()
     for setting, fix in (({"flip": "both"}, "flip"), ({"noise": 0.1}, "noise"), ({"feature_dropout": 0.1}, "feature")):
         with pytest.raises(ConfigError, match=f"training.augment.{fix}"):
-            AugmentConfig(**setting).check(images=0, colours=0, numeric=0, categorical=0)
+            AugmentConfig(**setting).check(images=0, colours=0, shortest=0, numeric=0, categorical=0)
     with pytest.raises(ConfigError, match="no image has colours"):
-        AugmentConfig(hue=0.1).check(images=1, colours=0, numeric=0, categorical=0)
+        AugmentConfig(hue=0.1).check(images=1, colours=0, shortest=9, numeric=0, categorical=0)
+    mirrored = AugmentConfig(crop=9, padding="reflect")
+    with pytest.raises(ConfigError, match="9 pixels of padding cannot mirror an image whose shortest side has 9"):
+        mirrored.check(images=1, colours=1, shortest=9, numeric=0, categorical=0)
+    mirrored.check(images=1, colours=1, shortest=10, numeric=0, categorical=0)
