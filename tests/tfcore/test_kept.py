@@ -12,6 +12,7 @@ from tfcore.dataset import safe, training_dataset
 from tfcore.decode import Labeler
 from tfcore.kept import Kept, taken
 from tfcore.python_op import numpy_op
+from tfcore.ranking.groups import placed
 from tfcore.shards import Carve
 from tfcore.transform.graph import Transform
 
@@ -95,18 +96,24 @@ def test_kept_rows_are_those_that_were_read(tmp_path):
 
 
 @pytest.mark.parametrize("jit", [False, True])
-def test_places_are_picked_as_a_gather_would(jit):
+@pytest.mark.parametrize("pick", [taken, placed])
+def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
     rows = {
+        "group": tf.cast(tf.range(50), tf.int64) * (1 << 40),
+        "weight": tf.random.uniform([50]),
         "numeric": tf.random.normal([50, 3]),
         "categorical": tf.random.uniform([50, 2], maxval=9, dtype=tf.int32),
         "valid": tf.range(50) % 3 == 0,
     }
     kept = Kept(rows, plan=None)
-    pick = kept.picked(taken, 20, jit=jit)
+    picked = kept.picked(pick, 20, jit=jit)
     places = tf.random.shuffle(tf.range(50))[:20]
-    for name, value in pick(places).items():
-        np.testing.assert_array_equal(value, tf.gather(rows[name], places))
-    assert isinstance(pick, tf.types.experimental.PolymorphicFunction) == jit
+    if pick is placed:  # some that only fill up
+        places = tf.where(tf.range(20) % 4 == 0, -1 - places, places)
+    wanted = pick(rows, places)
+    for name, value in picked(places).items():
+        np.testing.assert_array_equal(value, wanted[name])
+    assert isinstance(picked, tf.types.experimental.PolymorphicFunction) == jit
 
 
 def test_text_is_picked_without_xla():
