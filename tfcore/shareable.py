@@ -7,12 +7,15 @@ instead(0.5)                 # "each graph would have a copy of its own: hold a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+
+KERAS = keras.Layer | keras.optimizers.Optimizer | keras.metrics.Metric
+"""What Keras keeps variables of its own in; a model is a layer."""
 
 
 def variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
@@ -21,16 +24,55 @@ def variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
         yield "", thing
     elif isinstance(thing, keras.Variable):
         yield "", thing.value
-    elif isinstance(thing, keras.Model | keras.optimizers.Optimizer | keras.metrics.Metric):
+    elif isinstance(thing, keras.random.SeedGenerator):
+        yield "", thing.state.value
+    elif isinstance(thing, KERAS):
         for variable in thing.variables:
             # Keras counts its objects: the second Adam of a process is adam_1
             yield variable.path.removeprefix(f"{thing.name}/"), variable.value
     elif isinstance(thing, tf.Module):
-        for path, variable in thing._flatten(predicate=lambda v: isinstance(v, tf.Variable), with_path=True):
-            yield "/".join(map(str, path)), variable
+        yield from _of_module(thing)
     elif isinstance(thing, Sequence):
         for number, variable in enumerate(thing):
             yield str(number), variable if isinstance(variable, tf.Variable) else variable.value
+
+
+def _of_module(module: tf.Module) -> Iterator[tuple[str, tf.Variable]]:
+    """A tf.Module knows its tf.Variables only: what is within Keras' objects and others that it has follows after."""
+    seen = set()
+    for path, variable in _within(module, lambda v: isinstance(v, tf.Variable)):
+        seen.add(id(variable))
+        yield path, variable
+    others = [*_keras_within(module), *_reached(module)]
+    for path, thing in others:
+        for inner, variable in variables_of(thing):
+            if id(variable) not in seen:
+                seen.add(id(variable))
+                yield f"{path}/{inner}" if inner else path, variable
+
+
+def _keras_within(module: tf.Module) -> Iterator[tuple[str, Any]]:
+    return _within(module, lambda v: isinstance(v, keras.Variable | keras.random.SeedGenerator | KERAS))
+
+
+def _within(module: tf.Module, wanted: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
+    """(path, attribute) of a module, also of modules, lists and dicts within it."""
+    for path, thing in module._flatten(predicate=wanted, with_path=True):
+        yield "/".join(map(str, path)), thing
+
+
+def _reached(module: tf.Module) -> Iterator[tuple[str, tf.Variable]]:
+    """Variables that TensorFlow's own checkpoints would find: such as those of a tf.random.Generator."""
+    waiting, seen = [("", module)], {id(module)}
+    for path, parent in waiting:  # which grows
+        for name, child in tf.train.TrackableView.children(parent).items():
+            if id(child) not in seen:
+                seen.add(id(child))
+                inner = f"{path}/{name}" if path else name
+                if isinstance(child, tf.Variable):
+                    yield inner, child
+                else:
+                    waiting.append((inner, child))
 
 
 def tables_of(thing: Any) -> Iterator[tuple[str, Any]]:
@@ -42,8 +84,7 @@ def tables_of(thing: Any) -> Iterator[tuple[str, Any]]:
         if hasattr(thing, "insert"):
             yield "", thing
     elif isinstance(thing, tf.Module):
-        for path, table in thing._flatten(predicate=lambda v: is_table(v) and hasattr(v, "insert"), with_path=True):
-            yield "/".join(map(str, path)), table
+        yield from _within(thing, lambda v: is_table(v) and hasattr(v, "insert"))
 
 
 def entries(table: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -83,16 +124,31 @@ def instead(thing: Any) -> str | None:
         return None
     if hasattr(thing, "__next__"):
         return "a graph asks it once, while it is traced: hold iter() of a tf.data.Dataset, which graphs read from"
-    if isinstance(thing, keras.optimizers.Optimizer) and not thing.built:
-        return "its slots do not exist yet: call optimizer.build(model.trainable_variables) first"
-    if isinstance(thing, keras.Model) and not thing.built:
-        return "its weights do not exist yet: call it on a batch first"
-    state = tf.Variable | keras.Variable | keras.Model | keras.optimizers.Optimizer | keras.metrics.Metric | tf.Module
+    if isinstance(thing, KERAS) and (first := _build_first(thing)):
+        return first
+    if isinstance(thing, tf.Module):
+        for path, inner in _keras_within(thing):
+            if isinstance(inner, KERAS) and (first := _build_first(inner)):
+                return f"of its {path}, {kind_of(inner)}: {first}"
+    state = tf.Variable | keras.Variable | keras.random.SeedGenerator | KERAS | tf.Module
     if isinstance(thing, state) or is_table(thing):
         return None
     if isinstance(thing, Sequence) and thing and all(isinstance(v, tf.Variable | keras.Variable) for v in thing):
         return None
-    return "hold variables, a Keras model, optimizer or metric, a tf.Module, a lookup table, a dataset or its iterator"
+    return "hold variables, a Keras model, layer, optimizer or metric, a tf.Module, a lookup table, a dataset or its iterator"
+
+
+def _build_first(thing: Any) -> str | None:
+    """How to make the variables that do not exist yet; None where they do. Made later, no restore would find them."""
+    if isinstance(thing, keras.optimizers.Optimizer):
+        there, how = thing.built, "its slots do not exist yet: call optimizer.build(model.trainable_variables) first"
+    elif isinstance(thing, keras.Layer):
+        there, how = thing.built, "its weights do not exist yet: call it on a batch first"
+    else:
+        # R2Score has one variable from the start, and its others from the first update on
+        there = bool(thing.variables) and getattr(thing, "_built", True)
+        how = "its variables do not exist yet: call update_state on a batch once, then reset_state"
+    return None if there else how
 
 
 def is_table(thing: Any) -> bool:

@@ -89,8 +89,8 @@ class SharedState(tf.Module):
         """Share `thing` under `name`, and return it.
 
         Args:
-            thing: a variable or a sequence of them, a Keras model, optimizer (built) or metric, a tf.Module, a lookup
-                table, a tf.data.Dataset, or its iterator.
+            thing: a variable or a sequence of them, a Keras model, layer, optimizer or metric whose variables exist, a
+                tf.Module (with everything that it has of these), a lookup table, a tf.data.Dataset, or its iterator.
 
         Raises:
             SharingError: the name is taken, or `thing` is no state: the message says what to share in its place.

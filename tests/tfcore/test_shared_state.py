@@ -244,12 +244,77 @@ def test_a_table_is_one_resource_after_export(tmp_path):
         (iter([1]), "while it is traced"),
         (keras.optimizers.Adam(), "optimizer.build"),
         (keras.Sequential([keras.layers.Dense(1)]), "call it on a batch"),
+        (keras.metrics.F1Score(), "call update_state"),
+        (keras.metrics.R2Score(), "call update_state"),
         ({"a": 1}, "hold variables"),
     ],
 )
 def test_what_cannot_be_shared_says_so(thing, words):
     with pytest.raises(SharingError, match=words):
         SharedState().hold("thing", thing)
+
+
+class Ranker(tf.Module):
+    """What Keras has, in a module of TensorFlow's."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = model()
+        self.parts = {"norm": keras.layers.BatchNormalization(name="norm"), "free": [keras.Variable([1.0, 2.0])]}
+        self.parts["norm"].build([None, 2])
+        self.loss = keras.metrics.Mean()
+        self.seeds, self.random = keras.random.SeedGenerator(1), tf.random.Generator.from_seed(1)
+        self.step, self.weights = tf.Variable(0), [v.value for v in self.net.trainable_variables]
+        self.optimizer = keras.optimizers.Adam()
+        self.optimizer.build(self.net.trainable_variables)
+
+
+def test_what_keras_and_others_keep_within_a_module_comes_back(tmp_path):
+    state, other = SharedState(), SharedState()
+    there, back = state.hold("ranker", Ranker()), other.hold("ranker", Ranker())
+    names = list(state.named())
+    # those that tf.Module finds itself have the names they always had; of one that is reached twice only these
+    assert names[:5] == ["ranker/step", *(f"ranker/weights/{i}" for i in range(4))]
+    assert {"ranker/loss/total", "ranker/parts/free/0", "ranker/parts/norm/gamma", "ranker/seeds"} < set(names)
+    assert not any(name.startswith("ranker/net") for name in names)
+    assert len({id(v) for v in state.named().values()}) == len(names)
+    for number, variable in enumerate(state.named().values()):
+        variable.assign(tf.cast(tf.ones_like(variable) * (number + 2), variable.dtype))
+    state.save(tmp_path / "state")
+    assert other.restore(tmp_path / "state").whole
+    assert all(np.array_equal(v, other.named()[name]) for name, v in state.named().items())
+    assert np.array_equal(there.net(ROWS), back.net(ROWS)) and float(back.loss.result()) == float(there.loss.result())
+    assert np.array_equal(there.random.normal([4]), back.random.normal([4]))
+    assert np.array_equal(keras.random.normal([4], seed=there.seeds), keras.random.normal([4], seed=back.seeds))
+
+
+def test_a_net_that_only_keras_knows_of_comes_back_within_a_module(tmp_path):
+    def made(weight):
+        module = tf.Module()
+        layers = [keras.Input([2]), keras.layers.Dense(1, name="d")]
+        module.net, module.step = keras.Sequential(layers, name="net"), tf.Variable(0)
+        module.net.set_weights([np.full([2, 1], weight), np.ones(1)])
+        state = SharedState()
+        return state, state.hold("ranker", module)
+
+    state, _ = made(7.0)
+    state.save(tmp_path / "state")
+    other, module = made(0.0)
+    assert other.restore(tmp_path / "state").restored == ("ranker/step", "ranker/net/d/kernel", "ranker/net/d/bias")
+    assert module.net.get_weights()[0].ravel().tolist() == [7.0, 7.0]
+
+
+def test_what_has_no_variables_yet_is_refused_also_within_a_module():
+    for lazy in (keras.metrics.F1Score(), keras.metrics.R2Score(), keras.layers.Dense(1), keras.optimizers.Adam()):
+        module = tf.Module()
+        module.inner = [lazy]
+        with pytest.raises(SharingError, match=f"of its inner/0, an? {type(lazy).__name__}: its .* do not exist yet"):
+            SharedState().hold("module", module)
+    score = keras.metrics.F1Score()
+    score.update_state([[1.0, 0.0]], [[0.9, 0.1]])
+    state = SharedState()
+    state.hold("f1", score)
+    assert "f1/true_positives" in state.named()
 
 
 def test_names_are_unique():
