@@ -14,6 +14,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+_FAIL = 2
+"""Of tf.data's policies for what is stateful outside of the dataset: what a checkpoint of it uses."""
+
 KERAS = keras.Layer | keras.optimizers.Optimizer | keras.metrics.Metric
 """What Keras keeps variables of its own in; a model is a layer."""
 
@@ -87,6 +90,14 @@ def tables_of(thing: Any) -> Iterator[tuple[str, Any]]:
         yield from _within(thing, lambda v: is_table(v) and hasattr(v, "insert"))
 
 
+def iterators_of(thing: Any) -> Iterator[tuple[str, Any]]:
+    """(path within the thing, iterator of a dataset); the path of a lone iterator is empty."""
+    if is_iterator(thing):
+        yield "", thing
+    elif isinstance(thing, tf.Module):
+        yield from _within(thing, is_iterator)
+
+
 def entries(table: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The keys and values of a mutable table."""
     keys, values = (array.numpy() for array in table.export())
@@ -109,6 +120,41 @@ def fill(table: Any, keys: Any, values: Any) -> None:
         table.remove(old)
     if len(keys):
         table.insert(keys, values)
+
+
+def takes(table: Any, keys: Any, values: Any) -> bool:
+    """Whether these can be its entries: dtypes and shapes are its own, and no key is one that it reserves."""
+    found = [tf.string if a.dtype.kind in "OSU" else tf.as_dtype(a.dtype) for a in (keys, values)]
+    if found != [table.key_dtype, table.value_dtype]:
+        return False
+    reserved = [
+        np.asarray(k) for name in ("_empty_key", "_deleted_key") if (k := getattr(table, name, None)) is not None
+    ]
+    key_shape = reserved[0].shape if reserved else ()
+    if len(keys) and (keys.shape[1:] != key_shape or values.shape[1:] != np.shape(table._default_value)):
+        return False
+    return not any((keys == key).reshape(len(keys), -1).all(axis=1).any() for key in reserved if len(keys))
+
+
+def stored_place(prefix: str) -> tf.Tensor:
+    """Where an iterator stood, from what `tf.train.Checkpoint(iterator=it).write(prefix)` wrote."""
+    key = "iterator/.ATTRIBUTES/ITERATOR_STATE"
+    return tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[tf.variant])[0]
+
+
+def go_to(iterator: Any, place: tf.Tensor) -> bool:
+    """Let an iterator stand at a stored place; False where that is none of its dataset, and it stands where it stood."""
+    resource = iterator._iterator_resource
+    try:  # one that refuses a place has lost its own by then
+        before = tf.raw_ops.SerializeIterator(resource_handle=resource, external_state_policy=_FAIL)
+    except tf.errors.FailedPreconditionError:  # calls Python: no place was ever stored of it
+        return False
+    try:
+        tf.raw_ops.DeserializeIterator(resource_handle=resource, serialized=place)
+    except tf.errors.OpError:
+        tf.raw_ops.DeserializeIterator(resource_handle=resource, serialized=before)
+        return False
+    return True
 
 
 def is_iterator(thing: Any) -> bool:

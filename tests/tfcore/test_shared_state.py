@@ -100,7 +100,7 @@ def test_a_checkpoint_comes_back_by_name_and_says_what_did_not(tmp_path):
     assert report.different == ("model/hidden/bias", "model/hidden/kernel", "model/output/kernel")
     assert "seen" in report.not_used and "words" in report.not_used and not report.whole
     assert str(report).startswith(
-        "restored 1 of 5 variables; not found: later; of another dtype or shape: model/hidden/bias"
+        "restored 1 of 5 variables; not found: later; of another dtype, shape or dataset: model/hidden/bias"
     )
     with pytest.raises(StoreError, match="no shared state"):
         grown.restore(tmp_path / "nothing")
@@ -165,6 +165,118 @@ def test_a_dataset_is_each_function_s_own_pass_and_an_iterator_is_one_for_all(tm
     *_, second = functions(other)
     assert [-int(second()) for _ in range(7)] == rest
     assert made(tf.data.Dataset.range(3).map(float)).restore(tmp_path / "state").different == ("once",)
+
+
+@pytest.mark.parametrize("torn", ["state", "iterator_1"])
+def test_a_restore_that_cannot_read_all_of_it_changes_nothing(torn, tmp_path):
+    def made(value):
+        state = SharedState()
+        for name in ("first", "second"):
+            state.hold(name, tf.Variable(tf.fill([500], value)))
+            state.hold(f"{name} rows", iter(tf.data.Dataset.range(100).shuffle(100, seed=1)))
+        state.hold("words", tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1))
+        state["words"].insert(tf.constant(["a"]), tf.constant([int(value)], tf.int64))
+        return state
+
+    state, other, same = made(1.0), made(2.0), made(2.0)
+    [next(state[f"{name} rows"]) for name in ("first", "second") for _ in range(5)]
+    state.save(tmp_path / "state")
+    file = next((tmp_path / "state").glob(f"{torn}.data*"))
+    data = bytearray(file.read_bytes())
+    data[len(data) * 3 // 4] ^= 255
+    file.write_bytes(data)
+    with pytest.raises(StoreError):
+        other.restore(tmp_path / "state")
+    assert float(other["first"][0]) == float(other["second"][0]) == 2.0
+    assert int(other["words"].lookup(tf.constant("a"))) == 2
+    for name in ("first rows", "second rows"):
+        assert [int(v) for v in other[name]] == [int(v) for v in same[name]]
+
+
+def test_names_and_values_of_two_checkpoints_change_nothing(tmp_path):
+    state = SharedState()
+    state.hold("first", tf.Variable([1.0]))
+    state.hold("second", tf.Variable([1.0]))
+    state.save(tmp_path / "state")
+    names = tmp_path / "state" / "names.json"
+    right = names.read_text()
+    for wrong in (right.replace("  1\n", "  2\n"), right.replace('"variables"', '"vars"'), "[]", right[:40]):
+        names.write_text(wrong)
+        other = SharedState()
+        first = other.hold("first", tf.Variable([0.0, 0.0] if "  2\n" in wrong else [0.0]))
+        with pytest.raises(StoreError, match="is no shared state"):
+            other.restore(tmp_path / "state")
+        assert not first.numpy().any()
+
+
+def test_an_iterator_of_another_pipeline_stands_where_it_stood_and_the_rest_is_restored(tmp_path):
+    def made(rows):
+        state, module = SharedState(), tf.Module()
+        module.rows = [iter(rows)]
+        state.hold("rows", iter(rows))
+        state.hold("module", module)
+        return state, state.counter("seen")
+
+    state, seen = made(tf.data.Dataset.range(10))
+    seen.assign(int(next(state["rows"]) + next(state["module"].rows[0])) + 5)
+    state.save(tmp_path / "state")
+    pipelines = [
+        tf.data.Dataset.range(10).shuffle(5, seed=1, reshuffle_each_iteration=False).batch(2).unbatch(),
+        tf.data.Dataset.range(10).map(lambda x: tf.numpy_function(lambda y: y, [x], tf.int64)),
+    ]
+    for rows in pipelines:
+        rows = rows.map(lambda x: tf.ensure_shape(x, []))  # one element_spec for all
+        (other, seen), same = made(rows), iter(rows)
+        taken = [int(next(other["rows"])) for _ in range(3)]
+        report = other.restore(tmp_path / "state")
+        assert report.different == ("module/rows/0", "rows") and report.restored == ("seen",)
+        assert int(seen) == 5
+        assert taken + [int(v) for v in other["rows"]] == [int(v) for v in same]
+    other, seen = made(tf.data.Dataset.range(10))
+    assert other.restore(tmp_path / "state").whole
+    assert int(next(other["rows"])) == int(next(other["module"].rows[0])) == 1
+
+
+def test_a_table_that_cannot_take_the_entries_stays_as_it_was(tmp_path):
+    def made(**how):
+        state = SharedState()
+        state.hold("rows", tf.lookup.experimental.DenseHashTable(tf.int64, tf.float32, **how))
+        return state
+
+    state = made(default_value=0.0, empty_key=-1, deleted_key=-2)
+    state["rows"].insert(tf.constant([7, 8], tf.int64), tf.constant([0.5, 0.25]))
+    state.save(tmp_path / "state")
+    reserved = {"default_value": 0.0, "empty_key": 7, "deleted_key": -2}
+    vectors = {"default_value": [0.0, 0.0], "empty_key": -1, "deleted_key": -2}
+    for how, value in ((reserved, 3.0), (vectors, [3.0, 4.0])):
+        other = made(**how)
+        other["rows"].insert(tf.constant([9], tf.int64), tf.constant([value]))
+        assert other.restore(tmp_path / "state").different == ("rows",)
+        assert other["rows"].lookup(tf.constant([9], tf.int64)).numpy().tolist() == [value]
+
+
+def test_a_variable_of_two_names_comes_back(tmp_path):
+    def made(value):
+        state, module = SharedState(), tf.Module()
+        module.a, module.b = tf.Variable(value), tf.Variable(value + 1)
+        module.tied = [module.a]
+        state.hold("module", module)
+        state.hold("again", module.b)
+        return state
+
+    state, other = made(1.0), made(0.0)
+    assert list(state.named()) == ["module/a", "module/b", "module/tied/0", "again"]
+    state.save(tmp_path / "state")
+    assert other.restore(tmp_path / "state").whole
+    assert [float(v) for v in other.named().values()] == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_a_variable_of_unknown_rank_comes_back(tmp_path):
+    state, other = SharedState(), SharedState()
+    state.hold("any", tf.Variable([1.0, 2.0], shape=tf.TensorShape(None))).assign([[3.0]])
+    state.save(tmp_path / "state")
+    other.hold("any", tf.Variable(0.0, shape=tf.TensorShape(None)))
+    assert other.restore(tmp_path / "state").whole and other["any"].numpy().tolist() == [[3.0]]
 
 
 def test_a_save_that_fails_leaves_nothing_and_one_that_is_there_is_kept(tmp_path):
@@ -326,3 +438,21 @@ def test_names_are_unique():
         state["b"]
     state.hold("several", [tf.Variable(1.0), tf.Variable(2.0)])
     assert list(state.named()) == ["a", "several/0", "several/1"]
+
+
+def test_parts_of_two_things_never_have_one_name():
+    module = tf.Module()
+    module.b, module.c = tf.Variable(1.0), tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    for taken in ("a/b", "a/c"):
+        for first, second in ((("a", module), (taken, tf.Variable(2.0))), ((taken, tf.Variable(2.0)), ("a", module))):
+            state = SharedState()
+            state.hold(*first)
+            with pytest.raises(SharingError, match=f"'{taken}' would be a part of both"):
+                state.hold(*second)
+            assert second[0] not in state._held
+    state = SharedState()
+    state.hold("a", module)
+    state.hold("a/d", tf.Variable(2.0))
+    module.d = tf.Variable(3.0)  # later
+    with pytest.raises(SharingError, match="'a/d' would be a part of both 'a' and 'a/d'"):
+        state.named()
