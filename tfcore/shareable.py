@@ -46,7 +46,8 @@ def _of_module(module: tf.Module) -> Iterator[tuple[str, tf.Variable]]:
     for path, variable in _within(module, lambda v: isinstance(v, tf.Variable)):
         seen.add(id(variable))
         yield path, variable
-    others = [*_keras_within(module), *_reached(module)]
+    reached = ((path, thing) for path, thing in _reached(module) if isinstance(thing, tf.Variable))
+    others = [*_keras_within(module), *reached]
     for path, thing in others:
         for inner, variable in variables_of(thing):
             if id(variable) not in seen:
@@ -64,17 +65,16 @@ def _within(module: tf.Module, wanted: Callable[[Any], bool]) -> Iterator[tuple[
         yield "/".join(map(str, path)), thing
 
 
-def _reached(module: tf.Module) -> Iterator[tuple[str, tf.Variable]]:
-    """Variables that TensorFlow's own checkpoints would find: such as those of a tf.random.Generator."""
-    waiting, seen = [("", module)], {id(module)}
+def _reached(root: Any) -> Iterator[tuple[str, Any]]:
+    """What TensorFlow's own checkpoints would find: such as the variable of a tf.random.Generator."""
+    waiting, seen = [("", root)] if hasattr(root, "_trackable_children") else [], {id(root)}
     for path, parent in waiting:  # which grows
         for name, child in tf.train.TrackableView.children(parent).items():
             if id(child) not in seen:
                 seen.add(id(child))
                 inner = f"{path}/{name}" if path else name
-                if isinstance(child, tf.Variable):
-                    yield inner, child
-                else:
+                yield inner, child
+                if not isinstance(child, tf.Variable):
                     waiting.append((inner, child))
 
 
@@ -88,6 +88,14 @@ def tables_of(thing: Any) -> Iterator[tuple[str, Any]]:
             yield "", thing
     elif isinstance(thing, tf.Module):
         yield from _within(thing, lambda v: is_table(v) and hasattr(v, "insert"))
+
+
+def answers_of(thing: Any) -> Iterator[Any]:
+    """What the lookup tables within it, also those of Keras layers, answer for what they do not have."""
+    for inner in [thing, *(inner for _, inner in _reached(thing))]:
+        if is_table(inner):
+            table = getattr(inner, "_table", None) or inner  # a StaticVocabularyTable is around another
+            yield getattr(table, "_default_value", None)
 
 
 def iterators_of(thing: Any) -> Iterator[tuple[str, Any]]:

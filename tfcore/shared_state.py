@@ -18,6 +18,7 @@ each element going to whoever asks first, and its place is part of the checkpoin
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -30,12 +31,13 @@ from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectG
 
 from headway.disk import write_synced, writing
 from headway.errors import HeadwayError, StoreError
+from tfcore.python_failure import all_nodes
 from tfcore.shareable import (
+    answers_of,
     entries,
     fill,
     go_to,
     instead,
-    is_table,
     iterators_of,
     kind_of,
     stored_place,
@@ -300,18 +302,23 @@ def captured_values(function: tf.types.experimental.ConcreteFunction, state: Sha
     """What a traced function holds by value though it came from outside: tensors it closed over, and large constants.
 
     Nothing that another function writes reaches it. An empty list: everything comes in as an argument, a variable or a
-    table. What the tables of `state` answer for words they do not have is theirs, and does not count.
+    table. Constants are also found in the bodies of loops and branches and in the functions that it calls, and are named
+    once, in however many copies. What the tables of `state` answer for words they do not have is theirs, and does not
+    count.
     """
-    tables = [] if state is None else [thing for thing in state._held.values() if is_table(thing)]
-    defaults = {id(getattr(table, "_default_value", None)) for table in tables}
+    held = [] if state is None else state._held.values()
+    defaults = {id(answer) for thing in held for answer in answers_of(thing)}
     found = [
         f"{tensor.dtype.name} {tensor.shape.as_list() if tensor.shape.rank is not None else '[...]'}"
         for tensor, _ in function.graph.captures
         if tensor.dtype not in (tf.resource, tf.variant) and id(tensor) not in defaults
     ]
-    for operation in function.graph.get_operations():
-        if operation.type == "Const":
-            shape = operation.outputs[0].shape
-            if shape.num_elements() and shape.num_elements() > _BIG:
-                found.append(f"{operation.outputs[0].dtype.name} {shape.as_list()} (constant {operation.name})")
+    seen = set()
+    for node in all_nodes(function.graph.as_graph_def()):
+        if node.op == "Const":
+            tensor = node.attr["value"].tensor
+            shape = [dim.size for dim in tensor.tensor_shape.dim]
+            if math.prod(shape) > _BIG and (value := tensor.SerializeToString(deterministic=True)) not in seen:
+                seen.add(value)
+                found.append(f"{tf.as_dtype(tensor.dtype).name} {shape} (constant {node.name})")
     return found

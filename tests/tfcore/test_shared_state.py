@@ -80,6 +80,52 @@ def test_what_is_held_by_value_is_found():
     assert {text.split(" (")[0] for text in captured_values(concrete)} == {"float32 [2]", "float32 [4096]"}
 
 
+def test_what_is_held_by_value_is_found_in_loops_branches_and_calls_once():
+    large, frozen, scalar = np.arange(4096, dtype=np.float32), tf.constant([1.0, 2.0]), tf.TensorSpec([], tf.float32)
+
+    def loop(y):
+        return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + tf.reduce_sum(large)), (0, y))[1]
+
+    def branch(y):
+        return tf.cond(y > 0, lambda: y + tf.reduce_sum(large), lambda: y)
+
+    inner = tf.function(lambda y: branch(loop(y)) * tf.reduce_sum(frozen), autograph=False)
+
+    def call(y):
+        with tf.GradientTape() as tape:
+            tape.watch(y)
+            loss = inner(y)
+        return tape.gradient(loss, y)
+
+    for body in (loop, branch, inner, call):
+        names = captured_values(tf.function(body, autograph=False).get_concrete_function(scalar))
+        expected = {"float32 [4096]"} | ({"float32 [2]"} if body in (inner, call) else set())
+        assert {name.split(" (")[0] for name in names} == expected
+        assert len(names) == len(expected)
+    rows = tf.data.Dataset.range(3)
+    over = tf.function(lambda: rows.map(lambda i: tf.gather(large, i)).reduce(0.0, lambda a, b: a + b), autograph=False)
+    assert [n.split(" (")[0] for n in captured_values(over.get_concrete_function())] == ["float32 [4096]"]
+
+
+def test_what_a_table_answers_for_other_words_is_its_own_wherever_it_is_held():
+    words = tf.TensorSpec([None], tf.string)
+    numbers = tf.lookup.KeyValueTensorInitializer(["a"], [1], value_dtype=tf.int64)
+    module, kinds = tf.Module(), tf.lookup.experimental
+    module.inner = [tf.lookup.StaticHashTable(numbers, 0), kinds.MutableHashTable(tf.string, tf.int64, -1)]
+    layer = keras.layers.StringLookup(vocabulary=["a", "b"])
+    net = keras.Sequential([keras.Input([], dtype="string"), layer])
+    buckets = tf.lookup.StaticVocabularyTable(numbers, 2)
+    state = SharedState()
+    for name, thing in (("module", module), ("net", net), ("buckets", buckets)):
+        state.hold(name, thing)
+    tables = [*(table.lookup for table in module.inner), buckets.lookup, net]
+    for look in tables:
+        traced = tf.function(lambda x, look=look: look(x), autograph=False).get_concrete_function(words)
+        assert captured_values(traced, state) == []
+    alone = tf.function(lambda x: module.inner[0].lookup(x), autograph=False).get_concrete_function(words)
+    assert captured_values(alone) == ["int64 []"]
+
+
 def test_a_checkpoint_comes_back_by_name_and_says_what_did_not(tmp_path):
     state = made()
     train, _ = functions(state)
