@@ -29,8 +29,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
-from headway.disk import write_synced, writing
+from headway.disk import write_synced
 from headway.errors import HeadwayError, StoreError
+from tfcore.disk import reason_of, saving
 from tfcore.python_failure import all_nodes
 from tfcore.shareable import (
     answers_of,
@@ -183,7 +184,7 @@ class SharedState(tf.Module):
             raise StoreError("is there already", where=str(folder), fix="save into a new folder")
         aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
         try:
-            with writing(folder.parent):
+            with saving(folder.parent):
                 aside.mkdir(parents=True)
                 self._save(aside)
                 aside.rename(folder)
@@ -201,7 +202,7 @@ class SharedState(tf.Module):
                 tf.train.Checkpoint(iterator=iterator).write(str(folder / f"{_ITERATOR}{i}"))
             except tf.errors.FailedPreconditionError as error:
                 raise SharingError(
-                    f"the place of iterator {name!r} cannot be kept: {_reason(error)}",
+                    f"the place of iterator {name!r} cannot be kept: {reason_of(error)}",
                     where="shared state",
                     fix="leave Python functions out of its dataset, or hold the dataset and a counter, and skip()",
                 ) from None
@@ -284,11 +285,6 @@ class _Bag(tf.Module):
 def _kind(variable: tf.Variable) -> list[Any]:
     """Its dtype and shape, as JSON has them; the shape of unknown rank is null."""
     return [variable.dtype.name, None if variable.shape.rank is None else variable.shape.as_list()]
-
-
-def _reason(error: tf.errors.OpError) -> str:
-    """Its message without the names of the op that raised it."""
-    return str(error.message).split("}} ")[-1].split(" [Op:")[0]
 
 
 def _keys(reader: Any) -> dict[str, str]:
