@@ -40,6 +40,18 @@ def variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
             yield str(number), variable if isinstance(variable, tf.Variable) else variable.value
 
 
+def all_variables_of(thing: Any) -> Iterator[tuple[str, tf.Variable]]:
+    """`variables_of`, and after them those tf.Variables of a Keras layer that Keras does not list as its own."""
+    seen = set()
+    for path, variable in variables_of(thing):
+        seen.add(id(variable))
+        yield path, variable
+    if isinstance(thing, keras.Layer):
+        for path, variable in _reached(thing):
+            if isinstance(variable, tf.Variable) and id(variable) not in seen:
+                yield path, variable
+
+
 def _of_module(module: tf.Module) -> Iterator[tuple[str, tf.Variable]]:
     """A tf.Module knows its tf.Variables only: what is within Keras' objects and others that it has follows after."""
     seen = set()

@@ -34,6 +34,7 @@ from headway.errors import HeadwayError, StoreError
 from tfcore.disk import reason_of, saving
 from tfcore.python_failure import all_nodes
 from tfcore.shareable import (
+    all_variables_of,
     answers_of,
     entries,
     fill,
@@ -133,7 +134,7 @@ class SharedState(tf.Module):
             ) from None
 
     def groups(self) -> dict[str, list[tf.Variable]]:
-        """The variables of each thing that is held, in its own order."""
+        """The variables of each thing that is held, in its own order; of Keras' things those that Keras lists."""
         return {name: [variable for _, variable in variables_of(thing)] for name, thing in self._held.items()}
 
     def named(self) -> dict[str, tf.Variable]:
@@ -157,7 +158,9 @@ class SharedState(tf.Module):
         kinds: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
         owners: dict[str, str] = {}
         for name, thing in self._held.items():
-            for kind, parts in zip(kinds, (variables_of(thing), tables_of(thing), iterators_of(thing)), strict=True):
+            for kind, parts in zip(
+                kinds, (all_variables_of(thing), tables_of(thing), iterators_of(thing)), strict=True
+            ):
                 for path, part in parts:
                     whole = base = f"{name}/{path}" if path else name
                     number = 2
@@ -221,9 +224,9 @@ class SharedState(tf.Module):
         Raises:
             StoreError: there is no such checkpoint, or it cannot be read; all that is held stays as it was.
         """
+        variables, tables, iterators = self._names()
         try:
             facts = json.loads((folder / NAMES).read_text(encoding="utf-8"))
-            variables, tables, iterators = self._names()
             found = self._read(folder, facts, variables, tables, iterators)
             there = {*facts["variables"], *facts["tables"], *facts.get("iterators", {})}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, tf.errors.OpError) as error:

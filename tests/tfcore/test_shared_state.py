@@ -462,6 +462,33 @@ def test_a_net_that_only_keras_knows_of_comes_back_within_a_module(tmp_path):
     assert module.net.get_weights()[0].ravel().tolist() == [7.0, 7.0]
 
 
+def test_a_variable_that_keras_does_not_list_comes_back_with_its_layer(tmp_path):
+    class Scaled(keras.layers.Layer):
+        def __init__(self):
+            super().__init__(name="scaled")
+            self.scale = tf.Variable(1.0)
+
+        def call(self, x):
+            return x * self.scale
+
+    def made(value):
+        net = keras.Sequential([keras.Input([2]), keras.layers.Dense(1, name="d"), Scaled()])
+        net.layers[-1].scale.assign(value)
+        state, module = SharedState(), tf.Module()
+        module.layer = Scaled()
+        module.layer(ROWS)
+        module.layer.scale.assign(value + 1)
+        state.hold("net", net)
+        state.hold("module", module)
+        return state
+
+    state, other = made(5.0), made(0.0)
+    assert len(state.named()) == 4 and len(state.groups()["net"]) == 2  # those that Keras would train
+    state.save(tmp_path / "state")
+    assert other.restore(tmp_path / "state").whole
+    assert float(other["net"].layers[-1].scale) == 5.0 and float(other["module"].layer.scale) == 6.0
+
+
 def test_what_has_no_variables_yet_is_refused_also_within_a_module():
     for lazy in (keras.metrics.F1Score(), keras.metrics.R2Score(), keras.layers.Dense(1), keras.optimizers.Adam()):
         module = tf.Module()
