@@ -17,14 +17,16 @@ from pathlib import Path
 from headway.errors import StoreError
 
 _ROOM = "make room (headway gc removes what no run points at), or name another store"
-_FIXES = {
+FIXES = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
     errno.EROFS: "name a store on a disk that can be written",
     errno.EACCES: "give this user the right to write there, or name another store",
     errno.EPERM: "give this user the right to write there, or name another store",
     errno.EIO: "check the disk: it failed to read or write",
+    errno.EFBIG: "raise `ulimit -f`, or name a store on a disk that takes larger files",
 }
+"""What to do about each way in which a disk refuses to be written."""
 _RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -40,10 +42,10 @@ def writing(root: Path) -> Iterator[None]:
         # a failed write names no file
         path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else root
         inside = path.resolve().is_relative_to(root.resolve())
-        if error.errno not in _FIXES or (error.errno in _RIGHTS and not inside):
+        if error.errno not in FIXES or (error.errno in _RIGHTS and not inside):
             raise
         reason = os.strerror(error.errno).lower()
-        raise StoreError(f"cannot be written: {reason}", where=str(path), fix=_FIXES[error.errno]) from None
+        raise StoreError(f"cannot be written: {reason}", where=str(path), fix=FIXES[error.errno]) from None
 
 
 def write_synced(path: Path, text: str) -> None:

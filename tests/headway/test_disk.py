@@ -19,6 +19,7 @@ from headway.errors import StoreError
         (errno.EROFS, "can be written"),
         (errno.EACCES, "right"),
         (errno.EIO, "disk"),
+        (errno.EFBIG, "ulimit -f"),
     ],
 )
 def test_a_failing_disk_is_a_store_error_with_path_and_fix(tmp_path, number, fix):

@@ -36,6 +36,7 @@ import google_crc32c
 import tensorflow as tf
 
 from headway.errors import StoreError
+from tfcore.disk import reason_of, saving
 
 FORMAT = 1
 MANIFEST, VARIABLES = "checkpoint.json", "variables"
@@ -61,29 +62,15 @@ class Checkpoints:
         self.folder, self._keep, self._keep_best, self._log = folder, keep, keep_best, log or (lambda line: None)
 
     def save(self, step: int, variables: Variables, state: Mapping[str, Any], *, loss: float | None = None) -> Path:
-        """Write a checkpoint of `variables` and `state` for `step`; older ones that are neither new nor good go."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Write a checkpoint of `variables` and `state` for `step`; older ones that are neither new nor good go.
+
+        Raises:
+            StoreError: it cannot be written; those that are there stay, and nothing is left aside.
+        """
         staged = self.folder / f".staged-{uuid.uuid4().hex}"
         try:
-            staged.mkdir()
-            tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(
-                str(staged / VARIABLES)
-            )
-            files = {path.name: _facts(path) for path in sorted(staged.iterdir())}
-            manifest = {"format": FORMAT, "step": step, "files": files, "shapes": _shapes(variables), "state": state}
-            if loss is not None and math.isfinite(loss):
-                manifest["loss"] = loss
-            _write_synced(staged / MANIFEST, json.dumps(manifest, indent=1).encode())
-            _sync(staged)
-            final = self.folder / str(step)
-            self._discard(final)
-            staged.rename(final)
-            _sync(self.folder)
-        except OSError as error:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise StoreError(
-                f"the checkpoint of step {step} cannot be written: {error}", where=str(self.folder)
-            ) from None
+            with saving(self.folder, f"the checkpoint of step {step}"):
+                self._stage(staged, step, variables, state, loss)
         except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
             raise
@@ -91,7 +78,24 @@ class Checkpoints:
         best = self._losses(steps)[: self._keep_best]
         for old in {*steps[self._keep :]} - {good for _, good in best}:
             self._discard(self.folder / str(old))
-        return final
+        return self.folder / str(step)
+
+    def _stage(
+        self, staged: Path, step: int, variables: Variables, state: Mapping[str, Any], loss: float | None
+    ) -> None:
+        """Write it into `staged`, and rename that."""
+        staged.mkdir(parents=True)
+        tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(str(staged / VARIABLES))
+        files = {path.name: _facts(path) for path in sorted(staged.iterdir())}
+        manifest = {"format": FORMAT, "step": step, "files": files, "shapes": _shapes(variables), "state": state}
+        if loss is not None and math.isfinite(loss):
+            manifest["loss"] = loss
+        _write_synced(staged / MANIFEST, json.dumps(manifest, indent=1).encode())
+        _sync(staged)
+        final = self.folder / str(step)
+        self._discard(final)
+        staged.rename(final)
+        _sync(self.folder)
 
     def among_best(self, loss: float) -> bool:
         """Whether one with this loss would be kept for it. Of equal ones the earlier is the better."""
@@ -111,7 +115,7 @@ class Checkpoints:
         return next((found for step in self._steps() if (found := self._read(step)) is not None), None)
 
     def restore(self, found: Found, variables: Variables) -> None:
-        """Fill `variables` from a checkpoint; StoreError when it was taken of others."""
+        """Fill `variables` from a checkpoint; StoreError when it was taken of others, or cannot be read."""
         if found.shapes != (wanted := _shapes(variables)):
             for name in sorted({*found.shapes, *wanted}):
                 if found.shapes.get(name) != wanted.get(name):
@@ -121,7 +125,10 @@ class Checkpoints:
                         fix=f"remove {self.folder} to begin anew",
                     )
         checkpoint = tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()})
-        checkpoint.read(str(found.path / VARIABLES)).assert_consumed()
+        try:
+            checkpoint.read(str(found.path / VARIABLES)).assert_consumed()
+        except tf.errors.OpError as error:
+            raise StoreError(f"cannot be read: {reason_of(error)}", where=str(found.path)) from None
 
     def _read(self, step: int) -> Found | None:
         path = self.folder / str(step)
@@ -169,7 +176,11 @@ def _read(path: Path) -> Found:
 
 
 def _shapes(variables: Variables) -> dict[str, list[str]]:
-    return {name: [f"{v.dtype.name} {v.shape.as_list()}" for v in group] for name, group in variables.items()}
+    return {name: [f"{v.dtype.name} {_shape(v)}" for v in group] for name, group in variables.items()}
+
+
+def _shape(variable: tf.Variable) -> list[int | None] | str:
+    return "[...]" if variable.shape.rank is None else variable.shape.as_list()
 
 
 def _facts(path: Path) -> dict[str, Any]:
