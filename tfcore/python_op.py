@@ -5,9 +5,9 @@
 
     cube = python_op(lambda x: x**3, tf.TensorSpec([None], tf.float32), gradient="traced")
 
-`numpy_op` gives the function NumPy arrays, `python_op` eager tensors. Under both are TensorFlow's own, which cast a
-wrong dtype in silence, forget shapes, drop the gradient (numpy_function) or find 0.0 (py_function around NumPy), and
-bring an exception back as text: see `tfcore.python_failure` for that.
+`numpy_op` gives the function NumPy arrays, to read and not to write; `python_op` gives it eager tensors. Under both are
+TensorFlow's own, which cast a wrong dtype in silence, forget shapes, drop the gradient (numpy_function) or find 0.0
+(py_function around NumPy), and bring an exception back as text: see `tfcore.python_failure` for that.
 
 `gradient` is one of
     "refuse"    (default) asking for it raises NoGradientError, where TensorFlow would give None or 0.0
@@ -31,6 +31,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import tensorflow as tf
 
 from tfcore.declared import Signature, check, checked, flatten, pack
@@ -166,14 +167,19 @@ class PythonOp:
 
         def guarded(*leaves: Any) -> list[Any]:
             nonlocal calls
+            if self._arrays:
+                _lend(leaves)
             try:
                 with self._lock:
                     calls += 1
                     if by_row and calls == ROW_CALLS:
                         warnings.warn(_slow(self.name), stacklevel=2)
-                    return call(*leaves)
+                    found = call(*leaves)
+                    return [_own(one) for one in found] if self._arrays and not eager else found
             except Exception as error:
                 problem = failed(named, error, skip=__file__)
+                if self._arrays and isinstance(error, ValueError) and "read-only" in str(error):
+                    problem.fix = "its arguments are TensorFlow's own memory: copy one before writing, x = x.copy()"
                 if eager:
                     raise problem from problem.__cause__
                 FAILURES.send(problem)
@@ -273,6 +279,19 @@ class PythonOp:
             check(name_of(self.gradient), f"the gradient of argument {i}", gradient, leaves[i].dtype, leaves[i].shape)
             for i, gradient in zip(floating, gradients, strict=True)
         ]
+
+
+def _lend(leaves: Sequence[Any]) -> None:
+    """Arguments are lent, not given: in a graph an array is the tensor's own memory, which others read too (the caller,
+    rows of a cache, a variable)."""
+    for leaf in leaves:
+        if isinstance(leaf, np.ndarray):
+            leaf.flags.writeable = False
+
+
+def _own(result: Any) -> Any:
+    """A copy: TensorFlow may take the array's memory as it is, and the function may keep it and write to it again."""
+    return result if result.dtype == object else np.array(result)
 
 
 def _slow(name: str) -> str:

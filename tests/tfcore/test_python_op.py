@@ -83,6 +83,47 @@ def test_what_is_not_declared_is_refused_at_run_time(run, returned, words):
     assert "test_python_op:" in str(caught.value)
 
 
+@EVERYWHERE
+def test_a_function_that_writes_into_its_argument_is_refused_and_changes_nothing(run):
+    def clean(x):
+        x[x < 0] = 0.0
+        return x
+
+    x = tf.constant([-1.0, 2.0])
+    with pytest.raises(PythonOpError, match=r"read-only(.|\n)*x = x\.copy\(\)"), python_errors():
+        run(numpy_op(clean, VECTOR), x)
+    assert run(numpy_op(lambda x: clean(x.copy()), VECTOR), x).numpy().tolist() == [0.0, 2.0]
+    assert x.numpy().tolist() == [-1.0, 2.0]
+
+
+def test_neither_variables_nor_cached_rows_can_be_written_from_within():
+    def clean(x):
+        x += 1.0
+        return x
+
+    variable = tf.Variable([-1.0, 2.0])
+    rows = tf.data.Dataset.from_tensors(tf.constant([-1.0, 2.0])).cache()
+    op = numpy_op(clean, VECTOR)
+    for run in (tf.function(lambda: op(variable)), lambda: list(rows.map(op))):
+        with pytest.raises(PythonOpError, match="read-only"), python_errors():
+            run()
+    assert variable.numpy().tolist() == next(iter(rows)).numpy().tolist() == [-1.0, 2.0]
+
+
+def test_an_array_that_the_function_uses_again_leaves_earlier_results_alone():
+    memory = np.zeros(64, np.float32)
+    first = -memory.ctypes.data % 64 // 4  # where TensorFlow takes an array's memory without a copy
+    kept = memory[first : first + 8]
+
+    def fill(i):
+        kept[:] = i
+        return kept
+
+    op = numpy_op(fill, VECTOR)
+    found = list(tf.data.Dataset.range(3).map(op)) + [in_graph(op, tf.constant(i)) for i in (3, 4)]
+    assert [one.numpy()[0] for one in found] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
 def test_python_scalars_take_the_declared_dtype_where_nothing_is_lost():
     scalar = lambda value, dtype: float(in_graph(numpy_op(lambda x: value, tf.TensorSpec([], dtype)), X))  # noqa: E731
     assert scalar(2, tf.float32) == 2.0
