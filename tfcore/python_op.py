@@ -17,6 +17,11 @@ TensorFlow's own, which cast a wrong dtype in silence, forget shapes, drop the g
     a function  gradient(upstream, *arguments) -> one per floating argument (None for others, or leave them out), run
                 as the function itself is; with several outputs, upstream is structured as they are
 
+A tape outside sees the arguments and nothing else, so a python_op that reads trainable variables by itself raises
+NoGradientError when it is run under one, unless its gradient is "stop": pass what is to learn as an argument. Without a
+tape (input pipelines, evaluation) it may read them. That is known from the trace: of a tf.function that was traced without
+a tape and is differentiated from outside later, such variables get None, as any that it does not read itself.
+
 One call at a time: a lock guards the function and its gradient, unless `thread_safe=True` says that it may run in
 parallel with itself (worth it only where NumPy or the function releases Python's lock). A call costs some 80 to 170
 microseconds whatever it is given (bench/graph_functions.py), so batch before, not after. Neither XLA nor another
@@ -33,6 +38,7 @@ from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import record
 
 from tfcore.declared import Signature, check, checked, flatten, pack
 from tfcore.python_failure import (
@@ -131,10 +137,16 @@ class PythonOp:
     def __call__(self, *arguments: Any) -> Any:
         flat = [self._dense(argument) for argument in tf.nest.flatten(arguments)]
 
+        # of what the function reads by itself no tape outside of it learns, if it runs in a graph
+        asked = not self._arrays and self.gradient != "stop" and record.could_possibly_record()
+
         def function(*leaves: Any) -> list[Any]:
-            return checked(
-                self.name, self.output_signature, self.function(*tf.nest.pack_sequence_as(arguments, list(leaves)))
-            )
+            packed = tf.nest.pack_sequence_as(arguments, list(leaves))
+            with record.VariableWatcher() as watcher:
+                result = self.function(*packed)
+            if asked:
+                self._refuse(watcher.watched_variables())
+            return checked(self.name, self.output_signature, result)
 
         specs = [spec for _, spec in self._specs]
         results = self._run(self.function, function, flat, specs)
@@ -234,6 +246,16 @@ class PythonOp:
         attachment = attached(*flat)
         return list(attachment) if isinstance(attachment, list | tuple) else [attachment]
 
+    def _refuse(self, variables: Sequence[tf.Variable]) -> None:
+        """Trainable variables that the function has read: their gradient would be None, and they would never learn."""
+        if variables:
+            names = sorted({f"{variable.name.removesuffix(':0')} {variable.shape.as_list()}" for variable in variables})
+            raise NoGradientError(
+                f"it reads the trainable variables {', '.join(names)}, which get no gradient through it",
+                where=self.name,
+                fix='pass them as arguments; or say gradient="stop" if they are not to learn from it',
+            )
+
     def _traced(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
         """The function once more, under a tape."""
         wanted = [leaves[i] for i in floating]
@@ -242,13 +264,7 @@ class PythonOp:
             results = checked(
                 self.name, self.output_signature, self.function(*tf.nest.pack_sequence_as(arguments, list(leaves)))
             )
-        inside = [variable.name for variable in tape.watched_variables()]
-        if inside:
-            raise NoGradientError(
-                f"it reads the variables {', '.join(inside)}, which would get no gradient",
-                where=self.name,
-                fix="pass them as arguments",
-            )
+        self._refuse(tape.watched_variables())
         pairs = [(r, u) for r, u in zip(results, upstream, strict=True) if tf.as_dtype(r.dtype).is_floating]
         gradients = tape.gradient(
             [tf.convert_to_tensor(r) for r, _ in pairs], wanted, output_gradients=[u for _, u in pairs]

@@ -262,10 +262,57 @@ def test_a_trace_that_numpy_or_a_variable_broke_is_an_error(graph):
     with pytest.raises(NoGradientError, match="no TensorFlow op leads from its argument 0"):
         gradient_of(python_op(lambda x: tf.constant(x.numpy() ** 3), VECTOR, gradient="traced"), graph=graph)
     weight = tf.Variable(2.0, name="weight")
-    with pytest.raises(NoGradientError, match="reads the variables weight"):
+    with pytest.raises(NoGradientError, match=r"reads the trainable variables weight \[\],"):
         gradient_of(python_op(lambda x: x * weight, VECTOR, gradient="traced"), graph=graph)
     with pytest.raises(PythonOpError, match="NumPy leaves no trace"):
         numpy_op(cube, VECTOR, gradient="traced")
+
+
+def weight_gradient(op, weight, graph, *arguments):
+    """Of a weight that the function reads by itself, and of one outside; no argument is differentiated."""
+    bias = tf.Variable(0.5)
+
+    def body():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(op(*arguments) + bias)
+        return tape.gradient(loss, [weight, bias])
+
+    with python_errors():
+        return (tf.function(body) if graph else body)()
+
+
+@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("gradient", ["refuse", "traced", lambda upstream, x: upstream])
+@pytest.mark.parametrize("argument", [X, tf.constant([1, 2])], ids=["float", "int"])
+def test_variables_that_would_never_learn_are_an_error_also_where_no_argument_is_differentiated(
+    graph, gradient, argument
+):
+    weight = tf.Variable(2.0, name="weight")
+    op = python_op(lambda x: tf.cast(x, tf.float32) * weight, VECTOR, gradient=gradient)
+    with pytest.raises(NoGradientError, match=r"trainable variables weight \[\](.|\n)*pass them as arguments"):
+        weight_gradient(op, weight, graph, argument)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_layer_inside_is_refused_and_its_kernel_learns_as_an_argument(graph):
+    layer = tf.keras.layers.Dense(1)
+    layer.build([None, 3])
+    matrix, kernel = tf.TensorSpec([None, 1], tf.float32), layer.kernel.value
+    with pytest.raises(NoGradientError, match=r"kernel \[3, 1\]"):
+        weight_gradient(python_op(layer, matrix, gradient="traced"), kernel, graph, X[None])
+    op = python_op(lambda x, kernel: x @ kernel, matrix, gradient="traced")
+    found, _ = weight_gradient(lambda x: op(x, kernel), kernel, graph, X[None])
+    assert found.numpy().tolist() == [[1.0], [2.0], [3.0]]
+
+
+@EVERYWHERE
+def test_variables_are_read_freely_where_nothing_is_learnt_from_it(run):
+    weight, table = tf.Variable(2.0), tf.Variable(3.0, trainable=False)
+    assert run(python_op(lambda x: x * weight, VECTOR), X).numpy().tolist() == [2.0, 4.0, 6.0]  # no tape
+    with tf.GradientTape():
+        assert run(python_op(lambda x: x * weight, VECTOR, gradient="stop"), X)[0] == 2.0
+        assert run(python_op(lambda x: x * table, VECTOR), X)[0] == 3.0
+        assert run(numpy_op(lambda x: x * weight.numpy(), VECTOR), X)[0] == 2.0
 
 
 def test_a_wrong_gradient_is_refused():
