@@ -17,6 +17,9 @@ TensorFlow's own, which cast a wrong dtype in silence, forget shapes, drop the g
     a function  gradient(upstream, *arguments) -> one per floating argument (None for others, or leave them out), run
                 as the function itself is; with several outputs, upstream is structured as they are
 
+`stopped` has the places of arguments that have no gradient, masks for one: it is None, as after tf.stop_gradient, and
+neither traced nor asked of a function. Other floating arguments that the function leaves unused are an error if traced.
+
 A tape outside sees the arguments and nothing else, so a python_op that reads trainable variables by itself raises
 NoGradientError when it is run under one, unless its gradient is "stop": pass what is to learn as an argument. Without a
 tape (input pipelines, evaluation) it may read them. That is known from the trace: of a tf.function that was traced without
@@ -33,7 +36,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -72,10 +75,13 @@ def python_op(
     output_signature: Signature,
     *,
     gradient: Gradient = "refuse",
+    stopped: Collection[int] = (),
     thread_safe: bool = False,
 ) -> PythonOp:
     """An op that calls `function` with eager tensors. See the module."""
-    return PythonOp(function, output_signature, gradient=gradient, thread_safe=thread_safe, arrays=False)
+    return PythonOp(
+        function, output_signature, gradient=gradient, stopped=stopped, thread_safe=thread_safe, arrays=False
+    )
 
 
 def numpy_op(
@@ -83,6 +89,7 @@ def numpy_op(
     output_signature: Signature,
     *,
     gradient: Gradient = "refuse",
+    stopped: Collection[int] = (),
     thread_safe: bool = False,
     stateful: bool = True,
 ) -> PythonOp:
@@ -92,7 +99,13 @@ def numpy_op(
         stateful: False for a pure function, of which TensorFlow may drop or merge calls.
     """
     return PythonOp(
-        function, output_signature, gradient=gradient, thread_safe=thread_safe, arrays=True, stateful=stateful
+        function,
+        output_signature,
+        gradient=gradient,
+        stopped=stopped,
+        thread_safe=thread_safe,
+        arrays=True,
+        stateful=stateful,
     )
 
 
@@ -110,6 +123,7 @@ class PythonOp:
         output_signature: Signature,
         *,
         gradient: Gradient = "refuse",
+        stopped: Collection[int] = (),
         thread_safe: bool = False,
         arrays: bool = False,
         stateful: bool = True,
@@ -117,7 +131,7 @@ class PythonOp:
         self.function, self.output_signature, self.gradient = function, output_signature, gradient
         self.name = name_of(function)
         self._lock: Any = contextlib.nullcontext() if thread_safe else threading.RLock()
-        self._arrays, self._stateful = arrays, stateful
+        self._arrays, self._stateful, self._stopped = arrays, stateful, frozenset(stopped)
         self._specs = flatten(output_signature)
         for path, spec in self._specs:
             if not isinstance(spec, tf.TensorSpec):
@@ -135,7 +149,17 @@ class PythonOp:
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any) -> Any:
-        flat = [self._dense(argument) for argument in tf.nest.flatten(arguments)]
+        if beyond := sorted(i for i in self._stopped if not 0 <= i < len(arguments)):
+            raise PythonOpError(f"stopped={beyond} of {len(arguments)} arguments", where=self.name, fix="count from 0")
+        flat: list[tf.Tensor] = []
+        floating: list[int] = []
+        for place, argument in enumerate(arguments):
+            for leaf in map(self._dense, tf.nest.flatten(argument)):
+                if place in self._stopped:
+                    leaf = tf.stop_gradient(leaf)
+                elif leaf.dtype.is_floating or leaf.dtype.is_complex:
+                    floating.append(len(flat))
+                flat.append(leaf)
 
         # of what the function reads by itself no tape outside of it learns, if it runs in a graph
         asked = not self._arrays and self.gradient != "stop" and record.could_possibly_record()
@@ -150,10 +174,9 @@ class PythonOp:
 
         specs = [spec for _, spec in self._specs]
         results = self._run(self.function, function, flat, specs)
-        floating = [i for i, tensor in enumerate(flat) if tensor.dtype.is_floating or tensor.dtype.is_complex]
         if self.gradient == "stop":
             results = [tf.stop_gradient(result) for result in results]
-        elif floating:
+        elif floating and results:
             results = self._differentiable(arguments, flat, results, floating)
         return pack(self.output_signature, iter(results))
 
@@ -206,6 +229,8 @@ class PythonOp:
             results = tf.numpy_function(guarded, flat, dtypes, stateful=self._stateful)
         else:
             results = tf.py_function(guarded, flat, dtypes)
+        if not specs:
+            return []  # the op itself, which runs for its effects
         for result, spec in zip(results, specs, strict=True):
             result.set_shape(spec.shape)  # true, since it is checked when it runs
         return list(results)
@@ -274,7 +299,8 @@ class PythonOp:
                 raise NoGradientError(
                     f"no TensorFlow op leads from its argument {i} to what it returns",
                     where=self.name,
-                    fix="use TensorFlow ops throughout (no .numpy()), or give the gradient as a function",
+                    fix="use TensorFlow ops throughout (no .numpy()), or give the gradient as a function; or, if it is to "
+                    "have none, as a mask, give its place in stopped=",
                 )
         return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
