@@ -5,9 +5,9 @@
 
     cube = python_op(lambda x: x**3, tf.TensorSpec([None], tf.float32), gradient="traced")
 
-`numpy_op` gives the function NumPy arrays, `python_op` eager tensors. Under both are TensorFlow's own, which cast a
-wrong dtype in silence, forget shapes, drop the gradient (numpy_function) or find 0.0 (py_function around NumPy), and
-bring an exception back as text: see `tfcore.python_failure` for that.
+`numpy_op` gives the function NumPy arrays, to read and not to write; `python_op` gives it eager tensors. Under both are
+TensorFlow's own, which cast a wrong dtype in silence, forget shapes, drop the gradient (numpy_function) or find 0.0
+(py_function around NumPy), and bring an exception back as text: see `tfcore.python_failure` for that.
 
 `gradient` is one of
     "refuse"    (default) asking for it raises NoGradientError, where TensorFlow would give None or 0.0
@@ -16,6 +16,14 @@ bring an exception back as text: see `tfcore.python_failure` for that.
                 and from threads, and its gradient asked for twice, all of which py_function's own gradient fails at
     a function  gradient(upstream, *arguments) -> one per floating argument (None for others, or leave them out), run
                 as the function itself is; with several outputs, upstream is structured as they are
+
+`stopped` has the places of arguments that have no gradient, masks for one: it is None, as after tf.stop_gradient, and
+neither traced nor asked of a function. Other floating arguments that the function leaves unused are an error if traced.
+
+A tape outside sees the arguments and nothing else, so a python_op that reads trainable variables by itself raises
+NoGradientError when it is run under one, unless its gradient is "stop": pass what is to learn as an argument. Without a
+tape (input pipelines, evaluation) it may read them. That is known from the trace: of a tf.function that was traced without
+a tape and is differentiated from outside later, such variables get None, as any that it does not read itself.
 
 One call at a time: a lock guards the function and its gradient, unless `thread_safe=True` says that it may run in
 parallel with itself (worth it only where NumPy or the function releases Python's lock). A call costs some 80 to 170
@@ -28,10 +36,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import record
 
 from tfcore.declared import Signature, check, checked, flatten, pack
 from tfcore.python_failure import (
@@ -65,10 +75,13 @@ def python_op(
     output_signature: Signature,
     *,
     gradient: Gradient = "refuse",
+    stopped: Collection[int] = (),
     thread_safe: bool = False,
 ) -> PythonOp:
     """An op that calls `function` with eager tensors. See the module."""
-    return PythonOp(function, output_signature, gradient=gradient, thread_safe=thread_safe, arrays=False)
+    return PythonOp(
+        function, output_signature, gradient=gradient, stopped=stopped, thread_safe=thread_safe, arrays=False
+    )
 
 
 def numpy_op(
@@ -76,6 +89,7 @@ def numpy_op(
     output_signature: Signature,
     *,
     gradient: Gradient = "refuse",
+    stopped: Collection[int] = (),
     thread_safe: bool = False,
     stateful: bool = True,
 ) -> PythonOp:
@@ -85,7 +99,13 @@ def numpy_op(
         stateful: False for a pure function, of which TensorFlow may drop or merge calls.
     """
     return PythonOp(
-        function, output_signature, gradient=gradient, thread_safe=thread_safe, arrays=True, stateful=stateful
+        function,
+        output_signature,
+        gradient=gradient,
+        stopped=stopped,
+        thread_safe=thread_safe,
+        arrays=True,
+        stateful=stateful,
     )
 
 
@@ -103,6 +123,7 @@ class PythonOp:
         output_signature: Signature,
         *,
         gradient: Gradient = "refuse",
+        stopped: Collection[int] = (),
         thread_safe: bool = False,
         arrays: bool = False,
         stateful: bool = True,
@@ -110,7 +131,7 @@ class PythonOp:
         self.function, self.output_signature, self.gradient = function, output_signature, gradient
         self.name = name_of(function)
         self._lock: Any = contextlib.nullcontext() if thread_safe else threading.RLock()
-        self._arrays, self._stateful = arrays, stateful
+        self._arrays, self._stateful, self._stopped = arrays, stateful, frozenset(stopped)
         self._specs = flatten(output_signature)
         for path, spec in self._specs:
             if not isinstance(spec, tf.TensorSpec):
@@ -128,19 +149,34 @@ class PythonOp:
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any) -> Any:
-        flat = [self._dense(argument) for argument in tf.nest.flatten(arguments)]
+        if beyond := sorted(i for i in self._stopped if not 0 <= i < len(arguments)):
+            raise PythonOpError(f"stopped={beyond} of {len(arguments)} arguments", where=self.name, fix="count from 0")
+        flat: list[tf.Tensor] = []
+        floating: list[int] = []
+        for place, argument in enumerate(arguments):
+            for leaf in map(self._dense, tf.nest.flatten(argument)):
+                if place in self._stopped:
+                    leaf = tf.stop_gradient(leaf)
+                elif leaf.dtype.is_floating or leaf.dtype.is_complex:
+                    floating.append(len(flat))
+                flat.append(leaf)
+
+        # of what the function reads by itself no tape outside of it learns, if it runs in a graph
+        asked = not self._arrays and self.gradient != "stop" and record.could_possibly_record()
 
         def function(*leaves: Any) -> list[Any]:
-            return checked(
-                self.name, self.output_signature, self.function(*tf.nest.pack_sequence_as(arguments, list(leaves)))
-            )
+            packed = tf.nest.pack_sequence_as(arguments, list(leaves))
+            with record.VariableWatcher() as watcher:
+                result = self.function(*packed)
+            if asked:
+                self._refuse(watcher.watched_variables())
+            return checked(self.name, self.output_signature, result)
 
         specs = [spec for _, spec in self._specs]
         results = self._run(self.function, function, flat, specs)
-        floating = [i for i, tensor in enumerate(flat) if tensor.dtype.is_floating or tensor.dtype.is_complex]
         if self.gradient == "stop":
             results = [tf.stop_gradient(result) for result in results]
-        elif floating:
+        elif floating and results:
             results = self._differentiable(arguments, flat, results, floating)
         return pack(self.output_signature, iter(results))
 
@@ -166,14 +202,19 @@ class PythonOp:
 
         def guarded(*leaves: Any) -> list[Any]:
             nonlocal calls
+            if self._arrays:
+                _lend(leaves)
             try:
                 with self._lock:
                     calls += 1
                     if by_row and calls == ROW_CALLS:
                         warnings.warn(_slow(self.name), stacklevel=2)
-                    return call(*leaves)
+                    found = call(*leaves)
+                    return [_own(one) for one in found] if self._arrays and not eager else found
             except Exception as error:
                 problem = failed(named, error, skip=__file__)
+                if self._arrays and isinstance(error, ValueError) and "read-only" in str(error):
+                    problem.fix = "its arguments are TensorFlow's own memory: copy one before writing, x = x.copy()"
                 if eager:
                     raise problem from problem.__cause__
                 FAILURES.send(problem)
@@ -188,6 +229,8 @@ class PythonOp:
             results = tf.numpy_function(guarded, flat, dtypes, stateful=self._stateful)
         else:
             results = tf.py_function(guarded, flat, dtypes)
+        if not specs:
+            return []  # the op itself, which runs for its effects
         for result, spec in zip(results, specs, strict=True):
             result.set_shape(spec.shape)  # true, since it is checked when it runs
         return list(results)
@@ -228,6 +271,16 @@ class PythonOp:
         attachment = attached(*flat)
         return list(attachment) if isinstance(attachment, list | tuple) else [attachment]
 
+    def _refuse(self, variables: Sequence[tf.Variable]) -> None:
+        """Trainable variables that the function has read: their gradient would be None, and they would never learn."""
+        if variables:
+            names = sorted({f"{variable.name.removesuffix(':0')} {variable.shape.as_list()}" for variable in variables})
+            raise NoGradientError(
+                f"it reads the trainable variables {', '.join(names)}, which get no gradient through it",
+                where=self.name,
+                fix='pass them as arguments; or say gradient="stop" if they are not to learn from it',
+            )
+
     def _traced(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
         """The function once more, under a tape."""
         wanted = [leaves[i] for i in floating]
@@ -236,13 +289,7 @@ class PythonOp:
             results = checked(
                 self.name, self.output_signature, self.function(*tf.nest.pack_sequence_as(arguments, list(leaves)))
             )
-        inside = [variable.name for variable in tape.watched_variables()]
-        if inside:
-            raise NoGradientError(
-                f"it reads the variables {', '.join(inside)}, which would get no gradient",
-                where=self.name,
-                fix="pass them as arguments",
-            )
+        self._refuse(tape.watched_variables())
         pairs = [(r, u) for r, u in zip(results, upstream, strict=True) if tf.as_dtype(r.dtype).is_floating]
         gradients = tape.gradient(
             [tf.convert_to_tensor(r) for r, _ in pairs], wanted, output_gradients=[u for _, u in pairs]
@@ -252,7 +299,8 @@ class PythonOp:
                 raise NoGradientError(
                     f"no TensorFlow op leads from its argument {i} to what it returns",
                     where=self.name,
-                    fix="use TensorFlow ops throughout (no .numpy()), or give the gradient as a function",
+                    fix="use TensorFlow ops throughout (no .numpy()), or give the gradient as a function; or, if it is to "
+                    "have none, as a mask, give its place in stopped=",
                 )
         return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
@@ -273,6 +321,19 @@ class PythonOp:
             check(name_of(self.gradient), f"the gradient of argument {i}", gradient, leaves[i].dtype, leaves[i].shape)
             for i, gradient in zip(floating, gradients, strict=True)
         ]
+
+
+def _lend(leaves: Sequence[Any]) -> None:
+    """Arguments are lent, not given: in a graph an array is the tensor's own memory, which others read too (the caller,
+    rows of a cache, a variable)."""
+    for leaf in leaves:
+        if isinstance(leaf, np.ndarray):
+            leaf.flags.writeable = False
+
+
+def _own(result: Any) -> Any:
+    """A copy: TensorFlow may take the array's memory as it is, and the function may keep it and write to it again."""
+    return result if result.dtype == object else np.array(result)
 
 
 def _slow(name: str) -> str:

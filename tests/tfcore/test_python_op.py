@@ -1,6 +1,7 @@
 """tfcore.python_op: declared outputs, the function's own exception, gradients that exist or are refused, one lock."""
 
 import functools
+import re
 import threading
 import time
 import traceback
@@ -73,6 +74,13 @@ def test_nests_go_in_and_come_out_with_the_declared_dtypes_and_shapes(run, kind)
         (np.array(["a"]), "declared float32 [None]"),
         (2, "returned float32 [] for output, declared float32 [None]"),
         ("text", "returned str 'text' for output"),
+        (300, "returned float32 [] for output, declared float32 [None]"),
+        (np.array(["2020-01-01"], "datetime64[D]"), "returned datetime64[D] [1] for output, declared float32 [None]"),
+        (np.zeros(2, [("a", np.float32)]), "for output, declared float32 [None]"),
+        (tf.ragged.constant([[1.0], []]), "returned a RaggedTensor for output"),
+        (tf.sparse.from_dense([1.0, 0.0]), "returned a SparseTensor for output"),
+        (np.ma.masked_array(np.ones(2, np.float32), [True, False]), "returned a masked array for output"),
+        ({"a": 1, 2: 3}, "returned a dict for output"),
     ],
 )
 def test_what_is_not_declared_is_refused_at_run_time(run, returned, words):
@@ -83,12 +91,116 @@ def test_what_is_not_declared_is_refused_at_run_time(run, returned, words):
     assert "test_python_op:" in str(caught.value)
 
 
+@EVERYWHERE
+def test_a_function_that_writes_into_its_argument_is_refused_and_changes_nothing(run):
+    def clean(x):
+        x[x < 0] = 0.0
+        return x
+
+    x = tf.constant([-1.0, 2.0])
+    with pytest.raises(PythonOpError, match=r"read-only(.|\n)*x = x\.copy\(\)"), python_errors():
+        run(numpy_op(clean, VECTOR), x)
+    assert run(numpy_op(lambda x: clean(x.copy()), VECTOR), x).numpy().tolist() == [0.0, 2.0]
+    assert x.numpy().tolist() == [-1.0, 2.0]
+
+
+def test_neither_variables_nor_cached_rows_can_be_written_from_within():
+    def clean(x):
+        x += 1.0
+        return x
+
+    variable = tf.Variable([-1.0, 2.0])
+    rows = tf.data.Dataset.from_tensors(tf.constant([-1.0, 2.0])).cache()
+    op = numpy_op(clean, VECTOR)
+    for run in (tf.function(lambda: op(variable)), lambda: list(rows.map(op))):
+        with pytest.raises(PythonOpError, match="read-only"), python_errors():
+            run()
+    assert variable.numpy().tolist() == next(iter(rows)).numpy().tolist() == [-1.0, 2.0]
+
+
+def test_an_array_that_the_function_uses_again_leaves_earlier_results_alone():
+    memory = np.zeros(64, np.float32)
+    first = -memory.ctypes.data % 64 // 4  # where TensorFlow takes an array's memory without a copy
+    kept = memory[first : first + 8]
+
+    def fill(i):
+        kept[:] = i
+        return kept
+
+    op = numpy_op(fill, VECTOR)
+    found = list(tf.data.Dataset.range(3).map(op)) + [in_graph(op, tf.constant(i)) for i in (3, 4)]
+    assert [one.numpy()[0] for one in found] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (np.array([None, "a"], object), "an object array with the NoneType None for output, declared string [None]"),
+        (np.array(["a", 1], object), "an object array with the int 1 for output"),
+        (np.array(["a\ud800"]), "text that UTF-8 has no form for, 'a\\ud800' for output"),
+        (np.array([b"a", "\ud800"], object), "text that UTF-8 has no form for"),
+    ],
+)
+def test_what_is_no_text_is_told_with_the_function_s_name(run, returned, words):
+    with pytest.raises(PythonOpError) as caught, python_errors():
+        run(numpy_op(lambda x: returned, tf.TensorSpec([None], tf.string)), X)
+    assert words in str(caught.value) and "test_python_op:" in str(caught.value)
+
+
+@EVERYWHERE
+def test_text_arrives_as_utf_8_however_it_is_held(run):
+    strings = tf.TensorSpec([None], tf.string)
+    for held in (np.array(["é", ""]), np.array(["é", b""], object), np.array(["é".encode(), b""])):
+        assert run(numpy_op(lambda x, held=held: held, strings), X).numpy().tolist() == ["é".encode(), b""]
+    assert run(numpy_op(lambda x: np.str_("é"), tf.TensorSpec([], tf.string)), X).numpy() == "é".encode()
+
+
+@EVERYWHERE
+def test_a_column_of_a_table_is_an_array(run):
+    pandas = pytest.importorskip("pandas")
+    strings = tf.TensorSpec([None], tf.string)
+    assert run(numpy_op(lambda x: pandas.Series(x), VECTOR), X).numpy().tolist() == [1.0, 2.0, 3.0]
+    assert run(numpy_op(lambda x: pandas.Series(["é", "b"]), strings), X)[0].numpy() == "é".encode()
+    with pytest.raises(PythonOpError, match="an object array with the"), python_errors():
+        run(numpy_op(lambda x: pandas.Series(["é", None], dtype=object), strings), X)
+
+
+@EVERYWHERE
+def test_numbers_are_read_in_their_own_order_of_bytes(run):
+    assert run(numpy_op(lambda x: np.array([1.0, 2.0], ">f4"), VECTOR), X).numpy().tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("run", [lambda op, x: op(x), in_graph], ids=["eager", "graph"])
+@pytest.mark.parametrize("kind", [python_op, numpy_op])
+def test_a_function_without_results_runs_for_its_effects(run, kind):
+    seen = []
+    assert run(kind(lambda x: seen.append(float(x[0])), ()), X) == ()
+    assert run(kind(lambda x: (), ()), X) == ()
+    assert seen == [1.0]
+    with pytest.raises(PythonOpError, match="returned a NoneType for output, declared are 1"), python_errors():
+        run(kind(lambda x: None, (VECTOR,)), X)
+
+
 def test_python_scalars_take_the_declared_dtype_where_nothing_is_lost():
     scalar = lambda value, dtype: float(in_graph(numpy_op(lambda x: value, tf.TensorSpec([], dtype)), X))  # noqa: E731
     assert scalar(2, tf.float32) == 2.0
     assert scalar(True, tf.bool) == 1.0
-    for value, dtype in ((2.5, tf.int32), (1, tf.bool), (True, tf.int32)):
-        with pytest.raises(PythonOpError, match=f"returned {type(value).__name__} {value}"), python_errors():
+    assert scalar(0.1, tf.float32) == np.float32(0.1)
+    assert scalar(-np.inf, tf.bfloat16) == -np.inf
+    assert scalar(2**60, tf.float32) == 2.0**60
+    assert scalar(255, tf.uint8) == 255.0
+    lost = [(2.5, tf.int32), (1, tf.bool), (True, tf.int32), (300, tf.uint8), (-1, tf.uint8), (2**53 + 1, tf.float32)]
+    lost += [(10**400, tf.float64), (1e39, tf.float32), (1e-60, tf.float32), (257, tf.bfloat16), (2j, tf.float32)]
+    for value, dtype in lost:
+        if value == 10**400:
+            with pytest.raises(PythonOpError, match="returned int of 1329 bits"), python_errors():
+                scalar(value, dtype)
+            continue
+        with (
+            pytest.raises(PythonOpError, match=rf"returned (a )?{type(value).__name__}( {re.escape(str(value))})? for"),
+            python_errors(),
+        ):
             scalar(value, dtype)
 
 
@@ -221,10 +333,57 @@ def test_a_trace_that_numpy_or_a_variable_broke_is_an_error(graph):
     with pytest.raises(NoGradientError, match="no TensorFlow op leads from its argument 0"):
         gradient_of(python_op(lambda x: tf.constant(x.numpy() ** 3), VECTOR, gradient="traced"), graph=graph)
     weight = tf.Variable(2.0, name="weight")
-    with pytest.raises(NoGradientError, match="reads the variables weight"):
+    with pytest.raises(NoGradientError, match=r"reads the trainable variables weight \[\],"):
         gradient_of(python_op(lambda x: x * weight, VECTOR, gradient="traced"), graph=graph)
     with pytest.raises(PythonOpError, match="NumPy leaves no trace"):
         numpy_op(cube, VECTOR, gradient="traced")
+
+
+def weight_gradient(op, weight, graph, *arguments):
+    """Of a weight that the function reads by itself, and of one outside; no argument is differentiated."""
+    bias = tf.Variable(0.5)
+
+    def body():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(op(*arguments) + bias)
+        return tape.gradient(loss, [weight, bias])
+
+    with python_errors():
+        return (tf.function(body) if graph else body)()
+
+
+@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("gradient", ["refuse", "traced", lambda upstream, x: upstream])
+@pytest.mark.parametrize("argument", [X, tf.constant([1, 2])], ids=["float", "int"])
+def test_variables_that_would_never_learn_are_an_error_also_where_no_argument_is_differentiated(
+    graph, gradient, argument
+):
+    weight = tf.Variable(2.0, name="weight")
+    op = python_op(lambda x: tf.cast(x, tf.float32) * weight, VECTOR, gradient=gradient)
+    with pytest.raises(NoGradientError, match=r"trainable variables weight \[\](.|\n)*pass them as arguments"):
+        weight_gradient(op, weight, graph, argument)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_layer_inside_is_refused_and_its_kernel_learns_as_an_argument(graph):
+    layer = tf.keras.layers.Dense(1)
+    layer.build([None, 3])
+    matrix, kernel = tf.TensorSpec([None, 1], tf.float32), layer.kernel.value
+    with pytest.raises(NoGradientError, match=r"kernel \[3, 1\]"):
+        weight_gradient(python_op(layer, matrix, gradient="traced"), kernel, graph, X[None])
+    op = python_op(lambda x, kernel: x @ kernel, matrix, gradient="traced")
+    found, _ = weight_gradient(lambda x: op(x, kernel), kernel, graph, X[None])
+    assert found.numpy().tolist() == [[1.0], [2.0], [3.0]]
+
+
+@EVERYWHERE
+def test_variables_are_read_freely_where_nothing_is_learnt_from_it(run):
+    weight, table = tf.Variable(2.0), tf.Variable(3.0, trainable=False)
+    assert run(python_op(lambda x: x * weight, VECTOR), X).numpy().tolist() == [2.0, 4.0, 6.0]  # no tape
+    with tf.GradientTape():
+        assert run(python_op(lambda x: x * weight, VECTOR, gradient="stop"), X)[0] == 2.0
+        assert run(python_op(lambda x: x * table, VECTOR), X)[0] == 3.0
+        assert run(numpy_op(lambda x: x * weight.numpy(), VECTOR), X)[0] == 2.0
 
 
 def test_a_wrong_gradient_is_refused():
@@ -269,6 +428,34 @@ def test_several_outputs_and_arguments_that_are_no_numbers_have_gradients():
     for gradient in ("traced", lambda up, x, names, n: (2.0 * up[0] + 5.0 * up[1], None, None)):
         op = python_op(two, signature, gradient=gradient)
         assert tf.function(body)(X).numpy().tolist() == [7.0] * 3
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_an_argument_can_be_without_a_gradient(graph):
+    def masked(x, mask):
+        return tf.where(mask > 0, x, 0.0)
+
+    def both(op):
+        def body(x, mask):
+            with tf.GradientTape() as tape:
+                tape.watch([x, mask])
+                y = op(x, mask)
+            return tape.gradient(y, [x, mask])
+
+        with python_errors():
+            return (tf.function(body) if graph else body)(X, tf.constant([1.0, 0.0, 1.0]))
+
+    with pytest.raises(NoGradientError, match=r"from its argument 1 (.|\n)*stopped="):
+        both(python_op(masked, VECTOR, gradient="traced"))
+    for op in (
+        python_op(masked, VECTOR, gradient="traced", stopped=[1]),
+        numpy_op(lambda x, mask: x * mask, VECTOR, gradient=lambda up, x, mask: up * mask, stopped=[1]),
+    ):
+        found, none = both(op)
+        assert found.numpy().tolist() == [1.0, 0.0, 1.0] and none is None
+    assert both(python_op(lambda x, mask: x * mask, VECTOR, stopped=[0, 1])) == [None, None]
+    with pytest.raises(PythonOpError, match=r"stopped=\[2\] of 2 arguments"):
+        both(python_op(masked, VECTOR, stopped=[0, 2]))
 
 
 def test_calls_never_overlap_by_default():

@@ -20,6 +20,9 @@ from tfcore.debug.layers import watched
 from tfcore.debug.summary import summarize
 from tfcore.train.learner import Learner
 
+ROUNDING = 1e-6
+"""Relative difference of a variable that rounding explains."""
+
 
 def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[str, float]) -> dict[str, Any]:
     """Run one step on `batch` and put everything back.
@@ -32,7 +35,7 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
         inputs: the batch's tensors, {name, **summary}.
         layers: as `tfcore.debug.layers.watched` tells.
         variables: {name, gradient (summary; None where none reaches it), weight (summary, before the step), change (the
-        length of what the step added over the weight's own)}.
+        length of what the step added over the weight's own), moved (whether it added what no rounding explains)}.
         loss; gradient_norm; applied: false where the step was skipped; excused: for a loss scale that was too large;
         seconds.
     """
@@ -47,7 +50,7 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
         with watched(model) as layers, _reached(trained) as reached:
             part = learner.one.part(batch)
             done = learner.one.finish(part, learner.one.keep())
-        changes = [_change(before, variable.numpy()) for before, variable in zip(weights, trained, strict=True)]
+        after = [variable.numpy() for variable in trained]
     finally:
         for variable, value in zip(everything, kept, strict=True):
             variable.assign(value)
@@ -60,9 +63,10 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
                 "name": variable.path,
                 "gradient": None if gradient is None else summarize(gradient),
                 "weight": summarize(weight),
-                "change": change,
+                "change": _change(weight, moved),
+                "moved": _moved(weight, moved),
             }
-            for variable, gradient, weight, change in zip(trained, gradients, weights, changes, strict=True)
+            for variable, gradient, weight, moved in zip(trained, gradients, weights, after, strict=True)
         ],
         "loss": _finite(float(part.loss)),
         "gradient_norm": _finite(float(tf.linalg.global_norm(part.gradients))),
@@ -100,6 +104,12 @@ def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float 
     length = float(np.linalg.norm(before.astype(np.float64)))
     step = float(np.linalg.norm(after.astype(np.float64) - before.astype(np.float64)))
     return _finite(step / length) if length else None
+
+
+def _moved(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> bool:
+    """By more than another order of the same sums would."""
+    step = np.abs(after.astype(np.float64) - before.astype(np.float64))
+    return bool(np.max(step, initial=0.0) > ROUNDING * np.max(np.abs(before.astype(np.float64)), initial=0.0))
 
 
 def _finite(value: float) -> float | None:

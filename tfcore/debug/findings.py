@@ -24,7 +24,10 @@ Problem = dict[str, str | None]
 
 
 def problems(
-    eager: Mapping[str, Any], losses: Sequence[float | None] = (), applied: Sequence[bool] = ()
+    eager: Mapping[str, Any],
+    losses: Sequence[float | None] = (),
+    applied: Sequence[bool] = (),
+    still: Sequence[str] = (),
 ) -> list[Problem]:
     """See the module.
 
@@ -32,11 +35,14 @@ def problems(
         eager: what `eager_step` saw.
         losses, applied: of the compiled steps, the first on the same batch as the eager one; those that were only skipped
             to find a loss scale count as applied.
+        still: the variables that no gradient reaches in the compiled step, or that it left as they were though the eager
+            one moved them.
     """
     return [
         *_values(eager),
         *_dead(eager["layers"]),
         *_gradients(eager["variables"]),
+        *_still(eager["variables"], still),
         *_ranges(eager["layers"]),
         *_changes(eager["variables"]),
         *_steps(eager, losses, applied),
@@ -115,13 +121,27 @@ def _gradients(variables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         where = f"variable {one['name']!r}"
         gradient = one["gradient"]
         if gradient is None:
-            fix = "is its layer used, and is there a tf.stop_gradient, an integer or a numpy_op on the way to the loss?"
+            fix = (
+                "is its layer used, is there a tf.stop_gradient, an integer or a numpy_op on the way to the loss, "
+                "or does a tf.py_function read it?"
+            )
             yield _problem("no gradient", where, "no gradient reaches it: it will stay as it is", fix)
         elif not not_finite(gradient) and gradient["zeros"] == 1.0:
             yield _problem("zero gradient", where, "its gradient is 0 everywhere on this batch")
         elif largest(gradient) > LARGE_GRADIENT:
             told = f"its gradient goes up to {largest(gradient):.3g}"
             yield _problem("exploding", where, told, "set training.clip_norm, or look at the ranges of the layers")
+
+
+def _still(variables: Sequence[Mapping[str, Any]], still: Sequence[str]) -> Iterator[Problem]:
+    for one in variables:
+        if one["name"] in still and one["gradient"] and largest(one["gradient"]) > 0.0:
+            yield _problem(
+                "eager is not graph",
+                f"variable {one['name']!r}",
+                "it has a gradient eagerly and none compiled: training will not change it",
+                "look for Python that runs only eagerly, or once while it is traced",
+            )
 
 
 def _ranges(layers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:

@@ -75,7 +75,7 @@ def debug_step(
         told = profiled(lambda i: walk.compiled(i + 1), steps - 1, folder)
     out.mkdir(parents=True, exist_ok=True)
     report = {
-        "problems": problems(walk.eager, walk.losses[walk.at :], walk.applied[walk.at :]),
+        "problems": problems(walk.eager, walk.losses[walk.at :], walk.applied[walk.at :], walk.still),
         "step": training.start + walk.at,
         "rows": training.request.training.batch_size,
         "knobs": walk.knobs,
@@ -109,6 +109,8 @@ class _Walk:
         self.stack = next(self._stacks)
         self.losses: list[float | None] = []
         self.applied: list[bool] = []
+        self.still: list[str] = []
+        """Variables that the compiled step does not train though the eager one does."""
         self._look(0)
 
     def _look(self, number: int) -> None:
@@ -122,6 +124,8 @@ class _Walk:
         used = (self._offset + number) % self._learner.stack
         if number and not used:
             self.stack = next(self._stacks)
+        trained = self._learner.model.trainable_variables
+        before = [] if number else [variable.numpy() for variable in trained]
         outcome = self._learner.run(
             self.stack,
             first=used,
@@ -133,6 +137,10 @@ class _Walk:
             return  # too many in a row were not finite: the training would have ended
         self.losses.append(float(outcome.losses[0]) if np.isfinite(outcome.losses[0]) else None)
         self.applied.append(bool(outcome.applied[0] or outcome.excused[0]))
+        if not number and outcome.applied[0] and self.eager["applied"]:
+            moved = {one["name"] for one in self.eager["variables"] if one["moved"]}
+            same = (v.path for v, value in zip(trained, before, strict=True) if np.array_equal(v.numpy(), value))
+            self.still = sorted(moved.intersection(same).union(self._learner.one.unreached))
         if number and self.applied.index(self.applied[-1]) == number and not self.applied[-1]:
             self._learner.step.assign_sub(1)  # what dropout draws from
             self._look(number)

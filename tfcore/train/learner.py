@@ -108,6 +108,7 @@ class Learner:
             offsets=offsets,
             ranking=ranking,
             scale=scale,
+            log=log,
         )
         """The step whose pieces the compiled program is made of."""
         self.stack, self.batch = specs["weight"].shape

@@ -17,7 +17,7 @@ the parts' losses, objectives and gradients are then those of the whole batch:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ from tfcore.train.losses import row_losses
 from tfcore.train.ranking import RankingConfig
 
 Batch = Mapping[str, Any]
+_NAMES = 8
+"""So many variables are named in a warning."""
 
 _OPTIMIZERS = {
     "adam": keras.optimizers.Adam,
@@ -93,6 +95,7 @@ class TrainStep:
         offsets: added to the outputs while training.
         ranking: has the order within "group" of a batch count too; of whole batches only.
         scale: of the loss while gradients are taken, for float16.
+        log: told once, while the step is traced, which variables no gradient reaches.
     """
 
     def __init__(
@@ -107,8 +110,12 @@ class TrainStep:
         offsets: Sequence[float] | None = None,
         ranking: RankingConfig | None = None,
         scale: LossScale | None = None,
+        log: Callable[[str], None] | None = None,
     ):
         self.scale = scale
+        self.unreached: list[str] = []
+        """The paths of the variables that no gradient reaches in a traced step; eagerly one may."""
+        self._log = log or (lambda line: None)
         self.model, self.task, self.optimizer, self.knobs, self.counter = model, task, optimizer, knobs, counter
         self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
         self._std, self._variance = float(label_std), float(label_std) ** 2
@@ -157,15 +164,28 @@ class TrainStep:
                 objective += self._ranking.share * (self._order_loss(self._ranking, batch, output) - objective)
             objective = tf.add_n([objective, *own])
             scaled = objective if self.scale is None else objective * self.scale.value
+        found = tape.gradient(scaled, trained)
+        if not tf.executing_eagerly():
+            self._note([v.path for v, one in zip(self.model.trainable_variables, found, strict=True) if one is None])
         gradients = [
             # dense also for embeddings: the optimizer's moments are dense anyway
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
-            for gradient, variable in zip(tape.gradient(scaled, trained), trained, strict=True)
+            for gradient, variable in zip(found, trained, strict=True)
         ]
         if self.scale is not None:
             back = 1.0 / self.scale.value
             gradients = [gradient * back for gradient in gradients]
         return Part(loss, objective, gradients)
+
+    def _note(self, unreached: Sequence[str]) -> None:
+        """An optimizer is given zeros for them, and nothing else would show it."""
+        if new := [path for path in unreached if path not in self.unreached]:
+            self.unreached += new
+            names = ", ".join(map(repr, new[:_NAMES])) + (f" and {len(new) - _NAMES} more" if len(new) > _NAMES else "")
+            self._log(
+                f"warning: no gradient reaches {names}: not trained. Is the layer used? Is there a tf.stop_gradient or a "
+                "Python function (tf.py_function, tf.numpy_function) on the way to the loss?"
+            )
 
     def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> Done:
         """Apply the gradients of a whole batch if they and its objective are finite, else put back what was `kept`."""

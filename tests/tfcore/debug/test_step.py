@@ -57,11 +57,12 @@ def model(*between):
     return keras.Model(inputs, keras.layers.Dense(1, name="output")(x))
 
 
-def learner(net):
+def learner(net, **keywords):
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
     knobs = KnobVariables(["learning_rate"])
+    optimizer = OptimizerConfig()
     return Learner(
-        model=net, task="binary", step=step, specs=SPECS, optimizer=OptimizerConfig(), knobs=knobs, jit="off"
+        model=net, task="binary", step=step, specs=SPECS, optimizer=optimizer, knobs=knobs, jit="off", **keywords
     )
 
 
@@ -280,6 +281,68 @@ def test_the_step_after_a_checkpoint_is_the_one_that_the_training_goes_on_with(t
     assert found["loss"] == pytest.approx(whole["compiled"]["losses"][newest], rel=1e-5)
     assert found["compiled"]["losses"] == whole["compiled"]["losses"][newest : newest + 4]
     assert found["knobs"]["learning_rate"] < 0.05
+
+
+class Read(keras.layers.Layer):
+    """A kernel that has a gradient only eagerly."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(shape[-1],), initializer="ones", name="kernel")
+
+    def call(self, x):
+        return x * (self.kernel if tf.executing_eagerly() else tf.stop_gradient(tf.convert_to_tensor(self.kernel)))
+
+
+def test_a_variable_that_only_the_eager_step_trains_is_a_problem_and_a_line_of_the_training_s_log():
+    lines = []
+    inputs = {"numeric": keras.Input([N], name="numeric")}
+    net = keras.Model(inputs, keras.layers.Dense(1, name="output")(Read(name="read")(inputs["numeric"])))
+    it = learner(net, log=lines.append)
+    values = stack()
+    found = eager_step(it, {key: value[0] for key, value in values.items()}, RATE)
+    assert lines == [] and problems(found) == []
+    for _ in range(2):
+        it.run(values, first=0, steps=1, knobs={"learning_rate": np.full(K, 0.01, np.float32)})
+    assert it.one.unreached == ["read/kernel"]
+    assert len(lines) == 1 and "no gradient reaches 'read/kernel': not trained" in lines[0]
+    (told,) = problems(found, still=it.one.unreached)
+    assert (told["kind"], told["where"]) == ("eager is not graph", "variable 'read/kernel'")
+
+
+def test_the_stage_tells_of_a_variable_that_the_compiled_step_leaves_as_it_was(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pa.table({"x": rng.standard_normal(128).astype(np.float32), "label": rng.integers(0, 2, 128)})
+    columns = (
+        Column(name="x", type="float32", nullable=False),
+        Column(name="label", type="int64", nullable=False, role="label"),
+    )
+    examples = write_examples(tmp_path / "examples", {"train": rows}, columns, rows_per_record=64)
+    module = tmp_path / "mine.py"
+    module.write_text(
+        "import keras\nimport tensorflow as tf\n\n\nclass Scaled(keras.layers.Layer):\n"
+        "    def build(self, shape):\n"
+        "        self.read = self.add_weight(shape=(), initializer='ones', name='read')\n"
+        "        self.once = self.add_weight(shape=(), initializer='ones', name='once')\n\n"
+        "    def call(self, x):\n"
+        "        if tf.executing_eagerly():\n"
+        "            return x * self.read * self.once\n"
+        "        return x * (0.0 * self.once + 1.0)\n\n\n"
+        "def model(layout, options):\n"
+        "    inputs = {n: keras.Input(r, dtype=d, name=n) for n, (r, d) in layout.inputs().items()}\n"
+        "    return keras.Model(inputs, keras.layers.Dense(1)(Scaled(name='mine')(inputs['numeric'])))\n"
+    )
+    train = TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(task="binary"),
+        model=ModelConfig(name="mine:model"),
+        module=module,
+        training=TrainingConfig(batch_size=16, steps=8, steps_per_call=4, jit="off"),
+    )
+    found = debug_step(DebugRequest(train=train, steps=2, profile=False), tmp_path / "out", Monitor())
+    assert [(one["kind"], one["where"]) for one in found["problems"]] == [
+        ("eager is not graph", "variable 'mine/read'"),  # no gradient
+        ("eager is not graph", "variable 'mine/once'"),  # one that is 0
+    ]
 
 
 def test_a_step_that_fails_later_is_the_one_that_is_looked_at(tmp_path):
