@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -64,14 +65,26 @@ class ImagesSource:
             folders = [_inside(self._config, file.path).rpartition("/")[0].rpartition("/")[2] for file in files]
             return files, pa.array([folder or None for folder in folders], pa.string())
         images, table = files[:-1], _table(files[-1].path, self._images.file_column, self._images.label_column)
-        rows = {name: row for row, name in enumerate(table.column(0).to_pylist())}
-        if len(rows) != table.num_rows:
-            again = counted(table.num_rows - len(rows), "file name stands", "file names stand")
-            raise DataError(f"{again} in it twice", where=files[-1].path)
+        listed = table.column(0).to_pylist()
+        rows = {name: row for row, name in enumerate(listed)}
+        if len(rows) != len(listed):
+            again = [name for name, times in Counter(listed).items() if times > 1]
+            stand = counted(len(again), "file name stands", "file names stand")
+            fix = f"one row a file; of images of one name in several folders: their paths below {_folder(self._config)}"
+            raise DataError(f"{stand} in it more than once: {_some(again)}", where=files[-1].path, fix=fix)
         places = []
         for file in images:
             name = _inside(self._config, file.path)
             places.append(rows.get(name, rows.get(name.rpartition("/")[2])))
+        if rows and images and all(place is None for place in places):
+            names = [_inside(self._config, file.path) for file in images]
+            raise DataError(
+                f"none of its {counted(len(rows), 'file name')} is that of an image: it has {_some(list(rows))}, "
+                f"and the images are {_some(names)}",
+                where=files[-1].path,
+                fix=f"names with their endings, alone or as paths below {_folder(self._config)}; "
+                "the column they stand in is source.images.file_column",
+            )
         return images, table.column(1).combine_chunks().take(pa.array(places, pa.int64()))
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
@@ -135,6 +148,17 @@ class ImagesSource:
         names = [_inside(self._config, file.path) for file in some]
         arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(some))]
         return pa.Table.from_arrays(arrays, names=_NAMES)
+
+
+def _some(names: Sequence[str | None]) -> str:
+    """Three names, as an example."""
+    shown = ", ".join(map(repr, names[:3]))
+    return f"{shown} and {len(names) - 3:,} more" if len(names) > 3 else shown
+
+
+def _folder(config: SourceConfig) -> str:
+    """The folder that names are seen from, as the config says it."""
+    return "/".join(config.path.rstrip("/").split("/")[: _depth(config)])
 
 
 def undecodable(data: bytes) -> str | None:
