@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from headway.errors import ConfigError, DataError
+from headway.infer import infer
 from headway.sources.base import ImagesConfig, SourceConfig, files, open_source, spans
 
 
@@ -101,6 +102,22 @@ def test_a_table_that_cannot_be_used_says_why(folder, table, error, said):
     source, found = opened(folder, table="labels.csv")
     with pytest.raises(error, match=f"(?s){said}"):
         source.ranges(found)
+
+
+def test_names_that_miss_and_images_without_a_label_are_noted(folder):
+    names = ["0.jpg", "dog/2.jpeg", *(f"gone{n}.jpg" for n in range(4))]
+    (folder / "2013-01/labels.csv").write_text("file,label\n" + "".join(f"{name},a\n" for name in names))
+    source, found = opened(folder, table="labels.csv")
+    _, (missed, bare) = infer(source.prefix(found, 9), {}, only=False, needed=frozenset(), where="")
+    assert missed.endswith(
+        "no image of the first span is called 'gone0.jpg', 'gone1.jpg', 'gone2.jpg' and 1 more: 4 of 6 names"
+    )
+    assert missed.startswith(found[-1].path)
+    assert bare.endswith("no label is for 'cat/1.PNG', 'dog/cut.jpg', 'dog/empty.png' and 1 more: 4 of 6 images")
+    names = [file.path.removeprefix(f"{folder}/2013-01/") for file in found[:-1]]
+    (folder / "2013-01/labels.csv").write_text("file,label\n" + "".join(f"{name},a\n" for name in names))
+    source, found = opened(folder, table="labels.csv")
+    assert infer(source.prefix(found, 9), {}, only=False, needed=frozenset(), where="")[1] == []
 
 
 def test_a_table_without_a_row_labels_nothing(folder):
