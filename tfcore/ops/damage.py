@@ -55,7 +55,7 @@ def in_records(
         if error is not None:
             place = _place(first + i, None if begins is None else begins[i])
             told = tf.errors.DataLossError(None, None, f"{name + ': ' if name else ''}not a tf.train.Example {place}")
-            return told if _is_damaged(record, error) else None
+            return told if _is_damaged(record, error, parse) else None
     return None
 
 
@@ -67,14 +67,16 @@ def _refused(records: Sequence[bytes], parse: Parse) -> Exception | None:
     return None
 
 
-def _is_damaged(record: bytes, error: Exception) -> bool:
+def _is_damaged(record: bytes, error: Exception, parse: Parse) -> bool:
     if _UNSURE not in str(getattr(error, "message", "")):
         return may_be_damage(error)
     try:  # it says so of too many values too
-        tf.train.Example.FromString(record)
+        example = tf.train.Example.FromString(record)
     except Exception:  # the DecodeError of whatever protobuf this is
         return True
-    return False
+    # protobuf passes over what it does not know, and TensorFlow's parser does not
+    example.DiscardUnknownFields()
+    return _refused([example.SerializeToString()], parse) is None
 
 
 def in_files(paths: Sequence[str], parse: Parse) -> tf.errors.DataLossError | None:

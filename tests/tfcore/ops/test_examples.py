@@ -400,6 +400,15 @@ def test_a_record_that_is_no_example_is_data_loss_with_its_file_and_number(op, t
             parse_examples(tf.constant([*numbered(0, 2), bad]), ROWS)
 
 
+@pytest.mark.parametrize("nullable", [True, False])
+def test_values_of_no_known_field_are_damage_though_protobuf_takes_them(by_op, nullable):
+    record = example(entry("i", wire.field(b"\x98\x01\x01" + wire.field(b"\x05"), wire.INTS)))
+    tf.train.Example.FromString(record)
+    for reader in (by_op, by_twin):
+        with pytest.raises(tf.errors.DataLossError, match=r"\(record 0"):
+            reader([record], [Column(name="i", type="int64", nullable=nullable)])
+
+
 @pytest.mark.parametrize("native", [True, False])
 def test_a_record_of_other_columns_is_an_invalid_argument(op, tmp_path, native):
     write(tmp_path / "a.tfrecord", [*numbered(0, 3), example(entry("i", feature("f", [1])))])
