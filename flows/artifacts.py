@@ -79,6 +79,8 @@ def column_rows(result: Mapping[str, Any], split: str = "train") -> Rows:
             "type": column["type"],
             "rows": column["rows"],
             "missing": f"{column['missing_share']:.2%}",
+            # of the columns that have some: missing they are not, and no figure behind counts them
+            **{name: f"{column[name]:,}" if column.get(name) else "" for name in ("nan", "infinite")},
             "distinct": _distinct(column),
             **{name: _cell(column.get(name)) for name in shown},
             "quantiles": f"rank ±{column['rank_error']:.1%}" if column.get("rank_error") else "",

@@ -114,6 +114,9 @@ def parser() -> argparse.ArgumentParser:
     for name, (_, text) in STAGE_COMMANDS.items():
         command = add(name, text)
         if name == "validate":
+            command.description = (
+                f"{command.description} It ends with 0 whatever it finds: errors stop what comes behind it."
+            )
             command.add_argument("--serving", metavar="FILE", help="logged requests to compare the train rows with")
         window(command)
         waits(command)

@@ -88,14 +88,14 @@ def _told(table: pa.Table, read: int, limit: int) -> str:
     lines = [
         f"{len(table):,} of {read:,} rows {agree(len(table), 'was', 'were')} rejected ({share:.3%})",
         "",
-        text_table(_reasons(table)),
+        text_table(_reasons(table), whole=["reason"]),
         "",
     ]
     shown = table.slice(0, limit)
     shown = shown.set_column(
         shown.schema.get_field_index("value"), "value", pc.utf8_slice_codeunits(shown.column("value"), 0, 60)
     )
-    lines.append(text_table(shown.to_pylist()))
+    lines.append(text_table(shown.to_pylist(), whole=["reason"]))  # a reason ends with the byte
     if len(table) > limit:
         lines.append(f"and {len(table) - limit:,} more: --limit shows them")
     return "\n".join(lines)

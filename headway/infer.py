@@ -20,6 +20,7 @@ from headway.errors import ConfigError, DataError
 from headway.lists import is_list, is_text
 from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, in_columns, suggest
 from headway.sources.clash import told as clash_of
+from headway.sources.noted import told as notes_of
 from headway.sources.odd import ONE_IN, told, told_several
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
@@ -34,7 +35,7 @@ LONG_BYTES = 1024
 def infer(
     prefix: pa.Table, configs: Mapping[str, ColumnConfig], *, only: bool, needed: frozenset[str], where: str
 ) -> tuple[Schema, list[str]]:
-    """The schema of `prefix`, and sentences about the columns that were left out.
+    """The schema of `prefix`, and sentences about the columns that were left out and what its source has to tell.
 
     Args:
         configs: what the pipeline says of single columns; wins over what the prefix shows.
@@ -54,7 +55,7 @@ def infer(
                 fix += f"say source.csv.delimiter: {json.dumps(separators[0])}"
             raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=fix)
     columns: list[Column] = []
-    notes: list[str] = []
+    notes = notes_of(prefix.schema)
     for name in names:
         config = configs.get(name)
         wanted = name in needed or (config is not None and config.role != "ignore")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import google_crc32c
 
@@ -98,7 +99,6 @@ def read_records(path: Path) -> Iterator[bytes]:
     Raises:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
     """
-    at = 0
     try:
         file = path.open("rb")
     except OSError as error:
@@ -106,21 +106,39 @@ def read_records(path: Path) -> Iterator[bytes]:
             f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path), fix=_FIX
         ) from None
     with file:
-        while header := file.read(_HEADER.size):
-            if len(header) < _HEADER.size:
-                raise _damaged(path, at, "the file is cut off in a record's length")
-            size, crc = _HEADER.unpack(header)
-            if masked(header[:8]) != crc or size > _MOST:
-                raise _damaged(path, at, "the checksum of a record's length does not hold")
-            body = file.read(size + _CRC.size)
-            if len(body) < size + _CRC.size:
-                raise _damaged(path, at, "the file is cut off in a record")
-            record = body[:size]
-            if masked(record) != _CRC.unpack_from(body, size)[0]:
-                raise _damaged(path, at, "the checksum of a record does not hold")
-            yield record
-            at += _HEADER.size + len(body)
+        try:
+            for _, record in framed(file):
+                yield record
+        except NotWhole as error:
+            raise DataError(f"{error.what} (record at byte {error.at})", where=str(path), fix=_FIX) from None
 
 
-def _damaged(path: Path, at: int, what: str) -> DataError:
-    return DataError(f"{what} (record at byte {at})", where=str(path), fix=_FIX)
+class NotWhole(Exception):
+    """What is wrong with a TFRecord file, and the byte at which the record begins that it is wrong with."""
+
+    def __init__(self, what: str, at: int):
+        super().__init__(what, at)
+        self.what, self.at = what, at
+
+
+def framed(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """(the byte at which it begins, the record) for every record of an open file, each checked.
+
+    Raises:
+        NotWhole: it stops being a TFRecord file.
+    """
+    at = 0
+    while header := file.read(_HEADER.size):
+        if len(header) < _HEADER.size:
+            raise NotWhole("the file is cut off in a record's length", at)
+        size, crc = _HEADER.unpack(header)
+        if masked(header[:8]) != crc or size > _MOST:
+            raise NotWhole("the checksum of a record's length does not hold", at)
+        body = file.read(size + _CRC.size)
+        if len(body) < size + _CRC.size:
+            raise NotWhole("the file is cut off in a record", at)
+        record = body[:size]
+        if masked(record) != _CRC.unpack_from(body, size)[0]:
+            raise NotWhole("the checksum of a record does not hold", at)
+        yield at, record
+        at += _HEADER.size + len(body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ from headway.schema import suggest
 from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
 from headway.sources.interface import Chunk, InputFile, Malformed, Range
 from headway.sources.magic import not_a
+from headway.sources.noted import noted
 from headway.words import counted
 
 _NAMES = ["image", "path", "label"]
@@ -39,7 +41,7 @@ class ImagesSource:
         return list(_NAMES)
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        images, labels = self._labelled(files)
+        images, labels, _ = self._labelled(files)
         names = [_inside(self._config, file.path) for file in images]
         found: list[Range] = []
         start = held = 0
@@ -58,21 +60,42 @@ class ImagesSource:
             start, held = end, 0
         return found
 
-    def _labelled(self, files: Sequence[InputFile]) -> tuple[Sequence[InputFile], pa.Array]:
-        """The images, and the label of each."""
+    def _labelled(self, files: Sequence[InputFile]) -> tuple[Sequence[InputFile], pa.Array, list[str]]:
+        """The images, the label of each, and what is to be told of the table."""
         if self._images.table is None:
             folders = [_inside(self._config, file.path).rpartition("/")[0].rpartition("/")[2] for file in files]
-            return files, pa.array([folder or None for folder in folders], pa.string())
+            return files, pa.array([folder or None for folder in folders], pa.string()), []
         images, table = files[:-1], _table(files[-1].path, self._images.file_column, self._images.label_column)
-        rows = {name: row for row, name in enumerate(table.column(0).to_pylist())}
-        if len(rows) != table.num_rows:
-            again = counted(table.num_rows - len(rows), "file name stands", "file names stand")
-            raise DataError(f"{again} in it twice", where=files[-1].path)
-        places = []
-        for file in images:
-            name = _inside(self._config, file.path)
-            places.append(rows.get(name, rows.get(name.rpartition("/")[2])))
-        return images, table.column(1).combine_chunks().take(pa.array(places, pa.int64()))
+        listed = table.column(0).to_pylist()
+        rows = {name: row for row, name in enumerate(listed)}
+        if len(rows) != len(listed):
+            again = [name for name, times in Counter(listed).items() if times > 1]
+            stand = counted(len(again), "file name stands", "file names stand")
+            fix = f"one row a file; of images of one name in several folders: their paths below {_folder(self._config)}"
+            raise DataError(f"{stand} in it more than once: {_some(again)}", where=files[-1].path, fix=fix)
+        names = [_inside(self._config, file.path) for file in images]
+        places = [rows.get(name, rows.get(name.rpartition("/")[2])) for name in names]
+        used = {*places} - {None}
+        if rows and images and not used:
+            raise DataError(
+                f"none of its {counted(len(rows), 'file name')} is that of an image: it has {_some(list(rows))}, "
+                f"and the images are {_some(names)}",
+                where=files[-1].path,
+                fix=f"names with their endings, alone or as paths below {_folder(self._config)}; "
+                "the column they stand in is source.images.file_column",
+            )
+        # one table may serve several spans, and images may be without a label: neither is an error
+        missed = [name for name, row in rows.items() if row not in used]
+        bare = [name for name, place in zip(names, places, strict=True) if place is None]
+        notes = [
+            f"{files[-1].path}: {what} {_some(some)}: {len(some):,} of {of}"
+            for some, of, what in (
+                (missed, counted(len(rows), "name"), "no image of the first span is called"),
+                (bare, counted(len(images), "image"), "no label is for"),
+            )
+            if some
+        ]
+        return images, table.column(1).combine_chunks().take(pa.array(places, pa.int64())), notes
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         for name in columns:
@@ -117,7 +140,7 @@ class ImagesSource:
         return data, undecodable(data)
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
-        images, labels = self._labelled(files)
+        images, labels, notes = self._labelled(files)
         some = images[: min(rows, _PREFIX_FILES)]
         data = []
         for file in some:
@@ -134,7 +157,18 @@ class ImagesSource:
             raise why
         names = [_inside(self._config, file.path) for file in some]
         arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(some))]
-        return pa.Table.from_arrays(arrays, names=_NAMES)
+        return noted(pa.Table.from_arrays(arrays, names=_NAMES), notes)
+
+
+def _some(names: Sequence[str | None]) -> str:
+    """Three names, as an example."""
+    shown = ", ".join(map(repr, names[:3]))
+    return f"{shown} and {len(names) - 3:,} more" if len(names) > 3 else shown
+
+
+def _folder(config: SourceConfig) -> str:
+    """The folder that names are seen from, as the config says it."""
+    return "/".join(config.path.rstrip("/").split("/")[: _depth(config)])
 
 
 def undecodable(data: bytes) -> str | None:

@@ -50,6 +50,12 @@ def test_a_row_for_each_column_of_train():
     json.dumps([number, text])
 
 
+def test_numbers_that_are_none_are_counted_where_there_are_some():
+    column = STATISTICS["columns"]["train"][0]
+    some, no = column_rows({"columns": {"train": [column | {"nan": 1400, "infinite": 3}, column | {"nan": 0}]}})
+    assert (some["nan"], some["infinite"]) == ("1,400", "3") and (no["nan"], no["infinite"]) == ("", "")
+
+
 def test_an_estimate_says_its_error():
     column = STATISTICS["columns"]["train"][0] | {"distinct": 70_123, "distinct_error": 0.0313, "rank_error": 0.004}
     [row] = column_rows({"columns": {"train": [column]}})

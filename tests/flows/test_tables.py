@@ -25,3 +25,9 @@ def test_a_row_is_one_line_whatever_its_cells_hold():
 
 def test_no_rows_are_no_table():
     assert text_table([]) == ""
+
+
+def test_long_cells_are_cut_but_for_columns_that_are_wanted_whole():
+    row = {"value": "v" * 60, "reason": "r" * 60 + " at byte 7"}
+    assert text_table([row], whole=["reason"]).splitlines()[1] == f"  {'v' * 45}...  {'r' * 60} at byte 7"
+    assert text_table([row]).splitlines()[1] == f"  {'v' * 45}...  {'r' * 45}..."

@@ -1,8 +1,8 @@
-"""Records that are no tf.Example, as the op in C++ says so: tf.errors.DataLossError, with the record's place.
+"""Damage to records and their files, as the op in C++ says so: tf.errors.DataLossError, with the record's place.
 
-TensorFlow's parser gives InvalidArgumentError, and quotes the bytes, which Python often cannot read: what arrives is a
-UnicodeDecodeError. No graph can catch an error, so it is translated where Python runs: in an eager call, and while the
-dataset of `read_examples` itself is iterated. Inside of other graphs TensorFlow's own error stays.
+Of a record that is no tf.Example TensorFlow's parser gives InvalidArgumentError, and quotes the bytes, which Python often
+cannot read: what arrives is a UnicodeDecodeError. No graph can catch an error, so it is translated where Python runs: in an
+eager call, and while the dataset of `read_examples` itself is iterated. Inside of other graphs TensorFlow's own error stays.
 
     in_records(records, parse)                   # DataLossError: not a tf.train.Example (record 2)
     for chunk in translated(dataset, files, parse): ...
@@ -10,40 +10,52 @@ dataset of `read_examples` itself is iterated. Inside of other graphs TensorFlow
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from headway.errors import DataError
-from headway.records.tfrecord import read_records
+from headway.records.tfrecord import NotWhole
+from tfcore.ops.whole import CUT_OFF, NOT_WHOLE, records
 
-NOT_WHOLE = "not a whole gzip file"
 _AT_ONCE = 1024
-_SURE = (NOT_WHOLE, "Could not parse example", "Unsupported datatype")
+_SURE = (NOT_WHOLE, CUT_OFF, "Could not parse example", "Unsupported datatype")
 _UNSURE = "Can't parse serialized Example"
 Parse = Callable[[tf.Tensor], Any]
 
 
 def may_be_damage(error: Exception) -> bool:
     """Whether TensorFlow's error may mean a record that is no tf.Example, rather than one of other columns."""
+    return is_damage(error) or _UNSURE in str(getattr(error, "message", ""))
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether it surely means damage."""
     said = str(getattr(error, "message", ""))
-    return isinstance(error, UnicodeDecodeError) or any(words in said for words in (*_SURE, _UNSURE))
+    return isinstance(error, UnicodeDecodeError) or any(words in said for words in _SURE)
 
 
 def in_records(
-    records: Sequence[bytes], parse: Parse, name: str | None = None, first: int = 0
+    some: Sequence[bytes],
+    parse: Parse,
+    name: str | None = None,
+    first: int = 0,
+    begins: Sequence[int] | None = None,
 ) -> tf.errors.DataLossError | None:
-    """The error for serialized records of which one is no tf.Example; None when the first that fails is one."""
-    for i, record in enumerate(records):
+    """The error for serialized records of which one is no tf.Example; None when the first that fails is one.
+
+    Args:
+        name: their file.
+        first: the number of the first of them there.
+        begins: the bytes at which they begin there.
+    """
+    for i, record in enumerate(some):
         error = _refused([record], parse)
         if error is not None:
-            place = f"{name}: " if name else ""
-            told = tf.errors.DataLossError(None, None, f"{place}not a tf.train.Example (record {first + i})")
-            return told if _is_damaged(record, error) else None
+            place = _place(first + i, None if begins is None else begins[i])
+            told = tf.errors.DataLossError(None, None, f"{name + ': ' if name else ''}not a tf.train.Example {place}")
+            return told if _is_damaged(record, error, parse) else None
     return None
 
 
@@ -55,31 +67,45 @@ def _refused(records: Sequence[bytes], parse: Parse) -> Exception | None:
     return None
 
 
-def _is_damaged(record: bytes, error: Exception) -> bool:
+def _is_damaged(record: bytes, error: Exception, parse: Parse) -> bool:
     if _UNSURE not in str(getattr(error, "message", "")):
         return may_be_damage(error)
     try:  # it says so of too many values too
-        tf.train.Example.FromString(record)
+        example = tf.train.Example.FromString(record)
     except Exception:  # the DecodeError of whatever protobuf this is
         return True
-    return False
+    # protobuf passes over what it does not know, and TensorFlow's parser does not
+    example.DiscardUnknownFields()
+    return _refused([example.SerializeToString()], parse) is None
 
 
 def in_files(paths: Sequence[str], parse: Parse) -> tf.errors.DataLossError | None:
-    """The same, of TFRecord files: they are read again to find it."""
+    """The same, of TFRecord files, and of such as are cut off or damaged: they are read again to find it."""
     for path in paths:
-        found: list[bytes] = []
+        found: list[tuple[int, bytes]] = []
         first = 0
-        with contextlib.suppress(DataError, OSError):  # one that is gzip, or changed since
-            for record in read_records(Path(path)):
-                found.append(record)
+        broken = None
+        try:
+            for one in records(path):
+                found.append(one)
                 if len(found) == _AT_ONCE:
-                    if _refused(found, parse):
-                        return in_records(found, parse, path, first)
+                    if _refused([record for _, record in found], parse):
+                        break
                     first, found = first + len(found), []
-        if found and _refused(found, parse):
-            return in_records(found, parse, path, first)
+        except NotWhole as error:
+            broken = error
+        except tf.errors.OpError:  # gone since
+            continue
+        if found and _refused([record for _, record in found], parse):
+            return in_records([record for _, record in found], parse, path, first, [at for at, _ in found])
+        if broken is not None:
+            place = _place(first + len(found), broken.at)
+            return tf.errors.DataLossError(None, None, f"{path}: {broken.what} {place}")
     return None
+
+
+def _place(number: int, at: int | None) -> str:
+    return f"(record {number})" if at is None else f"(record {number} at byte {at})"
 
 
 def translated(dataset: tf.data.Dataset, paths: Sequence[str], parse: Parse) -> tf.data.Dataset:
@@ -109,17 +135,23 @@ class _Iterator:
     def __next__(self) -> Any:
         try:
             return next(self._inner)
+        except tf.errors.DataLossError as error:
+            raise self._damage() or error from None  # TensorFlow's own names no file
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-            said = str(getattr(error, "message", ""))
-            if NOT_WHOLE in said:
-                line = next(line for line in said.splitlines() if NOT_WHOLE in line)
-                raise tf.errors.DataLossError(None, None, line.removeprefix("ValueError: ")) from None
             damage = self._damage() if may_be_damage(error) else None
-            if damage is None and isinstance(error, UnicodeDecodeError):  # in a file that is not read again
-                damage = tf.errors.DataLossError(None, None, "not a tf.train.Example")
+            if damage is None and is_damage(error):  # in a file that was changed since
+                damage = tf.errors.DataLossError(None, None, _line(error))
             if damage is None:
                 raise
             raise damage from None
+
+
+def _line(error: Exception) -> str:
+    """What it says, without where in TensorFlow it was said."""
+    for line in str(getattr(error, "message", "")).splitlines():
+        if NOT_WHOLE in line or CUT_OFF in line:
+            return line.removeprefix("ValueError: ")
+    return "not a tf.train.Example"
 
 
 def as_bytes(records: tf.Tensor) -> list[bytes]:

@@ -12,8 +12,6 @@ parsers take an empty list for an absent one: lists that others wrote are not nu
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,10 +21,10 @@ import tensorflow as tf
 
 from headway.errors import DataError
 from headway.records.spec import feature_spec
-from headway.records.tfrecord import masked
 from headway.schema import Column
-from tfcore.ops.damage import NOT_WHOLE, as_bytes, in_records, may_be_damage, translated
+from tfcore.ops.damage import as_bytes, in_records, may_be_damage, translated
 from tfcore.ops.library import library
+from tfcore.ops.whole import is_gzip, only_of_a_whole_file
 
 _TYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
 _FORMS = {"scalar": 0, "optional": 1, "ragged": 2}
@@ -61,7 +59,7 @@ def read_examples(
     lone = len(files) == 1
     if native if native is not None else library() is not None:
         # a gzip file can only be read from its beginning on, so its chunks cannot be read side by side
-        inside = lone and not _is_gzip(files[0])
+        inside = lone and not is_gzip(files[0])
 
         def chunks(path: tf.Tensor) -> tf.data.Dataset:
             def chunk(number: tf.Tensor) -> tuple[tf.Tensor, Chunk]:
@@ -76,11 +74,10 @@ def read_examples(
 
         def parsed(path: tf.Tensor, compression: tf.Tensor) -> tf.data.Dataset:
             records = tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=_READ_BYTES)
-            if "GZIP" in kinds:
-                records = records.concatenate(_nothing_but_whole(path, compression))
-            return records.batch(rows).map(lambda r: parse_examples(r, columns), **_parallel(lone))
+            batches = only_of_a_whole_file(records.batch(rows), path, compression)
+            return batches.map(lambda r: parse_examples(r, columns), **_parallel(lone))
 
-        kinds = ["GZIP" if _is_gzip(path) else "" for path in files]
+        kinds = ["GZIP" if is_gzip(path) else "" for path in files]
         both = tf.data.Dataset.from_tensor_slices((files, kinds))
         found = both.interleave(parsed, cycle, 1, **_parallel(not lone))
         return translated(found.prefetch(tf.data.AUTOTUNE), files, lambda some: _parsed(some, columns))
@@ -89,23 +86,6 @@ def read_examples(
 
 def _parallel(yes: bool) -> dict[str, Any]:
     return {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True} if yes else {}
-
-
-def _nothing_but_whole(path: tf.Tensor, compression: tf.Tensor) -> tf.data.Dataset:
-    """An empty dataset that fails when a gzip file is cut off: to TensorFlow that is where it ends."""
-
-    def never(name: bytes, kind: bytes) -> np.bool_:
-        if kind == b"GZIP":
-            with tf.io.gfile.GFile(name.decode(), "rb") as file, gzip.GzipFile(fileobj=file) as inflated:
-                try:
-                    while inflated.read(_READ_BYTES):
-                        pass
-                except (OSError, EOFError, zlib.error) as error:
-                    raise ValueError(f"{name.decode()}: {NOT_WHOLE}: {error}") from None
-        return np.bool_(False)
-
-    ends = tf.data.Dataset.from_tensors(path)
-    return ends.filter(lambda path: tf.ensure_shape(tf.numpy_function(never, [path, compression], tf.bool), []))
 
 
 def read_runs(paths: tf.Tensor, first: tf.Tensor, count: tf.Tensor, columns: Sequence[Column]) -> Chunk:
@@ -225,10 +205,3 @@ def _files(paths: str | Path | Sequence[str | Path]) -> list[str]:
     if not files:
         raise DataError("no file was named")
     return files
-
-
-def _is_gzip(path: str) -> bool:
-    with tf.io.gfile.GFile(path, "rb") as file:
-        head = file.read(12)
-    plain = len(head) == 12 and masked(head[:8]) == int.from_bytes(head[8:], "little")
-    return head.startswith(b"\x1f\x8b") and not plain

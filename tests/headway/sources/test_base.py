@@ -10,6 +10,7 @@ from headway.errors import ConfigError, DataError
 from headway.sources.base import SourceConfig, files, open_source, select_window, spans
 from headway.sources.csv import CsvSource
 from headway.sources.parquet import ParquetSource
+from headway.sources.spans import SAID_ENDINGS
 
 
 @pytest.fixture
@@ -154,3 +155,11 @@ def test_ingest_is_named_after_the_format_and_not_after_the_place():
 def test_a_source_for_each_format():
     assert isinstance(open_source(source("a")).source, CsvSource)
     assert isinstance(open_source(source("a", format="parquet")).source, ParquetSource)
+
+
+@pytest.mark.parametrize("kind", SAID_ENDINGS)
+def test_the_docs_name_every_ending_that_is_taken(kind):
+    text = (Path(__file__).parents[3] / "docs" / "sources.md").read_text(encoding="utf-8")
+    [row] = [line for line in text.splitlines() if line.startswith(f"| `{kind}` |")]
+    named = row.split("|")[2].replace("GZIP", ".gz").replace(",", " ").split()
+    assert {*SAID_ENDINGS[kind].replace(",", " ").split()} <= {*named, "also"}

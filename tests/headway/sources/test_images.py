@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from headway.errors import ConfigError, DataError
+from headway.infer import infer
 from headway.sources.base import ImagesConfig, SourceConfig, files, open_source, spans
 
 
@@ -80,7 +81,18 @@ def test_labels_come_from_a_table(folder):
 @pytest.mark.parametrize(
     ("table", "error", "said"),
     [
-        ("file,label\n0.jpg,1\n0.jpg,2\n", DataError, "twice"),
+        (
+            "file,label\n" + "".join(f"{n}.jpg,{n}\n" for n in (5, 0, 1, 0, 2, 3, 3, 2, 1, 2)),
+            DataError,
+            r"4 file names stand in it more than once: '0.jpg', '1.jpg', '2.jpg' and 1 more",
+        ),
+        ("file,label\n0.jpg,1\n0.jpg,1\n", DataError, r"1 file name stands .*: '0.jpg'.*fix: one row a file"),
+        (
+            "file,label\nimages/0.jpg,1\n0,2\ncat/0.jpeg,3\n4,4\n",
+            DataError,
+            r"none of its 4 file names is that of an image: it has 'images/0.jpg', '0', 'cat/0.jpeg' and 1 more, "
+            r"and the images are 'cat/0.jpg', 'cat/1.PNG', 'dog/2.jpeg' and 3 more.*fix: names with their endings",
+        ),
         ("name,label\n0.jpg,1\n", ConfigError, "no column 'file'"),
         ("\0\xff", (DataError, ConfigError), "table of labels"),
     ],
@@ -88,8 +100,31 @@ def test_labels_come_from_a_table(folder):
 def test_a_table_that_cannot_be_used_says_why(folder, table, error, said):
     (folder / "2013-01/labels.csv").write_text(table)
     source, found = opened(folder, table="labels.csv")
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=f"(?s){said}"):
         source.ranges(found)
+
+
+def test_names_that_miss_and_images_without_a_label_are_noted(folder):
+    names = ["0.jpg", "dog/2.jpeg", *(f"gone{n}.jpg" for n in range(4))]
+    (folder / "2013-01/labels.csv").write_text("file,label\n" + "".join(f"{name},a\n" for name in names))
+    source, found = opened(folder, table="labels.csv")
+    _, (missed, bare) = infer(source.prefix(found, 9), {}, only=False, needed=frozenset(), where="")
+    assert missed.endswith(
+        "no image of the first span is called 'gone0.jpg', 'gone1.jpg', 'gone2.jpg' and 1 more: 4 of 6 names"
+    )
+    assert missed.startswith(found[-1].path)
+    assert bare.endswith("no label is for 'cat/1.PNG', 'dog/cut.jpg', 'dog/empty.png' and 1 more: 4 of 6 images")
+    names = [file.path.removeprefix(f"{folder}/2013-01/") for file in found[:-1]]
+    (folder / "2013-01/labels.csv").write_text("file,label\n" + "".join(f"{name},a\n" for name in names))
+    source, found = opened(folder, table="labels.csv")
+    assert infer(source.prefix(found, 9), {}, only=False, needed=frozenset(), where="")[1] == []
+
+
+def test_a_table_without_a_row_labels_nothing(folder):
+    (folder / "2013-01/labels.csv").write_text("file,label\n")
+    source, found = opened(folder, table="labels.csv")
+    rows, _ = everything(source, found, ("path", "label"))
+    assert len(rows) == 6 and not any(row["label"] for row in rows)
 
 
 def test_a_table_that_is_not_there_is_an_error_that_names_it(folder):
