@@ -14,12 +14,14 @@ refused with what it would cost, or, with `scalars="convert"`, becomes a tensor 
 
 With `jit="auto"` the first call tries XLA; when XLA refuses, nothing has run yet (a program that does not compile
 touches no variable), the same graph is used as it is, and `mode` says so. The body is traced once whichever it is,
-without AutoGraph unless asked for: loops are tf.while_loop.
+without AutoGraph unless asked for: loops are tf.while_loop. Threads may make the first call together: one traces, the others
+wait. A body that raises while it is traced raises that, and the next call traces it again.
 """
 
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -81,6 +83,9 @@ class GraphFunction:
         self._jit, self._log, self._body = jit, log or (lambda line: None), body
         self._scalars, self._autograph = scalars, autograph
         self._call: Callable[..., Any] | None = None
+        self._graph: tf.types.experimental.ConcreteFunction | None = None
+        self._first = threading.RLock()
+        """Held until there is a graph and a way to call it; a body that calls its own function finds it open."""
         accepted = list(inspect.signature(body).parameters)
         if accepted != list(self.signature):
             raise TypeError(f"{self.name} takes {accepted}, its signature names {list(self.signature)}")
@@ -100,15 +105,21 @@ class GraphFunction:
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
         """The traced body, un-jitted: for looking at its graph, or for a SavedModel. Traces it if need be."""
-        if not hasattr(self, "_graph"):
-            specs = [spec for _, spec in _leaves(self.signature)]
-            # a body that says tf.while_loop and tf.cond itself is traced faster: looking for Python's own takes longest
-            traced = tf.function(self._traced, input_signature=specs, autograph=False)
-            began = time.perf_counter()
-            with intended(self._jit != "off"):  # by then TensorFlow does not know that the graph is for XLA
-                self._graph = traced.get_concrete_function()
-            self.trace_seconds = time.perf_counter() - began
-        return self._graph
+        with self._first:
+            if self._graph is None:
+                specs = [spec for _, spec in _leaves(self.signature)]
+                # a body that says tf.while_loop and tf.cond itself is traced faster: looking for Python's own takes longest
+                traced = tf.function(self._traced, input_signature=specs, autograph=False)
+                began = time.perf_counter()
+                try:
+                    with intended(self._jit != "off"):  # by then TensorFlow does not know that the graph is for XLA
+                        self._graph = traced.get_concrete_function()
+                except BaseException:
+                    if self._bodies == 1:  # more are of a body that makes variables, which goes on making them
+                        self._bodies = 0
+                    raise
+                self.trace_seconds = time.perf_counter() - began
+            return self._graph
 
     def _traced(self, *flat: Any) -> Any:
         self._bodies += 1
@@ -125,7 +136,14 @@ class GraphFunction:
         graph = self.trace()
         if self._jit == "off":
             self.mode, self._call = "graph", graph
-            return graph(*flat)
+        else:
+            with self._first:  # others wait until it is known whether XLA takes the graph
+                if self._call is None and (results := self._first_jitted(graph, flat)):
+                    return results[0]
+        return (self._call or graph)(*flat)
+
+    def _first_jitted(self, graph: Callable[..., Any], flat: list[Any]) -> list[Any]:
+        """What the call gave; nothing where XLA refuses."""
         specs = [spec for _, spec in _leaves(self.signature)]
         jitted = tf.function(lambda *leaves: graph(*leaves), input_signature=specs, jit_compile=True, autograph=False)
         try:
@@ -137,9 +155,9 @@ class GraphFunction:
                 ) from error
             self._log(f"XLA cannot compile {self.name}, so it runs uncompiled: {refusal(error)}")
             self.mode, self._call = "graph", graph
-            return graph(*flat)
-        self.mode, self._call, self.compiled = "jit", jitted, [jitted]
-        return result
+            return []
+        self.mode, self.compiled, self._call = "jit", [jitted], jitted
+        return [result]
 
     def _check(self, arguments: dict[str, Any]) -> list[Any]:
         """The leaves of `arguments` in the signature's order; SignatureError for those that do not fit."""

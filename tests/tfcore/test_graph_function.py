@@ -1,5 +1,8 @@
 """tfcore.graph_function: one trace, checked arguments, and a fallback when XLA refuses."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -146,6 +149,37 @@ def test_a_body_that_makes_its_variables_late_is_told_so():
 
     with pytest.raises(Exception, match=r"traced again|before the first call|tf.function-decorated"):
         GraphFunction(late, {"x": _spec()})(x=np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize("jit", ["off", "auto", "on"])
+def test_threads_may_make_the_first_call_together(jit):
+    function = GraphFunction(lambda x: x * 2, {"x": _spec()}, jit=jit)
+    gate = threading.Barrier(8)
+
+    def call(number):
+        gate.wait()
+        return function(x=np.full(2, number, np.float32)).numpy().tolist()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(call, range(8))) == [[2.0 * n] * 2 for n in range(8)]
+    assert function.traces == 1
+
+
+def test_a_body_that_fails_while_it_is_traced_says_so_at_each_call_and_may_recover():
+    tries = []
+
+    def body(x):
+        tries.append(1)
+        if len(tries) < 3:
+            raise KeyError("a table that is not there yet")
+        return x + 1
+
+    function = GraphFunction(body, {"x": _spec()})
+    for _ in range(2):
+        with pytest.raises(KeyError, match="a table that is not there yet"):
+            function(x=np.ones(2, np.float32))
+    assert function(x=np.ones(2, np.float32)).numpy().tolist() == [2.0, 2.0]
+    assert function.traces == 1
 
 
 def test_jit_runs_compiled_with_one_trace():
