@@ -151,6 +151,11 @@ def check_specs(name: str, signature: Mapping[str, Spec]) -> None:
         raise misfits(name, wrong)
 
 
+def paths(signature: Mapping[str, Spec]) -> list[str]:
+    """What each leaf is called: "rate", "batch['x']"."""
+    return [path for path, _ in _walk(signature)]
+
+
 def leaves(signature: Mapping[str, Spec]) -> list[tf.TensorSpec]:
     """In the signature's order, each under a name of its own."""
     return [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in _named(signature)]

@@ -40,10 +40,11 @@ from tfcore.arguments import (
     describe,
     leaves,
     misfits,
+    paths,
     unflatten,
 )
 from tfcore.python_failure import reraise
-from tfcore.retrace import RetraceError
+from tfcore.retrace import RetraceError, Shapes
 from tfcore.xla import intended
 
 __all__ = ["GraphFunction", "Jit", "RetraceError", "SignatureError", "Spec", "graph_function", "refusal"]
@@ -63,8 +64,9 @@ _REFUSALS = (
 class GraphFunction:
     """See the module. `trace_seconds` is how long tracing took; `mode` is "jit" or "graph" after a call.
 
-    Under XLA a call in another context (a device, a strategy) compiles the program once more, which takes seconds, and
-    TensorFlow says nothing: that counts as a trace, and a `RetraceGuard` tells of it.
+    Under XLA a call in another context (a device, a strategy), or with another size where the signature leaves one open,
+    compiles the program once more, which takes seconds, and TensorFlow says nothing: each counts as a trace, and a
+    `RetraceGuard` tells of it.
     """
 
     def __init__(
@@ -92,6 +94,8 @@ class GraphFunction:
         _check_names(self.name, list(inspect.signature(body).parameters), list(self.signature))
         check_specs(self.name, self.signature)
         self._binder = Binder(self.name, self.signature, scalars)
+        self.shapes = Shapes(paths(self.signature), leaves(self.signature))
+        """Those that XLA compiled, of the arguments whose shape is open."""
 
     @property
     def trace_seconds(self) -> float:
@@ -99,16 +103,20 @@ class GraphFunction:
 
     @property
     def traces(self) -> int:
-        """How often the body was traced, or compiled for another context."""
-        return max([self._bodies, *(function.experimental_get_tracing_count() for function in self.compiled)])
+        """How often the body was traced, or compiled for another context or another shape."""
+        contexts = (function.experimental_get_tracing_count() for function in self.compiled)
+        return max([self._bodies, *contexts]) + self.shapes.more
 
     def __call__(self, /, *positional: Any, **named: Any) -> Any:
         flat = self._binder.bind(self._by_name(positional, named) if positional else named)
         try:
-            return self._call(*flat) if self._call else self._first_call(flat)
+            result = self._call(*flat) if self._call else self._first_call(flat)
         except tf.errors.OpError as error:
             reraise(error)  # a Python function in the graph failed: that is the error
             raise
+        if self.compiled and self.shapes.open:
+            self.shapes.see(flat, self.compiled[0])
+        return result
 
     def _by_name(self, positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         names = list(self.signature)
