@@ -175,6 +175,15 @@ def test_signatures_are_compared_side_by_side(tmp_path):
     assert_signature(single, None, {"output": VECTOR})
 
 
+def test_what_has_no_signature_is_told(tmp_path):
+    said = failure(assert_signature, tf.function(lambda x: x), {"x": VECTOR})
+    assert "has no signature of its own" in said and "input_signature" in said
+    assert "neither a tf.function nor" in failure(assert_signature, len, {"x": VECTOR})
+    for folder in (tmp_path, tmp_path / "missing", str(tmp_path / "missing")):
+        assert "expected a SavedModel's folder" in failure(assert_signature, folder, {})
+    assert_signature(tf.function(lambda: tf.ones([2])), {}, {"output": (tf.float32, [2])})
+
+
 class Walk:
     """A training of one weight that moves at random; `kept` is whether its generator is in its checkpoint."""
 
