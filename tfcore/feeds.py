@@ -15,7 +15,7 @@ rest by numbers of tensors: a DataError names the column, what is expected and w
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError
 from headway.lists import is_text
 from headway.records.decode import decode
 from headway.records.encode import encode
@@ -72,7 +72,11 @@ class Feed:
 
         Raises:
             DataError: a column is missing, or of another type or shape.
+            ConfigError: not even one row a record, or not one shard.
         """
+        for name, count in (("rows_per_record", rows_per_record), ("shards", shards)):
+            if count < 1:
+                raise ConfigError(f"{name} is {count}", where="Feed.from_arrow", fix="at least 1")
         batch = as_batch(table, columns, "the table")
         return cls(hold(pa.Table.from_batches([batch]), columns, rows_per_record=rows_per_record, shards=shards))
 
@@ -80,9 +84,14 @@ class Feed:
     def from_generator(cls, function: Generator, columns: Sequence[Column]) -> Feed:
         """Live data: `function()` gives batches of any number of rows, without end or with one.
 
-        A function that takes an argument is given the number of the first row that is wanted: with it a resumed training
-        goes on where it was. One without goes on with whatever comes next.
+        A function that asks for an argument (one without a default, or called `first_row`) is given the number of the
+        first row that is wanted: with it a resumed training goes on where it was. One without goes on with whatever comes
+        next.
+
+        Raises:
+            ConfigError: it asks for more, or is no function.
         """
+        _asked(function)
         return cls(Shards((), (), tuple(columns), ROWS_PER_RECORD), function)
 
     @property
@@ -185,12 +194,43 @@ class Feed:
 
     def _arrow(self, first_row: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         assert self._generator is not None
-        takes = inspect.signature(self._generator).parameters
-        for number, given in enumerate(self._generator(first_row) if takes else self._generator()):
+        asked = _asked(self._generator)
+        if asked is None:
+            batches = self._generator()
+        elif asked.kind is asked.POSITIONAL_ONLY:
+            batches = self._generator(first_row)
+        else:
+            batches = self._generator(**{asked.name: first_row})
+        if not isinstance(batches, Iterable) or isinstance(batches, Mapping):
+            raise DataError(
+                f"expected batches, one after another, given {type(batches).__name__}",
+                where="the generator",
+                fix="yield each batch, or return an iterator or a list of them",
+            )
+        for number, given in enumerate(batches):
             batch = as_batch(given, self.columns, f"the generator's batch {number}")
             if batch.num_rows:
                 yield first_row, batch
             first_row += batch.num_rows
+
+
+def _asked(function: Generator) -> inspect.Parameter | None:
+    """What a generator function is told a row by, if it is; ConfigError if it asks for anything else."""
+    where, fix = "Feed.from_generator", "def batches(first_row): ..., or def batches(): ..."
+    if not callable(function):
+        problem = f"expected a function that gives batches, given {type(function).__name__}"
+        raise ConfigError(problem, where=where, fix=fix)
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    try:
+        takes = [one for one in inspect.signature(function).parameters.values() if one.kind not in variable]
+    except ValueError:  # a built-in that does not tell
+        return None
+    asked = [one for one in takes if one.default is one.empty or one.name == "first_row"]
+    if len(asked) > 1:
+        names = " and ".join(one.name for one in asked)
+        problem = f"the function asks for {names}; it is given the number of the first row, no more"
+        raise ConfigError(problem, where=where, fix=fix)
+    return asked[0] if asked else None
 
 
 def as_batch(given: Batch, columns: Sequence[Column], where: str) -> pa.RecordBatch:

@@ -5,14 +5,18 @@
         model = my_model(layout, options)        # in there: knob("margin") is the variable
     variables.assign({"dropout": tensor, "margin": tensor})
 
-A Python number in their place would be a constant of the graph: changing it would trace and compile the step again.
+A Python number in their place would be a constant of the graph: changing it would trace and compile the step again. So
+`float(knob("margin"))` is an error while a model is made or a graph is traced; and until a step sets them the variables are
+NaN, so that a constant made of one some other way stops the training as not finite.
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import tensorflow as tf
 
@@ -21,12 +25,25 @@ from headway.errors import ConfigError
 _OFFERED: ContextVar[KnobVariables | None] = ContextVar("knobs", default=None)
 
 
+_CONVERSIONS = (
+    "__float__",
+    "__int__",
+    "__complex__",
+    "__bool__",
+    "__round__",
+    "__array__",
+    "numpy",
+    "eval",
+)
+_KINDS: dict[type, type] = {}
+
+
 class KnobVariables(tf.Module):
     """The knobs of one training, by name."""
 
     def __init__(self, names: Sequence[str] = ()):
         super().__init__(name="knobs")
-        self.variables_by_name = {name: tf.Variable(0.0, trainable=False, name=f"knob_{name}") for name in names}
+        self.variables_by_name = {name: _variable(name) for name in names}
 
     def get(self, name: str) -> tf.Variable | None:
         return self.variables_by_name.get(name)
@@ -49,6 +66,8 @@ class KnobVariables(tf.Module):
 def knob(name: str, default: float | None = None) -> tf.Variable | tf.Tensor:
     """The variable of a knob of the training that is being built: a float32 scalar, for a layer or a loss to read.
 
+    float(), int(), if, NumPy and .numpy() of it are a ConfigError while the model is built or traced.
+
     Args:
         default: what a model reads that is built to predict, or a training that does not configure the knob.
 
@@ -64,3 +83,34 @@ def knob(name: str, default: float | None = None) -> tf.Variable | tf.Tensor:
             f"this training has no knob {name!r}", where="model", fix=f"training: {{knobs: {{{name}: 0.1}}}}"
         )
     return tf.constant(default, tf.float32)
+
+
+def _variable(name: str) -> tf.Variable:
+    made = tf.Variable(float("nan"), trainable=False, name=f"knob_{name}")
+    # a strategy decides which class of variable it is, so the class is extended once it is known
+    kind = type(made)
+    if kind not in _KINDS:
+        refusing = {conversion: _refusing(kind, conversion) for conversion in _CONVERSIONS}
+        _KINDS[kind] = types.new_class(f"Knob{kind.__name__}", (kind,), {}, lambda body: body.update(refusing))
+    made.__class__ = _KINDS[kind]
+    made._knob = name
+    return made
+
+
+def _refusing(kind: type, conversion: str) -> Any:
+    """The conversion to a Python or NumPy value, which is an error where the graph would keep that value."""
+    plain = getattr(kind, conversion, None)
+
+    def convert(self: Any, *arguments: Any, **named: Any) -> Any:
+        if _OFFERED.get() is not None or not tf.executing_eagerly():
+            raise ConfigError(
+                f"a Python or NumPy value is made of it ({conversion}), which the graph would keep whatever the knob is "
+                "set to; another value would cost another trace and compilation",
+                where=f"knob({self._knob!r})",
+                fix="use the variable itself: knob + 1.0, tf.where(x > knob, ...), tf.cast(knob, x.dtype)",
+            )
+        if plain is None:  # a strategy's variable has few of its own
+            return getattr(self.read_value().numpy(), conversion)(*arguments, **named)
+        return plain(self, *arguments, **named)
+
+    return convert

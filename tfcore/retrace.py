@@ -11,15 +11,16 @@
 
 It watches tf.functions, and whatever counts its own `traces`: GraphFunction, Learner, the scorers of evaluation. A
 GraphFunction, which has one signature, refuses a second trace of its body by itself, and names the argument that would
-have made it; what is left for the guard is a program that is compiled anew. Training and evaluation warn of one, an export
-fails with it.
+have made it; what is left for the guard is a program that is compiled anew, for another context or another number of rows.
+Training and evaluation warn of one, an export fails with it.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -34,6 +35,7 @@ _ADVICE = {
     "dtype": "convert it before the call",
     "structure": "give it one structure, with every key there each time",
     "object": "pass tensors: an object is told from another by who it is, not by what it holds",
+    "compiled": "pad it to one shape, or to few, or leave jit off: XLA compiles a program for each",
     "context": "call it in one context: under one strategy, device and mode",
 }
 
@@ -48,16 +50,60 @@ class Change:
 
     argument: str
     """ "batch['x']", or "" where no argument differs."""
-    kind: Literal["dtype", "shape", "structure", "value", "object", "context"]
+    kind: Literal["dtype", "shape", "structure", "value", "object", "compiled", "context"]
     before: str
     after: str
 
     def __str__(self) -> str:
         if self.kind == "context":
             return "no argument changed, so the context did (strategy, device, mode, or a variable that went away)"
-        named = {"value": "Python value ", "object": ""}.get(self.kind, f"{self.kind} ")
+        named = {"value": "Python value ", "object": "", "compiled": "compiled for shape "}.get(
+            self.kind, f"{self.kind} "
+        )
         argument = self.argument if "[" in self.argument else repr(self.argument)
         return f"argument {argument}: {named}{self.before} -> {self.after}"
+
+
+class Shapes:
+    """The shapes that a compiled program met, of its arguments whose spec leaves them open: each is a compilation.
+
+    Args:
+        names: of the arguments.
+        specs: theirs.
+    """
+
+    def __init__(self, names: Sequence[str], specs: Sequence[tf.TensorSpec]):
+        self.open = [(i, names[i]) for i, spec in enumerate(specs) if not spec.shape.is_fully_defined()]
+        self._seen: dict[tuple[tuple[int, ...], ...], int] = {}
+
+    @property
+    def more(self) -> int:
+        """How many beside the first."""
+        return max(0, len(self._seen) - 1)
+
+    def see(self, tensors: Sequence[tf.Tensor], function: Any) -> None:
+        """What `function` was called with. Within another graph it is that one's shapes that are compiled."""
+        if tf.executing_eagerly():
+            shapes = tuple([tuple(tensors[i].shape) for i, _ in self.open])
+            if shapes not in self._seen:
+                self._seen[shapes] = function.experimental_get_tracing_count()
+
+    def changes(self) -> list[tuple[int, list[Change]]]:
+        """For each after the first: in how many contexts there was a program by then, and what differs from the earlier
+        shapes most like it."""
+        seen = list(self._seen.items())
+        found = []
+        for number, (shapes, contexts) in enumerate(seen[1:], 1):
+            differences = [
+                [
+                    Change(name, "compiled", str(list(before)), str(list(after)))
+                    for (_, name), before, after in zip(self.open, earlier, shapes, strict=True)
+                    if before != after
+                ]
+                for earlier, _ in reversed(seen[:number])
+            ]
+            found.append((contexts, min(differences, key=len)))
+        return found
 
 
 class RetraceGuard:
@@ -137,8 +183,12 @@ def changes(function: Any) -> list[list[Change]]:
 def _error(function: Any, count: int, allowed: int) -> RetraceError:
     lines: list[str] = []
     advice: dict[str, None] = {}
+    shapes = getattr(function, "shapes", None)
+    compiled = shapes.changes() if isinstance(shapes, Shapes) else []
     for watched in getattr(function, "compiled", [function]):
-        found = changes(watched) if hasattr(watched, "_list_all_concrete_functions") else []
+        traced = changes(watched) if hasattr(watched, "_list_all_concrete_functions") else []
+        # in the order they came in: a context before the shapes that were met in it
+        found = [one for _, one in sorted([*enumerate(traced, 2), *compiled], key=itemgetter(0))]
         for number, differences in list(enumerate(found, 2))[max(0, allowed - 1) :][:8]:
             lines.append(f"  trace {number}: " + "; ".join(str(change) for change in differences))
             advice.update({_ADVICE[change.kind]: None for change in differences})

@@ -216,6 +216,57 @@ def test_a_missing_column_and_a_null_are_named_in_a_training(written, tmp_path):
         Feed.from_arrow(table(50).set_column(1, "hour", pa.array([0] * 50, pa.int32())), COLUMNS)
 
 
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (lambda seen: lambda rows=64: seen(None), [None]),
+        (lambda seen: lambda *rest, **more: seen(None), [None]),
+        (lambda seen: lambda at, rows=64: seen(at), [0]),
+        (lambda seen: lambda at, /: seen(at), [0]),
+        (lambda seen: lambda rows=64, *, first_row=7: seen(first_row), [0]),
+    ],
+)
+def test_a_function_is_told_the_row_it_asks_for_and_keeps_its_defaults(make, given):
+    found = []
+
+    def seen(first):
+        found.append(first)
+        return [as_numpy(table(5))]
+
+    feed = Feed.from_generator(make(seen), COLUMNS)
+    assert sum(batch.num_rows for batch in feed.batches()) == 5
+    assert found == given
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (
+            lambda: Feed.from_generator(lambda first, last: [], COLUMNS),
+            ConfigError,
+            "asks for first and last; it is given",
+        ),
+        (
+            lambda: Feed.from_generator(iter([]), COLUMNS),
+            ConfigError,
+            "expected a function that gives batches, given list_",
+        ),
+        (lambda: Feed.from_arrow(table(), COLUMNS, rows_per_record=0), ConfigError, "rows_per_record is 0"),
+        (lambda: Feed.from_arrow(table(), COLUMNS, shards=0), ConfigError, "shards is 0"),
+        (
+            lambda: list(Feed.from_generator(lambda: None, COLUMNS).batches()),
+            DataError,
+            "one after another, given NoneType",
+        ),
+        (lambda: list(Feed.from_generator(dict, COLUMNS).batches()), DataError, "one after another, given dict"),
+    ],
+)
+def test_what_is_no_feed_is_refused_in_words(make, kind, message):
+    with pytest.raises(kind, match=message) as caught:
+        make()
+    assert caught.value.fix
+
+
 def test_the_generator_s_own_exception_and_its_end_are_told(written, tmp_path):
     def broken():
         yield table(300)

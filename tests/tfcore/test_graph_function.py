@@ -1,5 +1,8 @@
 """tfcore.graph_function: one trace, checked arguments, and a fallback when XLA refuses."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -148,6 +151,37 @@ def test_a_body_that_makes_its_variables_late_is_told_so():
         GraphFunction(late, {"x": _spec()})(x=np.ones(2, np.float32))
 
 
+@pytest.mark.parametrize("jit", ["off", "auto", "on"])
+def test_threads_may_make_the_first_call_together(jit):
+    function = GraphFunction(lambda x: x * 2, {"x": _spec()}, jit=jit)
+    gate = threading.Barrier(8)
+
+    def call(number):
+        gate.wait()
+        return function(x=np.full(2, number, np.float32)).numpy().tolist()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(call, range(8))) == [[2.0 * n] * 2 for n in range(8)]
+    assert function.traces == 1
+
+
+def test_a_body_that_fails_while_it_is_traced_says_so_at_each_call_and_may_recover():
+    tries = []
+
+    def body(x):
+        tries.append(1)
+        if len(tries) < 3:
+            raise KeyError("a table that is not there yet")
+        return x + 1
+
+    function = GraphFunction(body, {"x": _spec()})
+    for _ in range(2):
+        with pytest.raises(KeyError, match="a table that is not there yet"):
+            function(x=np.ones(2, np.float32))
+    assert function(x=np.ones(2, np.float32)).numpy().tolist() == [2.0, 2.0]
+    assert function.traces == 1
+
+
 def test_jit_runs_compiled_with_one_trace():
     total = tf.Variable(0.0)
 
@@ -177,6 +211,49 @@ def test_auto_falls_back_when_xla_refuses_and_no_state_was_touched():
         GraphFunction(refused, {"x": _spec()}, jit="on")(x=np.ones(2, np.float32))
 
 
-def test_the_signature_has_to_name_the_bodys_arguments():
-    with pytest.raises(TypeError, match=r"takes \['x'\], its signature names \['y'\]"):
-        GraphFunction(lambda x: x, {"y": _spec()})
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: graph_function(y=_spec())(lambda x: x), ["takes ['x'], its signature names ['y']", "name x, in this"]),
+        (
+            lambda: graph_function(x=tf.RaggedTensorSpec([None, None]))(lambda x: x),
+            ["given a RaggedTensorSpec", "parts"],
+        ),
+        (lambda: graph_function(x={"a": tf.float32})(lambda x: x), ["x['a']", "given tf.float32", "tf.TensorSpec(["]),
+        (lambda: graph_function(x=_spec())(Counter.add), ["takes ['self', 'x']", "self.add = graph_function(...)"]),
+    ],
+)
+def test_a_signature_that_cannot_be_is_refused_when_it_is_made(make, words):
+    with pytest.raises(SignatureError) as caught:
+        make()
+    for word in words:
+        assert word in str(caught.value)
+
+
+class Counter:
+    def __init__(self):
+        self.total = tf.Variable(0.0)
+        self.add = graph_function(x=_spec())(self._add)
+
+    def add(self, x):
+        return x
+
+    def _add(self, x):
+        return self.total.assign_add(tf.reduce_sum(x))
+
+
+def test_a_method_is_decorated_in_the_object_as_the_error_says():
+    one, other = Counter(), Counter()
+    one.add(x=np.ones(2, np.float32))
+    assert [float(counter.add(x=np.ones(2, np.float32))) for counter in (one, other)] == [4.0, 2.0]
+
+
+def test_arguments_may_be_given_by_their_places(scaled):
+    x, two = np.ones([1, 3], np.float32), np.float32(2)
+    assert scaled(x, two).numpy().tolist() == scaled(x, scale=two).numpy().tolist() == [[2.0] * 3]
+    with pytest.raises(SignatureError, match=r"expected x, scale, given 3 positional arguments"):
+        scaled(x, two, two)
+    with pytest.raises(SignatureError, match=r"'x': expected float32 \[None, 3\], given by its place and by its name"):
+        scaled(x, x=x, scale=two)
+    with pytest.raises(SignatureError, match=r"'scale': expected float32 \[\], given float64 \[\]"):
+        scaled(x, np.float64(2))

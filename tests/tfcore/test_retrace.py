@@ -8,6 +8,7 @@ from tfcore.graph_function import GraphFunction, graph_function
 from tfcore.retrace import RetraceError, RetraceGuard, changes, traces
 
 TWO, THREE = tf.ones([2]), tf.ones([3])
+SCALAR = tf.TensorSpec([], tf.float32)
 
 
 def step_function():
@@ -129,3 +130,49 @@ def test_a_program_that_is_compiled_anew_for_another_context_is_told():
     (line,) = lines
     assert "traced 2 times, allowed is 1" in line and "the context did (strategy, device" in line
     assert "call it in one context" in line
+
+
+def test_a_program_that_is_compiled_anew_for_other_shapes_is_told():
+    specs = {"x": tf.TensorSpec([None, 2], tf.float32), "y": tf.TensorSpec([None], tf.float32)}
+    summed = GraphFunction(
+        lambda batch, rate: tf.reduce_sum(batch["x"]) * rate, {"batch": specs, "rate": SCALAR}, jit="on"
+    )
+
+    def call(x, y, rate=1.0):
+        summed(batch={"x": np.ones([x, 2], np.float32), "y": np.ones(y, np.float32)}, rate=np.float32(rate))
+
+    lines = []
+    guard = RetraceGuard(summed, action="warn", log=lines.append)
+    for rate in (1.0, 2.0):
+        call(4, 4, rate)
+    guard.check()
+    assert summed.traces == 1 and lines == []
+    for x, y in ((4, 3), (4, 4), (4, 3)):
+        call(x, y)
+    guard.check()
+    assert summed.traces == 2
+    assert lines[0].startswith(
+        "warning: <lambda>: traced 2 times, allowed is 1\n  trace 2: argument batch['y']: compiled for shape [4] -> [3]\n"
+        "  fix: pad it to one shape, or to few, or leave jit off"
+    )
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        call(4, 4)
+    call(5, 4)
+    guard.check()
+    assert summed.traces == 4
+    assert "  trace 3: no argument changed, so the context did" in lines[1]
+    assert "  trace 4: argument batch['x']: compiled for shape [4, 2] -> [5, 2]" in lines[1]
+    with (
+        pytest.raises(RetraceError, match=r"trace 5: argument batch\['x'\]: .* \[5, 2\] -> \[6, 2\]"),
+        RetraceGuard(summed),
+    ):
+        call(6, 4)
+
+
+def test_other_shapes_cost_nothing_where_xla_compiles_nothing():
+    for jit, body in (("off", lambda x: x + 1), ("auto", lambda x: tf.strings.as_string(x))):
+        function = GraphFunction(body, {"x": tf.TensorSpec([None], tf.float32)}, jit=jit)
+        with RetraceGuard(function):
+            function(x=TWO)
+            function(x=THREE)
+        assert function.traces == 1

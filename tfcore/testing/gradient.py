@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
@@ -30,31 +31,35 @@ def assert_gradient(
 
     Args:
         arguments: tensors or arrays; those that are not float are passed as they are.
-        tolerance: of |difference| / max(1, |gradient|); 1e-6 for float64, 1e-2 for float32.
+        tolerance: of |difference| / the argument's largest |gradient|; 1e-6 for float64, 1e-2 for float32. What the
+            outputs' rounding does to the differences comes on top.
         graph: differentiate within a tf.function; otherwise eagerly.
 
     Raises:
-        AssertionError: there is no gradient, it is not finite, or differs: argument, place, both values.
+        AssertionError: there is no gradient, it is not finite, or differs: argument, place, both values. Or all of an
+            argument's gradient is so small beside the outputs that their rounding hides it.
     """
     tensors = [tf.convert_to_tensor(argument) for argument in arguments]
     floating = [i for i, tensor in enumerate(tensors) if tensor.dtype in TOLERANCE]
     if not floating:
         raise AssertionError("no argument is float32 or float64: there is nothing to differentiate by")
 
+    precisions: set[float] = set()
+
     def weighted(*values: tf.Tensor) -> tf.Tensor:
         outputs = [o for o in tf.nest.flatten(function(*values)) if tf.as_dtype(o.dtype).is_floating]
         if not outputs:
             raise AssertionError("no output is float: there is nothing to differentiate")
-        sums = [
-            tf.reduce_sum(tf.cast(o, tf.float64) * tf.cast(_weights(tf.shape(o), seed), tf.float64))
-            for seed, o in enumerate(outputs)
+        precisions.update(float(ml_dtypes.finfo(o.dtype.as_numpy_dtype).eps) for o in outputs)
+        flat = [
+            tf.reshape(tf.cast(o, tf.float64) * _weights(tf.shape(o), seed), [-1]) for seed, o in enumerate(outputs)
         ]
-        return tf.add_n(sums)
+        return tf.concat(flat, 0)
 
     def differentiated(*values: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             tape.watch([values[i] for i in floating])
-            total = weighted(*values)
+            total = tf.reduce_sum(weighted(*values))
         return tape.gradient(total, [values[i] for i in floating])
 
     run = tf.function if graph else (lambda f: f)
@@ -65,40 +70,73 @@ def assert_gradient(
             if gradient is None:
                 raise AssertionError(f"argument {i}: there is no gradient")
             found = tf.convert_to_tensor(gradient).numpy()
-            _compare(i, found, tensors, value, tolerance or TOLERANCE[tensors[i].dtype], coordinates)
+            limit = tolerance or TOLERANCE[tensors[i].dtype]
+            _compare(i, found, _Differences(i, tensors, value, max(precisions)), limit, coordinates)
+
+
+class _Differences:
+    """Central differences of the summed outputs by one argument, place by place."""
+
+    def __init__(self, i: int, tensors: list[tf.Tensor], value: Callable[..., Any], precision: float):
+        self.i, self.at, self._tensors, self._value = i, tensors[i].numpy(), tensors, value
+        self._step = np.cbrt(np.finfo(self.at.dtype).eps)
+        self._precision = max(precision, float(np.finfo(self.at.dtype).eps))
+
+    def __call__(self, place: int) -> tuple[float, float]:
+        """The difference, and how much of it may be the outputs' rounding."""
+        outputs, ends = [], []
+        for sign in (1, -1):
+            moved = np.array(self.at)
+            moved.flat[place] += sign * self._step * max(1.0, abs(moved.flat[place]))
+            ends.append(float(moved.flat[place]))
+            arguments = [tf.constant(moved) if j == self.i else t for j, t in enumerate(self._tensors)]
+            outputs.append(self._value(*arguments).numpy())
+        if outputs[0].shape != outputs[1].shape:
+            raise AssertionError(f"argument {self.i} at {self.where(place)}: the outputs' size changes with it")
+        changes, width = outputs[0] - outputs[1], ends[0] - ends[1]
+        # what does not depend on this place is rounded alike, and cancels; where nothing changes, rounding may be why
+        moving = outputs[0][changes != 0] if changes.any() else outputs[0]
+        return float(changes.sum()) / width, 4 * self._precision * float(np.linalg.norm(moving)) / width
+
+    def where(self, place: int) -> list[int]:
+        return [int(n) for n in np.unravel_index(place, self.at.shape)]
 
 
 def _compare(
-    i: int,
-    found: np.ndarray[Any, Any],
-    tensors: list[tf.Tensor],
-    value: Callable[..., Any],
-    tolerance: float,
-    coordinates: int,
+    i: int, found: np.ndarray[Any, Any], differences: _Differences, tolerance: float, coordinates: int
 ) -> None:
     """One argument, place by place."""
-    at = tensors[i].numpy()
+    at = differences.at
     if found.shape != at.shape:
         raise AssertionError(f"argument {i}: the gradient has the shape {found.shape}, the argument {at.shape}")
-    step = np.cbrt(np.finfo(at.dtype).eps)
     places = np.arange(at.size)
     if at.size > coordinates:
         places = np.sort(np.random.default_rng(0).choice(places, coordinates, replace=False))
-    for place in places:
-        sums, width = [], []
-        for sign in (1, -1):
-            moved = np.array(at)
-            moved.flat[place] += sign * step * max(1.0, abs(moved.flat[place]))
-            width.append(float(moved.flat[place]))
-            sums.append(float(value(*(tf.constant(moved) if j == i else t for j, t in enumerate(tensors)))))
-        expected = (sums[0] - sums[1]) / (width[0] - width[1])
-        one = float(found.flat[place])
-        if not abs(one - expected) <= tolerance * max(1.0, abs(expected)):  # also where one of them is not a number
-            where = [int(n) for n in np.unravel_index(place, at.shape)]
-            raise AssertionError(
-                f"argument {i} at {where}: the gradient is {one:.9g}, differences say {expected:.9g} "
-                f"(tolerance {tolerance:g})"
-            )
+    if not len(places):
+        return
+    expected, noise = np.array([differences(int(place)) for place in places]).T
+    largest = np.abs(expected, where=np.isfinite(expected), out=np.zeros_like(expected)).max()
+    for place, one, wanted, rounding in zip(places, found.ravel()[places], expected, noise, strict=True):
+        unmoved = wanted == 0
+        allowed = tolerance * largest + (0.0 if unmoved else rounding)
+        if abs(one - wanted) <= allowed:
+            continue
+        if unmoved and abs(one) <= rounding:
+            _hidden(i, abs(one), rounding)
+        raise AssertionError(  # also where one of them is not a number
+            f"argument {i} at {differences.where(place)}: the gradient is {one:.9g}, differences say {wanted:.9g} "
+            f"(tolerance {tolerance:g})"
+        )
+    seen = noise[expected != 0]
+    if len(seen) and largest <= seen.max():  # a gradient of zeros would have passed
+        _hidden(i, largest, seen.max())
+
+
+def _hidden(i: int, size: float, noise: float) -> NoReturn:
+    raise AssertionError(
+        f"argument {i}: differences say nothing of a gradient of {size:.3g}, as the outputs' rounding alone makes up to "
+        f"{noise:.3g}; give float64 arguments, or outputs that are less large"
+    )
 
 
 def _weights(shape: tf.Tensor, seed: int) -> tf.Tensor:

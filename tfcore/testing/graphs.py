@@ -19,7 +19,8 @@ def assert_no_retrace(*functions: Any, allowed: int = 1) -> Iterator[RetraceGuar
 
     Args:
         functions: tf.functions, or what counts its own `traces` (GraphFunction, Learner).
-        allowed: traces of each, those before the block included, unless there were more already.
+        allowed: traces of each, those before the block included, unless there were more already. With jit a
+            GraphFunction's count those of new contexts and shapes, which XLA compiles anew.
     """
     guard = RetraceGuard(*functions, allowed=allowed)
     yield guard
@@ -45,7 +46,8 @@ def assert_signature(
         signature: of a SavedModel.
 
     Raises:
-        AssertionError: every tensor that differs, expected and found side by side.
+        AssertionError: every tensor that differs, expected and found side by side; or there is no such folder, or no one
+            signature to compare.
     """
     concrete = _concrete(function, signature)
     positional, named = concrete.structured_input_signature
@@ -71,13 +73,30 @@ def assert_signature(
 
 def _concrete(function: Any, signature: str) -> Any:
     if isinstance(function, str | Path):
+        if not tf.saved_model.contains_saved_model(str(function)):
+            raise AssertionError(f"{function}: expected a SavedModel's folder, there is no saved_model.pb in it")
         signatures = tf.saved_model.load(str(function)).signatures
         if signature not in signatures:
             raise AssertionError(f"{function} has no signature {signature!r}; it has {sorted(signatures)}")
         return signatures[signature]
     if isinstance(function, GraphFunction):
         return function.trace()
-    return function if hasattr(function, "structured_outputs") else function.get_concrete_function()
+    if hasattr(function, "structured_outputs"):
+        return function
+    name = getattr(function, "__name__", type(function).__name__)
+    if not hasattr(function, "get_concrete_function"):
+        raise AssertionError(
+            f"{name} has no signature: it is neither a tf.function nor a GraphFunction nor a SavedModel"
+        )
+    try:
+        return function.get_concrete_function()
+    except TypeError as error:
+        if getattr(function, "input_signature", None) is not None:
+            raise
+        raise AssertionError(
+            f"{name} has no signature of its own ({str(error).splitlines()[0]}): give it an input_signature, or make it a "
+            "graph_function"
+        ) from error
 
 
 def _flat_outputs(given: Any) -> dict[str, str]:

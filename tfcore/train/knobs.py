@@ -46,10 +46,15 @@ _BOUNDS = {
 """(from, up to, whether `from` itself is allowed); `up to` never is."""
 
 
+_SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
+
 def fault(name: str, value: float) -> str | None:
     """Why a knob cannot have this value; None when it can."""
     if not math.isfinite(value):
         return f"{name} is {value}, which is no finite number"
+    if abs(value) > _LARGEST or (value and abs(value) < _SMALLEST):
+        return f"{name} is {value:g}, which float32 does not hold; it would be {'0' if abs(value) < 1 else 'infinite'}"
     if name in _BOUNDS:
         low, high, closed = _BOUNDS[name]
         if not (low < value < high or (closed and value == low)):
@@ -122,7 +127,11 @@ def check(name: str, value: Any, known: Mapping[str, Any] | list[str]) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigError(f"{value!r} is no number", where=f"knob {name!r}", fix=f"for example {name}=0.1")
-    if (wrong := fault(name, float(value))) is not None:
+    try:
+        number = float(value)
+    except OverflowError:  # an int of hundreds of digits
+        number = math.inf if value > 0 else -math.inf
+    if (wrong := fault(name, number)) is not None:
         raise ConfigError(wrong, where=f"knob {name!r}")
 
 
@@ -163,7 +172,7 @@ class ControlFile:
             value = json.loads(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"is no JSON: {error}", where=str(self.path), fix='{"learning_rate": 0.0001}') from None
         if not isinstance(value, dict):
             raise ConfigError("is no JSON object", where=str(self.path), fix='{"learning_rate": 0.0001}')

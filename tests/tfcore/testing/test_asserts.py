@@ -95,6 +95,33 @@ def test_a_right_gradient_passes_and_a_wrong_or_absent_one_does_not(graph):
     assert "nothing to differentiate" in failure(assert_gradient, tf.sin, np.int64(3), graph=graph)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_small_gradient_is_held_to_its_own_size(dtype):
+    x = np.random.default_rng(0).normal(size=256).astype(dtype)
+
+    def mean(times):
+        @tf.custom_gradient
+        def function(x):
+            return tf.reduce_mean(x), lambda upstream: tf.ones_like(x) * upstream * times / 256
+
+        return function
+
+    assert_gradient(mean(1.0), x)
+    assert_gradient(lambda x: 1e-6 * tf.reduce_mean(x), x)
+    assert_gradient(lambda x: (x * 0.0, tf.ones(3)), x)
+    assert_gradient(lambda x: tf.concat([x[:9], 1 + x[9:] * 1e-12], 0), x)
+    for times in (0.0, 1.1):
+        assert "differences say 0.0057" in failure(assert_gradient, mean(times), x)
+
+
+def test_a_gradient_that_rounding_hides_is_told_and_not_passed():
+    x = np.linspace(0.1, 1.0, 8).astype(np.float32)
+    for size in (1e3, 1e6):
+        said = failure(assert_gradient, lambda x, size=size: size + tf.reduce_mean(x) / 100, x)
+        assert "differences say nothing" in said and "give float64 arguments" in said
+    assert_gradient(lambda x: 1e3 + tf.reduce_mean(x) / 100, x.astype(np.float64))
+
+
 def test_a_gradient_that_is_not_a_number_is_wrong():
     assert "is nan" in failure(assert_gradient, tf.sqrt, np.array([-1.0]))
 
@@ -146,6 +173,15 @@ def test_signatures_are_compared_side_by_side(tmp_path):
     assert_signature(nested, {"batch": {"a": VECTOR, "b": (VECTOR,)}}, {"output_0": VECTOR, "output_1": VECTOR})
     single = tf.function(lambda x: x[:, 0], input_signature=[tf.TensorSpec([None, 2])])
     assert_signature(single, None, {"output": VECTOR})
+
+
+def test_what_has_no_signature_is_told(tmp_path):
+    said = failure(assert_signature, tf.function(lambda x: x), {"x": VECTOR})
+    assert "has no signature of its own" in said and "input_signature" in said
+    assert "neither a tf.function nor" in failure(assert_signature, len, {"x": VECTOR})
+    for folder in (tmp_path, tmp_path / "missing", str(tmp_path / "missing")):
+        assert "expected a SavedModel's folder" in failure(assert_signature, folder, {})
+    assert_signature(tf.function(lambda: tf.ones([2])), {}, {"output": (tf.float32, [2])})
 
 
 class Walk:
