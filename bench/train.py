@@ -361,7 +361,9 @@ def full_case(data: Data, batch: int, seconds: float) -> float:
         def turn(step: int) -> None:
             control.write({"clip_norm": 1e3 + step})
 
-        over = lambda: windows.best > 0 and time.perf_counter() - began >= seconds  # noqa: E731
+        def over() -> bool:
+            return windows.best > 0 and time.perf_counter() - began >= seconds
+
         every = [Every(16 * stack, point), Every(64 * stack, turn)]
         batches = lambda step: itertools.cycle(memory)  # noqa: E731
         run(learner, batches, start=0, total=total, knobs=values, every=every, report=report, cancelled=over)

@@ -35,7 +35,7 @@ from headway.gate_config import Bounds, GateConfig
 from headway.metrics import columns, measure_table
 from headway.monitor import Monitor
 from headway.tasks import Task
-from headway.words import agree, counted, number
+from headway.words import agree, counted, number, some
 
 VERSION = 1
 
@@ -229,7 +229,7 @@ def _uncomparable(request: GateRequest, champion: Champion) -> tuple[str, str] |
         )
     seen = trained_on(champion.train, champion.split, request.eval, request.split)
     if seen:
-        shown = ", ".join(seen[:5]) + (f" and {len(seen) - 5} more" if len(seen) > 5 else "")
+        shown = some(seen, 5)
         return "not comparable", f"{name} was trained on evaluation rows of this run (spans {shown})"
     return None
 

@@ -2,12 +2,15 @@
 
 counted(1, "row")     # '1 row', and '2,000 rows'
 agree(1, "is", "are") # 'is'
+some(["a", "b", "c"], 2) # 'a, b and 1 more'
 number(0.712345)      # '0.7123'
 number(12345.678)     # '12,345.68'
 signed(-0.0021)       # '-0.0021'
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 
 def counted(count: int, one: str, several: str | None = None) -> str:
@@ -18,6 +21,12 @@ def counted(count: int, one: str, several: str | None = None) -> str:
 def agree(count: int, one: str, several: str) -> str:
     """The word that goes with so many."""
     return one if count == 1 else several
+
+
+def some(names: Sequence[object], most: int, show: Callable[[object], str] = str) -> str:
+    """The first few of them, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(show, names[:most])) + more
 
 
 def number(value: float | None) -> str:

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from headway.disk import FIXES
 from headway.errors import StoreError
+from tfcore.op_failure import why
 
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 
@@ -31,7 +32,7 @@ def saving(folder: Path, what: str = "") -> Iterator[None]:
             number, reason = error.errno, error.strerror or str(error)
         else:
             # "<path>; No space left on device", or whatever else stopped it
-            reason = reason_of(error)
+            reason = why(error)
             last = reason.rpartition("; ")[2]
             number = _NUMBERS.get(last)
             reason = last if number else reason
@@ -39,8 +40,3 @@ def saving(folder: Path, what: str = "") -> Iterator[None]:
         raise StoreError(
             f"{what} {problem}" if what else problem, where=str(folder), fix=FIXES.get(number) if number else None
         ) from None
-
-
-def reason_of(error: tf.errors.OpError) -> str:
-    """Its message without the names of the op that raised it."""
-    return str(error.message).split("}} ")[-1].split(" [Op:")[0]

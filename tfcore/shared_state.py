@@ -31,7 +31,8 @@ from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectG
 
 from headway.disk import write_synced
 from headway.errors import HeadwayError, StoreError
-from tfcore.disk import reason_of, saving
+from tfcore.disk import saving
+from tfcore.op_failure import why
 from tfcore.python_failure import all_nodes
 from tfcore.shareable import (
     all_variables_of,
@@ -205,7 +206,7 @@ class SharedState(tf.Module):
                 tf.train.Checkpoint(iterator=iterator).write(str(folder / f"{_ITERATOR}{i}"))
             except tf.errors.FailedPreconditionError as error:
                 raise SharingError(
-                    f"the place of iterator {name!r} cannot be kept: {reason_of(error)}",
+                    f"the place of iterator {name!r} cannot be kept: {why(error)}",
                     where="shared state",
                     fix="leave Python functions out of its dataset, or hold the dataset and a counter, and skip()",
                 ) from None

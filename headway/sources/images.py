@@ -23,9 +23,11 @@ from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
 from headway.sources.interface import Chunk, InputFile, Malformed, Range
 from headway.sources.magic import not_a
 from headway.sources.noted import noted
-from headway.words import counted
+from headway.words import counted, some
 
 _NAMES = ["image", "path", "label"]
+_SHOWN = 3
+"""Of the names that something is wrong with."""
 _CHUNK_BYTES, _CHUNK_FILES, _PREFIX_FILES = 16 << 20, 1024, 16
 _RANGE_FILES = 16_384
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n")
@@ -72,14 +74,14 @@ class ImagesSource:
             again = [name for name, times in Counter(listed).items() if times > 1]
             stand = counted(len(again), "file name stands", "file names stand")
             fix = f"one row a file; of images of one name in several folders: their paths below {_folder(self._config)}"
-            raise DataError(f"{stand} in it more than once: {_some(again)}", where=files[-1].path, fix=fix)
+            raise DataError(f"{stand} in it more than once: {some(again, _SHOWN, repr)}", where=files[-1].path, fix=fix)
         names = [_inside(self._config, file.path) for file in images]
         places = [rows.get(name, rows.get(name.rpartition("/")[2])) for name in names]
         used = {*places} - {None}
         if rows and images and not used:
             raise DataError(
-                f"none of its {counted(len(rows), 'file name')} is that of an image: it has {_some(list(rows))}, "
-                f"and the images are {_some(names)}",
+                f"none of its {counted(len(rows), 'file name')} is that of an image: it has {some(list(rows), _SHOWN, repr)}, "
+                f"and the images are {some(names, _SHOWN, repr)}",
                 where=files[-1].path,
                 fix=f"names with their endings, alone or as paths below {_folder(self._config)}; "
                 "the column they stand in is source.images.file_column",
@@ -88,12 +90,12 @@ class ImagesSource:
         missed = [name for name, row in rows.items() if row not in used]
         bare = [name for name, place in zip(names, places, strict=True) if place is None]
         notes = [
-            f"{files[-1].path}: {what} {_some(some)}: {len(some):,} of {of}"
-            for some, of, what in (
+            f"{files[-1].path}: {what} {some(few, _SHOWN, repr)}: {len(few):,} of {of}"
+            for few, of, what in (
                 (missed, counted(len(rows), "name"), "no image of the first span is called"),
                 (bare, counted(len(images), "image"), "no label is for"),
             )
-            if some
+            if few
         ]
         return images, table.column(1).combine_chunks().take(pa.array(places, pa.int64())), notes
 
@@ -158,12 +160,6 @@ class ImagesSource:
         names = [_inside(self._config, file.path) for file in some]
         arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(some))]
         return noted(pa.Table.from_arrays(arrays, names=_NAMES), notes)
-
-
-def _some(names: Sequence[str | None]) -> str:
-    """Three names, as an example."""
-    shown = ", ".join(map(repr, names[:3]))
-    return f"{shown} and {len(names) - 3:,} more" if len(names) > 3 else shown
 
 
 def _folder(config: SourceConfig) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headway.words import some
 from tfcore.debug.summary import largest, not_finite
 
 DEAD_SHARE = 0.5
@@ -87,10 +88,9 @@ def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
         )
     gradients = [one for one in eager["variables"] if one["gradient"] and not_finite(one["gradient"])]
     if gradients and not bad and not eager["excused"]:
-        names = ", ".join(repr(one["name"]) for one in gradients[:4])
         yield _problem(
             "not finite",
-            f"the gradient of {names}" + (f" and {len(gradients) - 4} more" if len(gradients) > 4 else ""),
+            f"the gradient of {some([one['name'] for one in gradients], 4, repr)}",
             "is no number though the layers' outputs are",
             "look for sqrt, norm or division at 0, and for tf.where around one: both its branches are differentiated",
         )

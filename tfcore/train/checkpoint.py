@@ -36,7 +36,8 @@ import google_crc32c
 import tensorflow as tf
 
 from headway.errors import StoreError
-from tfcore.disk import reason_of, saving
+from tfcore.disk import saving
+from tfcore.op_failure import why
 
 FORMAT = 1
 MANIFEST, VARIABLES = "checkpoint.json", "variables"
@@ -128,7 +129,7 @@ class Checkpoints:
         try:
             checkpoint.read(str(found.path / VARIABLES)).assert_consumed()
         except tf.errors.OpError as error:
-            raise StoreError(f"cannot be read: {reason_of(error)}", where=str(found.path)) from None
+            raise StoreError(f"cannot be read: {why(error)}", where=str(found.path)) from None
 
     def _read(self, step: int) -> Found | None:
         path = self.folder / str(step)

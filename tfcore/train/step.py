@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.tasks import Task
+from headway.words import some
 from tfcore.knobs import KnobVariables
 from tfcore.layers import rows_from
 from tfcore.precision import LossScale
@@ -181,10 +182,9 @@ class TrainStep:
         """An optimizer is given zeros for them, and nothing else would show it."""
         if new := [path for path in unreached if path not in self.unreached]:
             self.unreached += new
-            names = ", ".join(map(repr, new[:_NAMES])) + (f" and {len(new) - _NAMES} more" if len(new) > _NAMES else "")
             self._log(
-                f"warning: no gradient reaches {names}: not trained. Is the layer used? Is there a tf.stop_gradient or a "
-                "Python function (tf.py_function, tf.numpy_function) on the way to the loss?"
+                f"warning: no gradient reaches {some(new, _NAMES, repr)}: not trained. Is the layer used? Is there a "
+                "tf.stop_gradient or a Python function (tf.py_function, tf.numpy_function) on the way to the loss?"
             )
 
     def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> Done:

@@ -309,16 +309,28 @@ def test_a_variable_that_only_the_eager_step_trains_is_a_problem_and_a_line_of_t
     assert (told["kind"], told["where"]) == ("eager is not graph", "variable 'read/kernel'")
 
 
-def test_the_stage_tells_of_a_variable_that_the_compiled_step_leaves_as_it_was(tmp_path):
-    rng = np.random.default_rng(0)
-    rows = pa.table({"x": rng.standard_normal(128).astype(np.float32), "label": rng.integers(0, 2, 128)})
+def of_ones_own(folder, x, label, source, transform=None, **training):
+    """A training of the function `model` of a module with this source, on one column."""
     columns = (
         Column(name="x", type="float32", nullable=False),
         Column(name="label", type="int64", nullable=False, role="label"),
     )
-    examples = write_examples(tmp_path / "examples", {"train": rows}, columns, rows_per_record=64)
-    module = tmp_path / "mine.py"
-    module.write_text(
+    rows = pa.table({"x": x, "label": label})
+    examples = write_examples(folder / "examples", {"train": rows}, columns, rows_per_record=64)
+    module = folder / "mine.py"
+    module.write_text(source)
+    return TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(transform, task="binary"),
+        model=ModelConfig(name="mine:model"),
+        module=module,
+        training=TrainingConfig(batch_size=16, steps_per_call=4, **training),
+    )
+
+
+def test_the_stage_tells_of_a_variable_that_the_compiled_step_leaves_as_it_was(tmp_path):
+    rng = np.random.default_rng(0)
+    source = (
         "import keras\nimport tensorflow as tf\n\n\nclass Scaled(keras.layers.Layer):\n"
         "    def build(self, shape):\n"
         "        self.read = self.add_weight(shape=(), initializer='ones', name='read')\n"
@@ -331,13 +343,8 @@ def test_the_stage_tells_of_a_variable_that_the_compiled_step_leaves_as_it_was(t
         "    inputs = {n: keras.Input(r, dtype=d, name=n) for n, (r, d) in layout.inputs().items()}\n"
         "    return keras.Model(inputs, keras.layers.Dense(1)(Scaled(name='mine')(inputs['numeric'])))\n"
     )
-    train = TrainRequest(
-        examples=(examples.part("train"),),
-        transform=examples.fit(task="binary"),
-        model=ModelConfig(name="mine:model"),
-        module=module,
-        training=TrainingConfig(batch_size=16, steps=8, steps_per_call=4, jit="off"),
-    )
+    x, label = rng.standard_normal(128).astype(np.float32), rng.integers(0, 2, 128)
+    train = of_ones_own(tmp_path, x, label, source, steps=8, jit="off")
     found = debug_step(DebugRequest(train=train, steps=2, profile=False), tmp_path / "out", Monitor())
     assert [(one["kind"], one["where"]) for one in found["problems"]] == [
         ("eager is not graph", "variable 'mine/read'"),  # no gradient
@@ -348,27 +355,14 @@ def test_the_stage_tells_of_a_variable_that_the_compiled_step_leaves_as_it_was(t
 def test_a_step_that_fails_later_is_the_one_that_is_looked_at(tmp_path):
     values = np.zeros(128, np.float32)
     values[100] = 3e38  # one row, whose square is infinite
-    rows = pa.table({"x": values, "label": np.arange(128) % 2})
-    columns = (
-        Column(name="x", type="float32", nullable=False),
-        Column(name="label", type="int64", nullable=False, role="label"),
-    )
-    examples = write_examples(tmp_path / "examples", {"train": rows}, columns, rows_per_record=64)
-    module = tmp_path / "mine.py"
-    module.write_text(
+    source = (
         "import keras\n\n\ndef model(layout, options):\n"
         "    inputs = {n: keras.Input(r, dtype=d, name=n) for n, (r, d) in layout.inputs().items()}\n"
         "    square = keras.ops.square(inputs['numeric'])\n"
         "    return keras.Model(inputs, keras.layers.Dense(1)(square))\n"
     )
-    training = TrainingConfig(batch_size=16, steps=16, steps_per_call=4, non_finite_limit=2)
-    train = TrainRequest(
-        examples=(examples.part("train"),),
-        transform=examples.fit({"x": ColumnTransform(transform="identity")}, task="binary"),
-        model=ModelConfig(name="mine:model"),
-        module=module,
-        training=training,
-    )
+    as_it_is = {"x": ColumnTransform(transform="identity")}
+    train = of_ones_own(tmp_path, values, np.arange(128) % 2, source, as_it_is, steps=16, non_finite_limit=2)
     found = debug_step(DebugRequest(train=train, steps=8, profile=False), tmp_path / "out", Monitor())
     first = found["compiled"]["applied"].index(False)
     assert found["step"] == first > 0
