@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError
+from tfcore.declared import dtype_of
 
 Scalars = Literal["refuse", "convert"]
 Spec = Any
@@ -115,7 +116,7 @@ class Binder:
             return Misfit(
                 path, describe(spec), f"masked {describe(value)}", "fill it, or pass its mask as an argument too"
             )
-        if _dtype(value) != spec.dtype or not spec.shape.is_compatible_with(value.shape):
+        if dtype_of(value.dtype) != spec.dtype or not spec.shape.is_compatible_with(value.shape):
             return Misfit(path, describe(spec), _given(value))
         if isinstance(value, tf.Tensor):
             return value
@@ -211,14 +212,6 @@ def _exact(value: bool | int | float, spec: tf.TensorSpec) -> bool:
     if not np.isfinite(value) or value == 0:
         return True
     return abs(value) <= float(dtype.max) and float(np.asarray(value).astype(dtype.as_numpy_dtype)) != 0
-
-
-def _dtype(value: Any) -> tf.DType | None:
-    """TensorFlow's name for it; None where it has none: dates, records."""
-    try:
-        return tf.as_dtype(value.dtype)
-    except TypeError:
-        return None
 
 
 def _instead(value: Any, spec: tf.TensorSpec) -> str | None:

@@ -76,7 +76,7 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
         refuse(f"a {type(value).__name__}", "return an array or a tensor")
     array = isinstance(value, np.ndarray | np.generic)
     text = array and found.kind in "SUO"
-    same = dtype == tf.string if text else _dtype(found) == dtype
+    same = dtype == tf.string if text else dtype_of(found) == dtype
     if not same or not shape.is_compatible_with(has):
         name = found.name if hasattr(found, "name") else str(found)
         dims = list(has) if isinstance(has, tuple) else tf.TensorShape(has).as_list()
@@ -93,7 +93,7 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
     return value.astype(found.newbyteorder("=")) if array and not found.isnative else value
 
 
-def _dtype(found: Any) -> tf.DType | None:
+def dtype_of(found: Any) -> tf.DType | None:
     """TensorFlow's, where it has one: none for dates, or rows of fields."""
     try:
         return tf.as_dtype(found)
