@@ -15,8 +15,8 @@ a dictionary column is null has an empty dictionary.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,9 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.lists import flatten
 from headway.records import wire
+from headway.records.dictionaries import places_apart, places_together, worth_a_table
+from headway.records.encode_many import MANY, features_of_many
+from headway.records.wire import Part
 from headway.schema import Column
 
 _MOST = 1 << 31
@@ -57,14 +60,13 @@ def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequenc
     starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     entries: list[list[wire.Piece]] = [[] for _ in sizes]
     lengths = [0] * len(sizes)
-    for column in columns:
-        for name, part in _features(batch.column(column.name), starts, column):
-            key = wire.key(name)
-            for i in range(len(sizes)):
-                piece = part.data[part.ends[i] : part.ends[i + 1]]
-                head = wire.entry_head(key, len(piece), part.tags)
-                entries[i] += (head, piece)
-                lengths[i] += len(head) + len(piece)
+    for name, part in _all_features(batch, starts, columns):
+        key = wire.key(name)
+        for i in range(len(sizes)):
+            piece = part.data[part.ends[i] : part.ends[i + 1]]
+            head = wire.entry_head(key, len(piece), part.tags)
+            entries[i] += (head, piece)
+            lengths[i] += len(head) + len(piece)
     for i, length in enumerate(lengths):
         if length >= _MOST:
             fix = f"set records.rows below {sizes[i]}, or leave the longest column out"
@@ -73,15 +75,20 @@ def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequenc
     return entries
 
 
-class _Part(NamedTuple):
-    """One feature of several records: record i has data[ends[i]:ends[i + 1]] within fields of these tags."""
+def _all_features(
+    batch: pa.RecordBatch, starts: NDArray[np.int64], columns: Sequence[Column]
+) -> Iterator[tuple[str, Part]]:
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+    chosen = [arrays[column.name] for column in columns]
+    if len(columns) < MANY:
+        made: list[list[tuple[str, Part]] | None] = [None] * len(columns)
+    else:
+        made = features_of_many(chosen, columns, starts)
+    for array, column, features in zip(chosen, columns, made, strict=True):
+        yield from _features(array, starts, column) if features is None else features
 
-    data: wire.Piece
-    ends: Sequence[int]
-    tags: tuple[bytes, ...]
 
-
-def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Iterator[tuple[str, _Part]]:
+def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Iterator[tuple[str, Part]]:
     array = _without_null_words(array)
     name, flat = column.name, array
     if column.is_list:
@@ -101,7 +108,7 @@ def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Ite
         yield name, _texts(pc.fill_null(strings(flat), b""), inner)
     elif column.type == "float32":
         data = np.ascontiguousarray(numbers(flat), "<f4").view(np.uint8).data
-        yield name, _Part(data, (inner * 4).tolist(), (wire.ONE, wire.FLOATS))
+        yield name, Part(data, (inner * 4).tolist(), wire.PACKED_FLOATS)
     else:
         yield name, _ints(numbers(flat), inner)
     if column.nullable:
@@ -109,15 +116,15 @@ def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Ite
         yield f"{column.name}/present", _ints(present, starts)
 
 
-def _ints(values: NDArray[np.int64] | NDArray[np.uint8], starts: NDArray[np.int64]) -> _Part:
+def _ints(values: NDArray[np.int64] | NDArray[np.uint8], starts: NDArray[np.int64]) -> Part:
     data, ends = wire.varints_cut(values, starts)
-    return _Part(data, ends, (wire.ONE, wire.INTS))
+    return Part(data, ends, wire.PACKED_INTS)
 
 
-def _texts(values: pa.BinaryArray, starts: NDArray[np.int64]) -> _Part:
+def _texts(values: pa.BinaryArray, starts: NDArray[np.int64]) -> Part:
     fields = wire.prefixed(values, lambda size: wire.nested(size, wire.ONE))
     ends = np.concatenate([[0], np.cumsum(pc.binary_length(fields).to_numpy(), dtype=np.int64)])[starts]
-    return _Part(wire.joined(fields), ends.tolist(), (wire.BYTES,))
+    return Part(wire.joined(fields), ends.tolist(), wire.WORDS)
 
 
 def _slots(array: pa.Array, length: int) -> pa.Array:
@@ -152,7 +159,7 @@ def numbers(array: pa.Array) -> NDArray[Any]:
     return pc.fill_null(array, 0).to_numpy()
 
 
-def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[_Part, NDArray[Any]]:
+def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[Part, NDArray[Any]]:
     """Each record's distinct values by first appearance, and for each row its place among its record's; null is 0."""
     if not pa.types.is_dictionary(array.type):
         array = strings(array).dictionary_encode()
@@ -164,62 +171,21 @@ def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[_Part, ND
     present = _present(indices) if indices.null_count else None
     codes = (indices if present is None else pc.fill_null(indices, 0)).to_numpy()
     if not len(dictionary):
-        return _Part(b"", [0] * (records + 1), (wire.BYTES,)), np.zeros(len(codes), np.uint8)
-    if records * len(dictionary) <= 4 * len(codes):
-        orders, places = _places_together(codes, present, starts, len(dictionary))
+        return Part(b"", [0] * (records + 1), wire.WORDS), np.zeros(len(codes), np.uint8)
+    if worth_a_table(len(dictionary), records, len(codes)):
+        orders, places = places_together(codes, present, starts, len(dictionary))
     else:  # a large dictionary, of which a record uses little
-        orders, places = _places_apart(codes, present, starts)
+        orders, places = places_apart(codes, present, starts)
     if present is not None:
         places = np.where(present, places, places.dtype.type(0))
     return _words(strings(dictionary), orders), places
 
 
-def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> _Part:
+def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> Part:
     """The fields of each record's words."""
     if len(dictionary) > _FEW:
         ends = np.concatenate([[0], np.cumsum([len(order) for order in orders])])
         return _texts(dictionary.take(pa.array(np.concatenate(orders))), ends)
     fields = [wire.field(word) for word in dictionary.to_pylist()]
     parts = [b"".join([fields[code] for code in order.tolist()]) for order in orders]
-    return _Part(b"".join(parts), list(accumulate(map(len, parts), initial=0)), (wire.BYTES,))
-
-
-def _places_together(
-    codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64], size: int
-) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
-    """For each record its distinct codes, each below `size`, as they first appear; for each row its code's place there."""
-    rows, records = len(codes), len(starts) - 1
-    slots = codes.astype(np.int64)
-    if records > 1:
-        slots += np.repeat(np.arange(records) * size, np.diff(starts))
-    at = np.arange(rows - 1, -1, -1)
-    first = np.full(records * size, rows, np.int64)
-    # backwards, so that the earliest row is written last
-    if present is None:
-        first[slots[::-1]] = at
-    else:
-        held = present[::-1]
-        first[slots[::-1][held]] = at[held]
-    table = first.reshape(records, size)
-    order = np.argsort(table, axis=1, kind="stable")
-    used = np.count_nonzero(table < rows, axis=1)
-    small = int(used.max(initial=0)) <= 0x80
-    place = np.zeros((records, size), np.uint8 if small else np.int64)
-    np.put_along_axis(place, order, np.arange(size).astype(place.dtype)[None, :], axis=1)
-    return [order[i, : used[i]] for i in range(records)], place.reshape(-1)[slots]
-
-
-def _places_apart(
-    codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64]
-) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
-    """The same, one record after the other."""
-    orders, places = [], np.zeros(len(codes), np.int64)
-    for start, end in pairwise(starts.tolist()):
-        held = slice(start, end) if present is None else start + np.flatnonzero(present[start:end])
-        distinct, at, which = np.unique(codes[held], return_index=True, return_inverse=True)
-        order = np.argsort(at, kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        places[held] = place[which]
-        orders.append(distinct[order].astype(np.int64))
-    return orders, places
+    return Part(b"".join(parts), list(accumulate(map(len, parts), initial=0)), wire.WORDS)

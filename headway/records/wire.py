@@ -7,9 +7,9 @@ float_list = 2, int64_list = 3, each `repeated value = 1`, packed for numbers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +22,21 @@ BYTES, FLOATS, INTS = b"\x0a", b"\x12", b"\x1a"
 TAGS = {"bytes": BYTES, "float32": FLOATS, "int64": INTS}
 ONE, _TWO = b"\x0a", b"\x12"
 """Tags of fields 1 and 2, length-delimited: of a message's only field, and of the value in an entry of a map."""
+PACKED_INTS, PACKED_FLOATS, WORDS = (ONE, INTS), (ONE, FLOATS), (BYTES,)
+"""Tags around the bytes of a feature, innermost first; of words the innermost field is part of the bytes."""
 _SHIFTS = np.arange(0, 70, 7, dtype=np.uint64)
+_LIMITS = np.array([1 << 7 * i for i in range(1, 10)], np.uint64)
+"""From which value on a varint takes 2, 3, ... 10 bytes."""
 _SMALL = [bytes([n]) for n in range(0x80)]
 """Varints of one byte."""
+
+
+class Part(NamedTuple):
+    """One feature of several records: record i has data[ends[i]:ends[i + 1]] within fields of these tags."""
+
+    data: Piece
+    ends: Sequence[int]
+    tags: tuple[bytes, ...]
 
 
 def varint(n: int) -> bytes:
@@ -66,6 +78,34 @@ def varints_cut(
             return memoryview(parts.tobytes()), (starts * width).tolist()
     ends = np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)
     return parts[keep].data, [int(ends[at - 1]) if at else 0 for at in starts.tolist()]
+
+
+def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list[tuple[memoryview, list[int]]]:
+    """`varints_cut` of each row of an int64 [columns, n] at the same `starts`, the last of which is n.
+
+    Rows whose values take as many bytes at most are worked on together.
+    """
+    columns, n = block.shape
+    found: list[tuple[memoryview, list[int]]] = [(memoryview(b""), [0] * len(starts))] * columns
+    if not n:
+        return found
+    bits = block.view(np.uint64)
+    widths = 1 + np.searchsorted(_LIMITS, bits.max(axis=1), side="right")
+    at = starts.tolist()
+    for width in np.unique(widths).tolist():
+        which = np.flatnonzero(widths == width)
+        chosen = bits[which]
+        if width == 1:
+            for i, row in zip(which.tolist(), chosen.astype(np.uint8), strict=True):
+                found[i] = row.data, at
+            continue
+        parts, keep = (_wide if width > 8 else _narrow)(chosen.ravel(), width)
+        data = parts[keep].data
+        ends = np.concatenate([[0], np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)])
+        places = ends[np.arange(len(which))[:, None] * n + starts].tolist()
+        for i, place in zip(which.tolist(), places, strict=True):
+            found[i] = data, place
+    return found
 
 
 def _narrow(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
@@ -129,6 +169,7 @@ def field(data: bytes, tag: bytes = ONE) -> bytes:
     return tag + varint(len(data)) + data
 
 
+@lru_cache(1 << 15)
 def key(name: str) -> bytes:
     """The key field of an entry of the feature map."""
     return field(name.encode())
