@@ -11,6 +11,7 @@ they are; of texts and lists a 64-bit hash, which is enough to tell equal from d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.hashing import NULL, mix64
+from headway.lists import is_text
 from headway.splits import column_hash
 
 FILE = "sample.arrow"
@@ -57,7 +59,7 @@ class RowSample:
             chosen = np.sort(chosen[np.argpartition(priority[chosen], self.rows - 1)[: self.rows]])
         if not len(chosen):
             return
-        arrays = [_kept(column) for column in batch.take(pa.array(chosen)).columns]
+        arrays = _kept(batch.take(pa.array(chosen)).columns)
         names = [PRIORITY, *batch.schema.names]
         self._add(pa.table([pa.array(priority[chosen]), *arrays], names=names))
 
@@ -116,11 +118,32 @@ class RowSample:
         return made
 
 
-def _kept(array: pa.Array) -> pa.Array:
-    """Numbers as they are; texts and lists as hashes, a null as a null."""
-    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
-        return array
-    hashes = column_hash(array)
+def _kept(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+    """Numbers as they are; texts and lists as hashes, a null as a null. All texts are hashed together: there may be
+    thousands of columns of a few rows each."""
+    found: list[pa.Array] = [None] * len(arrays)
+    texts: list[pa.Array] = []
+    places: list[int] = []
+    for i, array in enumerate(arrays):
+        if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+            found[i] = array
+            continue
+        values = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        if is_text(values.type):
+            texts.append(values.cast(pa.large_binary()))
+            places.append(i)
+        else:
+            found[i] = _hashed(column_hash(array))
+    if texts:
+        hashes = _hashed(column_hash(pa.concat_arrays(texts)))
+        start = 0
+        for i, text in zip(places, texts, strict=True):
+            found[i] = hashes.slice(start, len(text))
+            start += len(text)
+    return found
+
+
+def _hashed(hashes: NDArray[np.uint64]) -> pa.Array:
     return pa.array(hashes, mask=hashes == NULL)
 
 
