@@ -28,7 +28,7 @@ from headway.lists import is_text
 from headway.memory import give_back
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
-from headway.records.grouping import Group
+from headway.records.grouping import Group, one_batch
 from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
 from headway.records.whole_groups import grouper
@@ -42,6 +42,8 @@ SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """Of each split, in `<folder>/<split>/`."""
 NOTES = "splits"
 """What the proof of the splits needs, of all of them."""
+_LEAST_ROWS = 512
+"""Fewer rows of a wide table wait for more: a call for each of its columns costs the same whatever is in it."""
 Tick = Callable[[int], None]
 """Told after each batch how many rows of the range have been read; may raise to stop."""
 Rows = NDArray[np.int64]
@@ -205,8 +207,18 @@ class _Split:
         self._statistics = SplitStatistics.create(columns, spill=self._spill)
         self._grouper = grouper(rows_per_record, columns)
         self._shard = ShardWriter(folder / SHARD)
+        self._least = _LEAST_ROWS if len(columns) >= WIDE else 0
+        self._waiting: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        if sum(each.num_rows for each in self._waiting) >= self._least:
+            self._take_waiting()
+
+    def _take_waiting(self) -> None:
+        if not self._waiting:
+            return
+        batch, self._waiting = one_batch(self._waiting), []
         self._statistics.update(batch)
         if self._classic:
             self._shard.write_many(encode_classic(batch, self._columns))
@@ -219,6 +231,7 @@ class _Split:
 
     def finish(self) -> list[list[int]]:
         """The rows of each record, packed."""
+        self._take_waiting()
         self._records(self._grouper.rest())
         self._shard.close()
         self._statistics.save(self._folder / STATISTICS)

@@ -24,7 +24,7 @@ from headway.schema import in_columns, suggest
 from headway.sources.clash import bare, marked
 
 BATCH_ROWS = 131_072
-BATCH_BYTES = 24 << 20
+BATCH_BYTES = 36 << 20
 """A batch of wide rows takes about this much."""
 RANGE_CELLS = 64 << 20
 """A range of a table of hundreds of columns holds no more cells than this, whatever its rows: there are to be several."""
