@@ -194,7 +194,7 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
     Floats are hashed as the bits of their float32, with -0.0 as 0.0 and every NaN alike.
     """
     if pa.types.is_dictionary(array.type):
-        return _gather(column_hash(array.dictionary), array.indices)
+        return gathered(column_hash(array.dictionary), array.indices)
     kind = array.type
     if is_list(kind):
         return _hash_lists(array)
@@ -203,7 +203,7 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
             # repeated values are hashed once
             encoded = array.dictionary_encode()
             if len(encoded.dictionary) < len(array) // 2:
-                return _gather(column_hash(encoded.dictionary), encoded.indices)
+                return gathered(column_hash(encoded.dictionary), encoded.indices)
         return _hash_strings(array.cast(pa.large_binary()))
     if pa.types.is_floating(kind):
         values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.float32) + np.float32(0.0)
@@ -228,7 +228,8 @@ def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
     return np.where(flat.present, hashes, NULL)
 
 
-def _gather(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64]:
+def gathered(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64]:
+    """Each row's hash, from those of a dictionary's words; NULL for a null."""
     table = np.append(hashes, NULL)
     return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
 

@@ -33,6 +33,8 @@ MAX_ALL = 1 << 21
 """So many distinct values are counted of all numeric columns of a split together; each has an equal share."""
 _LEAST_DISTINCT, _WIDE = 256, 512
 _BINS = 1 << 16
+_PROBE = 256
+"""Values that tell most columns of fractions from columns of whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -145,14 +147,16 @@ class ColumnStatistics:
     def _update_numbers(self, values: NDArray[Any]) -> None:
         ordered: NDArray[Any] | None = None
         low = high = 0
-        if self.type == "int64":
-            low, high = int(values.min()), int(values.max())
-        if self.type == "int64" and high - low < min(_BINS, 4 * len(values)):
-            bins = np.bincount(values - low, minlength=high - low + 1)
+        whole = values if self.type == "int64" else _whole(values)
+        if whole is not None:
+            low, high = int(whole.min()), int(whole.max())
+        if whole is not None and high - low < min(_BINS, 4 * len(values)):
+            bins = np.bincount(whole - low, minlength=high - low + 1)
             at = np.flatnonzero(bins)
-            distinct, counts = at + low, bins[at]
+            distinct, counts = (at + low).astype(self._dtype), bins[at]
         else:
-            ordered = np.sort(values)
+            rising = bool((values[1:] >= values[:-1]).all())
+            ordered = values if rising else np.sort(values)
             starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
             distinct = ordered[starts].astype(self._dtype)
             counts = np.diff(np.append(starts, len(ordered)))
@@ -423,6 +427,17 @@ class ColumnStatistics:
         if "sketches" in value:
             made.sketches, made.numbers = Sketches.from_json(value["sketches"]), None
         return made
+
+
+def _whole(values: NDArray[np.float32]) -> NDArray[np.int32] | None:
+    """Finite floats as integers if all of them are small whole numbers, as counts, minutes and years are."""
+    some = values[:_PROBE]
+    if not ((np.abs(some) < _BINS) & (some == np.rint(some))).all():
+        return None
+    if values.min() <= -_BINS or values.max() >= _BINS:
+        return None
+    whole = values.astype(np.int32)
+    return whole if (whole == values).all() else None
 
 
 def _text_hashes(values: pa.Array) -> NDArray[np.uint64]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from headway.hashing import NULL, mix64
 from headway.lists import is_text
-from headway.splits import column_hash
+from headway.splits import column_hash, gathered
 
 FILE = "sample.arrow"
 PRIORITY = "__priority"
@@ -119,27 +119,33 @@ class RowSample:
 
 
 def _kept(arrays: Sequence[pa.Array]) -> list[pa.Array]:
-    """Numbers as they are; texts and lists as hashes, a null as a null. All texts are hashed together: there may be
-    thousands of columns of a few rows each."""
+    """Numbers as they are; texts and lists as hashes, a null as a null. The words of all columns are hashed together:
+    there may be thousands of columns of a few rows each."""
     found: list[pa.Array] = [None] * len(arrays)
-    texts: list[pa.Array] = []
-    places: list[int] = []
+    words: list[pa.Array] = []
+    places: list[tuple[int, pa.Array | None]] = []
     for i, array in enumerate(arrays):
         if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
             found[i] = array
             continue
-        values = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-        if is_text(values.type):
-            texts.append(values.cast(pa.large_binary()))
-            places.append(i)
+        codes = None
+        if pa.types.is_dictionary(array.type):
+            if len(array.dictionary) <= len(array):
+                codes, array = array.indices, array.dictionary
+            else:
+                array = array.dictionary_decode()
+        if is_text(array.type):
+            words.append(array.cast(pa.large_binary()))
+            places.append((i, codes))
         else:
             found[i] = _hashed(column_hash(array))
-    if texts:
-        hashes = _hashed(column_hash(pa.concat_arrays(texts)))
+    if words:
+        hashes = column_hash(pa.concat_arrays(words))
         start = 0
-        for i, text in zip(places, texts, strict=True):
-            found[i] = hashes.slice(start, len(text))
-            start += len(text)
+        for (i, codes), each in zip(places, words, strict=True):
+            own = hashes[start : start + len(each)]
+            found[i] = _hashed(own if codes is None else gathered(own, codes))
+            start += len(each)
     return found
 
 
