@@ -97,12 +97,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error: HeadwayError = told(mistake, app, command)
     except HeadwayError as raised:
         error = raised
-    except KeyboardInterrupt:
-        return _complain(asked, command, "stopped", 130)
     except BrokenPipeError:
         # the reader of our output left: not an error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as raised:
+        from headway.disk import storage_error
+
+        if (refused := storage_error(raised)) is None:
+            raise
+        error = refused
+    except KeyboardInterrupt:
+        return _complain(asked, command, "stopped", 130)
     return _complain(asked, command, str(error), error.exit_code)
 
 

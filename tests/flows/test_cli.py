@@ -1,5 +1,6 @@
 """The command line's surface: frozen, so that nobody's script breaks by accident."""
 
+import errno
 import json
 import os
 import re
@@ -133,3 +134,52 @@ def test_the_json_schema_is_one_and_knows_every_part(capsys):
     assert main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
     assert {"name", "source", "label", "columns", "split", "training", "gate", "store"} <= set(schema["properties"])
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_full_or_forbidden_disk_has_no_traceback(number, tmp_path, monkeypatch, capsys):
+    import flows.commands
+
+    def fails(*_, **__):
+        raise OSError(number, os.strerror(number), str(tmp_path / "x"))
+
+    monkeypatch.setattr(flows.commands, "store_of", fails)
+    assert main(["runs", str(tmp_path)]) == 5
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/x: {os.strerror(number).lower()}" in said and "fix:" in said
+
+
+SMALL = "name: small\nsource: {format: csv, path: d.csv}\nlabel: y\n"
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("source.format=xlsx", "'xlsx' is not read: convert it to parquet"),
+        ("source.format=tsv", r'csv: {delimiter: "\t"}'),
+        ("schema=../../x", "should be a file in the pipeline's folder"),
+        ("schema=/etc/x", "should be a file in the pipeline's folder"),
+        ("label=y = 1", "write '==' in place of '=': y == 1"),
+    ],
+)
+def test_a_wrong_value_is_told_with_the_way_out(override, words, tmp_path, capsys):
+    (tmp_path / "pipeline.yaml").write_text(SMALL)
+    assert main(["plan", str(tmp_path), "--set", override]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_port_of_make_up_is_blamed_only_when_it_is_the_cause(monkeypatch, capsys, tmp_path):
+    import flows.up
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(flows.up.PORT_VARIABLE, "many")
+    assert flows.up.main(["stop"]) == 2
+    assert "HEADWAY_PREFECT_PORT: 'many' is not a port" in capsys.readouterr().err
+    monkeypatch.setenv(flows.up.PORT_VARIABLE, "4311")
+
+    def fails(*_):
+        raise ValueError("another")
+
+    monkeypatch.setattr(flows.up, "stop", fails)
+    with pytest.raises(ValueError, match="another"):
+        flows.up.main(["stop"])
