@@ -129,7 +129,7 @@ class SourceConfig(Frozen):
         """A format that many people have and Headway does not read is told with the way out."""
         way = _CONVERT.get(str(value).lower().lstrip("."))
         if way is not None:
-            raise ValueError(f"{value!r} is not read: {way}; read are {', '.join(get_args(Format))}")
+            raise ValueError(f"{value!r} is not read: {way}; formats are {', '.join(map(repr, get_args(Format)))}")
         return value
 
     @field_validator("where")
