@@ -1,42 +1,57 @@
-"""What each command of the command line does. Answers go to stdout; with --json as one JSON value."""
+"""What each command of the command line does. Answers go to stdout; with --json as one JSON value.
+
+A command is one function; its parameters are those of the command line (`flows.options`). Imports that take time are made
+where they are needed: a help page needs none.
+"""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from flows.artifacts import artifacts_of
-from flows.cli import STAGE_COMMANDS, stop_on_signals
-from flows.pipeline import Located, json_schema, read_pipeline
-from flows.reporting import metrics_line, reporter
-from flows.steps import Output
-from flows.tables import findings, text_table
-from flows.trip import Trip
-from headway.config import read_value
+from cyclopts import Parameter
+
+from flows.cli import stop_on_signals
+from flows.options import Columns, Count, JsonOption, Options, PipelinePath, RunOptions, Whole, WindowOptions
 from headway.errors import ConfigError, StoreError
-from headway.registry import Registry, names
-from headway.store import Store
 from headway.words import counted
 
+if TYPE_CHECKING:
+    from flows.pipeline import Located
+    from flows.trip import Trip
+    from headway.registry import Registry
+    from headway.store import Store
 
-def located_of(options: argparse.Namespace) -> Located:
+
+def overrides_of(options: Options) -> dict[str, Any]:
+    """{key: value} of the --set options."""
+    from headway.config import read_value
+
     overrides: dict[str, Any] = {}
     for item in options.set:
         key, equals, value = item.partition("=")
         if not equals or not key:
-            raise ConfigError(f"{item!r} is no KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
+            raise ConfigError(f"{item!r} is not KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
         overrides[key] = read_value(value)
-    if serving := getattr(options, "serving", None):
-        overrides["validation.serving"] = str(Path(serving).absolute())
-    return read_pipeline(Path(options.pipeline), overrides)
+    return overrides
 
 
-def trip_of(options: argparse.Namespace, *, last: str | None = None, force: bool = False) -> Trip:
-    located = located_of(options)
+def located_of(pipeline: str, options: Options, **more: Any) -> Located:
+    """The pipeline with its overrides; `more` are others."""
+    from flows.pipeline import read_pipeline
+
+    return read_pipeline(Path(pipeline), overrides_of(options) | more)
+
+
+def trip_of(
+    pipeline: str, options: WindowOptions, *, last: str | None = None, force: bool = False, **more: Any
+) -> Trip:
+    from flows.trip import Trip
+
+    located = located_of(pipeline, options, **more)
     return Trip(
         located=located,
         store=located.open_store(),
@@ -48,20 +63,21 @@ def trip_of(options: argparse.Namespace, *, last: str | None = None, force: bool
     )
 
 
-def store_of(options: argparse.Namespace) -> tuple[Located, Store]:
-    located = located_of(options)
+def store_of(pipeline: str, options: Options) -> tuple[Located, Store]:
+    located = located_of(pipeline, options)
     store = located.open_store()
     if not store.exists():
         raise StoreError("there is no store yet", where=store.name, fix="headway run makes one")
     return located, store
 
 
-def answer(options: argparse.Namespace, value: Any, text: str) -> None:
+def answer(options: JsonOption, value: Any, text: str) -> None:
     print(json.dumps(value, indent=1) if options.json else text)
 
 
-def execute(options: argparse.Namespace, trip: Trip) -> dict[str, Any]:
+def execute(options: RunOptions, trip: Trip) -> dict[str, Any]:
     from flows.local import run_locally
+    from flows.reporting import reporter
 
     stop = threading.Event()
     with reporter(json=options.json, stop=stop) as report:
@@ -69,18 +85,61 @@ def execute(options: argparse.Namespace, trip: Trip) -> dict[str, Any]:
         return run_locally(trip, report, wait_seconds=options.wait)
 
 
-def run(options: argparse.Namespace) -> int:
-    trip = trip_of(options, force=options.force)
+def run(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    force: Annotated[bool, Parameter(help="promote whatever the gate says")] = False,
+    options: RunOptions = RunOptions(),
+) -> int:
+    trip = trip_of(pipeline, options, force=force)
     record = execute(options, trip)
     answer(options, record, _told(record, trip))
     return 0 if record["state"] in ("promoted", "already champion") else 4
 
 
-def stage(options: argparse.Namespace) -> int:
-    trip = trip_of(options, last=STAGE_COMMANDS[options.command][0])
+def ingest(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("ingest", trip_of(pipeline, options, last="ingest"), options)
+
+
+def stats(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("stats", trip_of(pipeline, options, last="statistics"), options)
+
+
+def validate(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    serving: Annotated[
+        Path | None, Parameter(metavar="FILE", help="logged requests to compare the train rows with")
+    ] = None,
+    options: RunOptions = RunOptions(),
+) -> int:
+    more: dict[str, Any] = {} if serving is None else {"validation.serving": str(serving.absolute())}
+    return _up_to("validate", trip_of(pipeline, options, last="validate", **more), options)
+
+
+def train(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("train", trip_of(pipeline, options, last="train"), options)
+
+
+def evaluate(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("evaluate", trip_of(pipeline, options, last="evaluate"), options)
+
+
+def gate(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("gate", trip_of(pipeline, options, last="gate"), options)
+
+
+def export(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("export", trip_of(pipeline, options, last="replay"), options)
+
+
+def _up_to(command: str, trip: Trip, options: RunOptions) -> int:
+    """Run the road up to the trip's last stage and tell of it."""
     record = execute(options, trip)
     text = _told(record, trip)
-    if not options.json and options.command in ("stats", "validate", "evaluate"):
+    if not options.json and command in ("stats", "validate", "evaluate"):
         text = "\n".join([*_tables(record, trip), text])
     answer(options, record | {"outputs": _paths(record, trip)}, text)
     return 0
@@ -88,6 +147,10 @@ def stage(options: argparse.Namespace) -> int:
 
 def _tables(record: dict[str, Any], trip: Trip) -> list[str]:
     """What the stage asked for has to show: statistics by column, anomalies, metrics by slice."""
+    from flows.artifacts import artifacts_of
+    from flows.steps import Output
+    from flows.tables import findings, text_table
+
     found = []
     for ran in record["stages"]:
         manifest = trip.store.find(ran["stage"], ran["fingerprint"])
@@ -108,6 +171,8 @@ def _paths(record: dict[str, Any], trip: Trip) -> dict[str, str]:
 
 def _told(record: dict[str, Any], trip: Trip) -> str:
     """A run as its last words on a terminal."""
+    from flows.reporting import metrics_line
+
     ran = [s for s in record["stages"] if not s["cached"]]
     spans = record["spans"]
     window = spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}, {len(spans)} spans"
@@ -132,11 +197,11 @@ def _told(record: dict[str, Any], trip: Trip) -> str:
     return "\n".join(lines)
 
 
-def plan(options: argparse.Namespace) -> int:
+def plan(pipeline: PipelinePath = ".", /, *, options: WindowOptions = WindowOptions()) -> int:
     from flows.engine import Planner
     from flows.road import road
 
-    trip = trip_of(options)
+    trip = trip_of(pipeline, options)
     planner = Planner(trip.store)
     end = road(trip, planner, freeze=False)
     rows = [
@@ -156,25 +221,52 @@ def plan(options: argparse.Namespace) -> int:
     return 0
 
 
-def promote(options: argparse.Namespace) -> int:
+Reason = Annotated[str, Parameter(metavar="TEXT", help="is kept in the registry's history")]
+ASKED = "asked for on the command line"
+
+
+def promote(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    to: Annotated[
+        Whole | None, Parameter(metavar="VERSION", help="a version of the registry (default: the held candidate)")
+    ] = None,
+    reason: Reason = ASKED,
+    force: Annotated[bool, Parameter(help="although it was rolled back")] = False,
+    options: RunOptions = RunOptions(),
+) -> int:
     """A version by number; without one the window's candidate, by force."""
-    if options.to is not None:
-        located, store = store_of(options)
-        registry = Registry(store, located.pipeline.name)
-        event = registry.promote(options.to, reason=options.reason, force=options.force)
+    if to is not None:
+        registry = _registry(pipeline, options)
+        event = registry.promote(to, reason=reason, force=force)
         told = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
         answer(options, event.model_dump(mode="json"), told)
         return 0
-    trip = trip_of(options, force=True)
+    trip = trip_of(pipeline, options, force=True)
     record = execute(options, trip)
     answer(options, record, _told(record, trip))
     return 0 if record["state"] == "promoted" else 4
 
 
-def rollback(options: argparse.Namespace) -> int:
-    located, store = store_of(options)
-    registry = Registry(store, located.pipeline.name)
-    event = registry.rollback(options.to, reason=options.reason, force=options.force)
+def _registry(pipeline: str, options: Options) -> Registry:
+    from headway.registry import Registry
+
+    located, store = store_of(pipeline, options)
+    return Registry(store, located.pipeline.name)
+
+
+def rollback(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    to: Annotated[Whole | None, Parameter(metavar="VERSION", help="a version (default: the champion before)")] = None,
+    reason: Reason = ASKED,
+    force: Annotated[bool, Parameter(help="although that version was rolled back itself")] = False,
+    options: Options = Options(),
+) -> int:
+    registry = _registry(pipeline, options)
+    event = registry.rollback(to, reason=reason, force=force)
     told = (
         f"version {event.version} is the champion again, in place of {event.previous}; "
         f"served as {registry.serving / str(event.serving)}"
@@ -183,23 +275,42 @@ def rollback(options: argparse.Namespace) -> int:
     return 0
 
 
-def predict(options: argparse.Namespace) -> int:
+def predict(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    input: Annotated[str, Parameter(metavar="PATH", help="a file, a folder or a glob")],
+    output: Annotated[str, Parameter(metavar="FOLDER", help="empty, new, or of an earlier predict")],
+    model: Annotated[str, Parameter(help="champion, a version, or a SavedModel's folder")] = "champion",
+    format: Annotated[
+        str | None, Parameter(help="of the input: parquet, csv, jsonl, ... (default: the pipeline's)")
+    ] = None,
+    write: Annotated[Literal["parquet", "jsonl"], Parameter(help="the format of the predictions")] = "parquet",
+    columns: Annotated[
+        Columns, Parameter(help="input columns to write beside the predictions (default: the keys)")
+    ] = None,
+    max_quarantine: Annotated[
+        float | None, Parameter(metavar="SHARE", help="rows that may be rejected (default: the pipeline's)")
+    ] = None,
+    options: Options = Options(),
+) -> int:
     from flows.predict import predict as run
+    from flows.reporting import reporter
 
-    located = located_of(options)
+    located = located_of(pipeline, options)
     stop = threading.Event()
     with reporter(json=options.json, stop=stop) as report:
         stop_on_signals(stop, report.note)
         result = run(
             located,
-            model=options.model,
-            input=options.input,
-            output=options.output,
+            model=model,
+            input=input,
+            output=output,
             monitor=report.monitor("predict"),
-            format=options.format,
-            columns=None if options.columns is None else [c for c in options.columns.split(",") if c],
-            write=options.write,
-            max_quarantined=options.max_quarantine,
+            format=format,
+            columns=None if columns is None else [c for c in columns.split(",") if c],
+            write=write,
+            max_quarantined=max_quarantine,
         )
     counts = result["counts"]
     which = f"version {result['version']}" if result["version"] else result["saved_model"]
@@ -212,8 +323,11 @@ def predict(options: argparse.Namespace) -> int:
     return 0
 
 
-def models(options: argparse.Namespace) -> int:
-    _, store = store_of(options)
+def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
+    from flows.reporting import metrics_line
+    from headway.registry import Registry, names
+
+    _, store = store_of(pipeline, options)
     value, lines = {}, []
     for name in names(store):
         registry = Registry(store, name)
@@ -239,9 +353,15 @@ def models(options: argparse.Namespace) -> int:
     return 0
 
 
-def runs(options: argparse.Namespace) -> int:
-    _, store = store_of(options)
-    found = store.runs()[: options.limit]
+def runs(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    limit: Annotated[Count, Parameter(help="runs to show")] = 20,
+    options: Options = Options(),
+) -> int:
+    _, store = store_of(pipeline, options)
+    found = store.runs()[:limit]
     lines = []
     for r in found:
         spans = r.get("spans") or ["-"]
@@ -253,9 +373,17 @@ def runs(options: argparse.Namespace) -> int:
     return 0
 
 
-def show(options: argparse.Namespace) -> int:
-    _, store = store_of(options)
-    record = store.run(options.run)
+def show(
+    pipeline: PipelinePath = ".",
+    run: Annotated[str, Parameter(help="its name")] = "latest",
+    /,
+    *,
+    options: Options = Options(),
+) -> int:
+    from flows.reporting import metrics_line
+
+    _, store = store_of(pipeline, options)
+    record = store.run(run)
     lines = [f"{key}: {value}" for key, value in record.items() if key not in ("stages", "verdict", "metrics", "error")]
     lines.append("stages:")
     for s in record["stages"]:
@@ -305,8 +433,10 @@ def _training_says(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def verify(options: argparse.Namespace) -> int:
-    _, store = store_of(options)
+def verify(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
+    from headway.registry import Registry, names
+
+    _, store = store_of(pipeline, options)
     problems = [*store.verify()]
     for name in names(store):
         problems += Registry(store, name).verify()
@@ -319,20 +449,27 @@ def verify(options: argparse.Namespace) -> int:
         value,
         "\n".join([*lines, f"  fix: {fix}"]) if lines else f"{counted(outputs, 'output')}: every byte is as written",
     )
-    return options.code if problems else 0
+    return StoreError.exit_code if problems else 0
 
 
-def gc(options: argparse.Namespace) -> int:
+def gc(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    keep: Annotated[Count, Parameter(metavar="RUNS", help="runs to keep of each pipeline")] = 20,
+    dry_run: Annotated[bool, Parameter(help="only say what would go")] = False,
+    options: Options = Options(),
+) -> int:
     from headway.gc import collect, remove
 
-    located, store = store_of(options)
+    located, store = store_of(pipeline, options)
     lock = store.lock(f"run-{located.pipeline.name}", {"command": "gc"})
     with lock.held():
-        garbage = collect(store, keep_runs=options.keep)
-        freed = sum(item.bytes for item in garbage) if options.dry_run else remove(store, garbage)
-        swept = [] if options.dry_run else store.sweep()
+        garbage = collect(store, keep_runs=keep)
+        freed = sum(item.bytes for item in garbage) if dry_run else remove(store, garbage)
+        swept = [] if dry_run else store.sweep()
     value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
-    verb = "would free" if options.dry_run else "freed"
+    verb = "would free" if dry_run else "freed"
     lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in garbage]
     lines += [f"{path}: left behind by a process that died" for path in swept]
     found = {"removed": value, "bytes": freed, "swept": [str(path) for path in swept]}
@@ -340,16 +477,26 @@ def gc(options: argparse.Namespace) -> int:
     return 0
 
 
-def schema(options: argparse.Namespace) -> int:
+def schema(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    update: Annotated[
+        bool, Parameter(help="propose a schema.pbtxt that holds the window; never overwrites it")
+    ] = False,
+    options: RunOptions = RunOptions(),
+) -> int:
     """The JSON Schema of a pipeline; with --update a proposal beside the schema file, and what it would change."""
-    if not options.update:
+    if not update:
+        from flows.pipeline import json_schema
+
         print(json.dumps(json_schema(), indent=1))
         return 0
     from headway.disk import replace_text
     from headway.schema_update import difference, proposed
     from headway.statistics.split import SplitStatistics
 
-    trip = trip_of(options, last="statistics")
+    trip = trip_of(pipeline, options, last="statistics")
     path = trip.located.schema_file
     if not path.is_file():
         raise ConfigError("there is no schema file to update", where=str(path), fix="headway validate infers one")
@@ -370,10 +517,10 @@ def schema(options: argparse.Namespace) -> int:
     return 0
 
 
-def doctor(options: argparse.Namespace) -> int:
+def doctor(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
     from flows.doctor import examine
 
-    findings = examine(Path(options.pipeline), options.set)
+    findings = examine(Path(pipeline), overrides_of(options))
     lines = [
         f"{'ok' if f.ok else 'PROBLEM':<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "")
         for f in findings

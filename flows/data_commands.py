@@ -2,55 +2,70 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from cyclopts import Parameter
 
-from flows.commands import answer, execute, located_of, store_of, trip_of
-from flows.tables import text_table
-from headway import quarantine as quarantines
+from flows.commands import answer, execute, store_of, trip_of
+from flows.options import Columns, Count, JsonOption, Options, PipelinePath, Rows, RunOptions
 from headway.errors import ConfigError, StoreError
-from headway.splits import window_splits
 from headway.words import agree, counted
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-def cat(options: argparse.Namespace) -> int:
+
+def cat(
+    shards: Annotated[list[Path], Parameter(help=".tfrecord files, ours or another's, or folders of them")],
+    /,
+    *,
+    rows: Annotated[Rows, Parameter(help="how many; 'all' for all")] = 10,
+    columns: Annotated[Columns, Parameter(help="only these")] = None,
+    options: JsonOption = JsonOption(),
+) -> int:
     """Rows of a shard as JSON lines."""
-    from headway.interchange import rows
+    from headway import interchange
 
-    wanted = [name for name in (options.columns or "").split(",") if name]
-    found = itertools.chain.from_iterable(rows(Path(shard), wanted) for shard in options.shards)
-    for row in itertools.islice(found, options.rows):
+    wanted = [name for name in (columns or "").split(",") if name]
+    found = itertools.chain.from_iterable(interchange.rows(shard, wanted) for shard in shards)
+    for row in itertools.islice(found, rows):
         print(json.dumps(row, ensure_ascii=False))
     return 0
 
 
-def quarantine(options: argparse.Namespace) -> int:
+def quarantine(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    span: Annotated[str | None, Parameter(help="of this span only")] = None,
+    limit: Annotated[Count, Parameter(metavar="ROWS", help="rows to show")] = 20,
+    options: Options = Options(),
+) -> int:
     """What the latest run's ingest rejected, or that of one span."""
-    located, store = store_of(options)
+    import pyarrow as pa
+
+    from headway import quarantine as quarantines
+
+    located, store = store_of(pipeline, options)
     found = [run for run in store.runs() if run.get("pipeline") == located.pipeline.name and _ingests(run)]
     if not found:
         raise StoreError("no run has ingested anything yet", where=str(store.root), fix="headway ingest")
     ingests = _ingests(found[0])
-    if options.span is not None and options.span not in ingests:
-        raise ConfigError(
-            f"the latest run has no span {options.span!r}", where="--span", fix=f"it has: {', '.join(ingests)}"
-        )
+    if span is not None and span not in ingests:
+        raise ConfigError(f"the latest run has no span {span!r}", where="--span", fix=f"it has: {', '.join(ingests)}")
     tables, read = [], 0
-    for span, fingerprint in ingests.items():
+    for name, fingerprint in ingests.items():
         manifest = store.find("ingest", fingerprint)
-        if manifest is None or options.span not in (None, span):
+        if manifest is None or span not in (None, name):
             continue
         read += manifest.counts.read if manifest.counts is not None else 0
         table = quarantines.read(store.local(store.output("ingest", fingerprint)))
-        tables.append(table.add_column(0, "span", pa.array([span] * len(table), pa.string())))
+        tables.append(table.add_column(0, "span", pa.array([name] * len(table), pa.string())))
     whole = pa.concat_tables(tables)
-    answer(options, _summary(whole, read, options.limit), _told(whole, read, options.limit))
+    answer(options, _summary(whole, read, limit), _told(whole, read, limit))
     return 0
 
 
@@ -61,6 +76,8 @@ def _ingests(run: dict[str, Any]) -> dict[str, str]:
 
 
 def _reasons(table: pa.Table) -> list[dict[str, Any]]:
+    import pyarrow.compute as pc
+
     # the same fault at another byte is the same reason
     reason = pc.replace_substring_regex(table.column("reason"), r",( in the line)? at byte \d+$", "")
     table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)
@@ -82,6 +99,10 @@ def _summary(table: pa.Table, read: int, limit: int) -> dict[str, Any]:
 
 
 def _told(table: pa.Table, read: int, limit: int) -> str:
+    import pyarrow.compute as pc
+
+    from flows.tables import text_table
+
     if not len(table):
         return f"nothing was rejected: {counted(read, 'row')} read"
     share = len(table) / max(1, read)
@@ -101,26 +122,34 @@ def _told(table: pa.Table, read: int, limit: int) -> str:
     return "\n".join(lines)
 
 
-def export_examples(options: argparse.Namespace) -> int:
+def export_examples(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    output: Annotated[Path, Parameter(metavar="FOLDER", help="a folder that does not exist yet")],
+    split: Annotated[Literal["train", "eval", "test"] | None, Parameter(help="only this one")] = None,
+    tfds: Annotated[bool, Parameter(help="for tensorflow_datasets.builder_from_directory")] = False,
+    options: RunOptions = RunOptions(),
+) -> int:
     """Classic tf.Examples of the window, ingested first where it is not."""
     from headway import interchange
+    from headway.splits import window_splits
 
-    trip = trip_of(options, last="ingest")
+    trip = trip_of(pipeline, options, last="ingest")
     record = execute(options, trip)
     outputs = _ingests(record)
     parts: dict[str, list[interchange.Part]] = {}
-    for split, found in window_splits(located_of(options).pipeline.split, record["spans"]).items():
-        if options.split not in (None, split):
+    for name, found in window_splits(trip.located.pipeline.split, record["spans"]).items():
+        if split not in (None, name):
             continue
         for span, part in found:
             manifest = trip.store.find("ingest", outputs[span])
             assert manifest is not None
             folder = trip.store.local(trip.store.output("ingest", outputs[span]))
             if part in manifest.result["splits"]:
-                parts.setdefault(split, []).append((folder, manifest.result, part))
-    out = Path(options.output)
-    result = interchange.export_examples(parts, out, name=trip.located.pipeline.name, tfds=options.tfds)
-    rows = {split: facts["rows"] for split, facts in result["splits"].items()}
-    told = ", ".join(f"{split} {counted(count, 'row')}" for split, count in rows.items())
-    answer(options, {"output": str(out), "rows": rows}, f"wrote {told} to {out}")
+                parts.setdefault(name, []).append((folder, manifest.result, part))
+    result = interchange.export_examples(parts, output, name=trip.located.pipeline.name, tfds=tfds)
+    rows = {name: facts["rows"] for name, facts in result["splits"].items()}
+    told = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
+    answer(options, {"output": str(output), "rows": rows}, f"wrote {told} to {output}")
     return 0

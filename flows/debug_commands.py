@@ -1,4 +1,4 @@
-"""`headway debug step`: one training step under the glass, of a pipeline whose spans are ingested.
+"""`headway debug step`: inspect one training step eagerly, op by op, of a pipeline whose spans are ingested.
 
 The first step, or with --resumed the one after the newest checkpoint of a training that was stopped or failed.
 
@@ -9,61 +9,78 @@ made in the report's own folder where the store has it not.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from flows.child import Child
+from cyclopts import Parameter
+
 from flows.cli import stop_on_signals
 from flows.commands import answer, trip_of
-from flows.engine import load_function, validated
-from flows.reporting import Reporter, reporter
-from flows.road import Trip, road
-from flows.steps import Output, Step
-from flows.tables import text_table
+from flows.options import Count, PipelinePath, WindowOptions
 from headway.errors import ConfigError, StoreError
-from headway.store import Store
 from headway.words import counted
-from tfcore.debug.request import DebugRequest
-from tfcore.train.request import TrainRequest
+
+if TYPE_CHECKING:
+    from flows.child import Child
+    from flows.reporting import Reporter
+    from flows.steps import Output, Step
+    from flows.trip import Trip
+    from headway.store import Store
 
 MOST_OPS, MOST_STEPS, MOST_LOSSES = 15, 1000, 12
 
 
-def debug(options: argparse.Namespace) -> int:
+def debug(
+    what: Annotated[Literal["step"], Parameter(help="one training step: ranges, gradients, graph, profile")],
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    steps: Annotated[Count, Parameter(help="compiled steps")] = 5,
+    out: Annotated[
+        str | None, Parameter(metavar="FOLDER", help="for the report (default: debug/ in the store)")
+    ] = None,
+    resumed: Annotated[bool, Parameter(help="the step after the newest checkpoint, not the first")] = False,
+    no_profile: Annotated[bool, Parameter(help="write no profile for TensorBoard")] = False,
+    options: WindowOptions = WindowOptions(),
+) -> int:
     """Look at the pipeline's first training step; the answer is the report."""
-    if not 1 <= options.steps <= MOST_STEPS:
-        raise ConfigError(f"{options.steps} is not from 1 to {MOST_STEPS:,}", where="--steps")
-    trip = trip_of(options)
-    out = _folder(options.out, trip)
+    from flows.child import Child
+    from flows.reporting import reporter
+    from tfcore.debug.request import DebugRequest
+    from tfcore.train.request import TrainRequest
+
+    if not 1 <= steps <= MOST_STEPS:
+        raise ConfigError(f"{steps} is not from 1 to {MOST_STEPS:,}", where="--steps")
+    trip = trip_of(pipeline, options)
+    folder = _folder(out, trip)
     stop = threading.Event()
     with (
         reporter(json=options.json, stop=stop) as report,
         Child(on_line=lambda line: report.note(f"  | {line}")) as child,
     ):
         stop_on_signals(stop, report.note)
-        made = out / "made"
+        made = folder / "made"
         try:
             step = training_step(trip, child, report, made)
             request = TrainRequest.model_validate(step.request())
             remote = trip.store.localize(request.model_dump(mode="json"), later=True)
             asked = DebugRequest(
                 train=request,
-                checkpoints=_copied(request.checkpoints, made) if options.resumed else None,
-                steps=options.steps,
-                profile=not options.no_profile,
+                checkpoints=_copied(request.checkpoints, made) if resumed else None,
+                steps=steps,
+                profile=not no_profile,
             )
             runtime = {"remote": remote} if remote else {}
-            found = child.call("tfcore.debug.step:debug_step", asked, out, report.monitor("debug"), **runtime)
+            found = child.call("tfcore.debug.step:debug_step", asked, folder, report.monitor("debug"), **runtime)
         finally:
             shutil.rmtree(made, ignore_errors=True)
     text = told(found)
-    (out / "report.txt").write_text(text + "\n", encoding="utf-8")
-    answer(options, found | {"folder": str(out)}, f"{text}\n\nin full: {out}")
+    (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
+    answer(options, found | {"folder": str(folder)}, f"{text}\n\nin full: {folder}")
     return 0
 
 
@@ -103,6 +120,8 @@ def training_step(trip: Trip, child: Child, report: Reporter, made: Path) -> Ste
     Raises:
         StoreError: a span is not ingested.
     """
+    from flows.road import road
+
     try:
         road(trip, _Stored(trip.store, child, report, made), freeze=False)
     except _Reached as reached:
@@ -125,6 +144,8 @@ class _Stored:
         return [self.call(step) for step in steps]
 
     def call(self, step: Step) -> Output:
+        from flows.steps import Output
+
         name = step.stage.name
         if name == "train":
             raise _Reached(step)
@@ -143,6 +164,9 @@ class _Stored:
         return self._made(step)
 
     def _made(self, step: Step) -> Output:
+        from flows.engine import load_function, validated
+        from flows.steps import Output
+
         monitor = self.report.monitor(step.title)
         out = self.made / step.stage.name
         out.mkdir(parents=True)
@@ -163,6 +187,8 @@ class _Stored:
 
 def told(found: Mapping[str, Any]) -> str:
     """The report for a terminal: problems first, then tables."""
+    from flows.tables import text_table
+
     compiled = found["compiled"]
     seconds = compiled["seconds"]
     parts = [_problems(found["problems"])]
@@ -269,6 +295,8 @@ def _graph(graph: Mapping[str, Any]) -> str:
 
 
 def _copies(graph: Mapping[str, Any]) -> str:
+    from flows.tables import text_table
+
     rows = [
         {
             "op": one["op"],

@@ -1,6 +1,6 @@
 """Is this machine fit to run pipelines? Each finding says what was looked at, what was found, and the fix.
 
-for finding in examine(Path("examples/flights"), []):
+for finding in examine(Path("examples/flights"), {"store": "/tmp/store"}):
     finding.ok, finding.what, finding.found, finding.fix
 """
 
@@ -11,10 +11,11 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from flows.pipeline import Located, read_pipeline
 from headway.errors import ConfigError, StoreError
@@ -43,9 +44,9 @@ class Finding:
     fix: str | None = None
 
 
-def examine(pipeline: Path, overrides: Sequence[str]) -> list[Finding]:
-    """Everything that can be looked at; nothing is changed. `overrides` are KEY=VALUE texts, passed over here."""
-    return [_python(), *_requirements(), _devices(), *_ops(), _prefect(), *_project(pipeline)]
+def examine(pipeline: Path, overrides: dict[str, Any]) -> list[Finding]:
+    """Everything that can be looked at; nothing is changed. `overrides` change keys of the pipeline."""
+    return [_python(), *_requirements(), _devices(), *_ops(), _prefect(), *_project(pipeline, overrides)]
 
 
 def _python() -> Finding:
@@ -103,9 +104,9 @@ def _prefect() -> Finding:
     return Finding(True, "prefect server", "imports")
 
 
-def _project(pipeline: Path) -> Iterator[Finding]:
+def _project(pipeline: Path, overrides: dict[str, Any]) -> Iterator[Finding]:
     try:
-        located = read_pipeline(pipeline)
+        located = read_pipeline(pipeline, overrides)
     except ConfigError as error:
         if not (pipeline / "pipeline.yaml").exists() and not pipeline.is_file():
             yield Finding(True, "pipeline", "none here; name one to have its store looked at")

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from flows.commands import answer, located_of
-from flows.pipeline import Located
-from flows.tables import text_table
+from flows.options import Options, PipelinePath
 from headway.errors import ConfigError
-from tfcore.train.knobs import MEANINGS, ControlFile, check
+
+if TYPE_CHECKING:
+    from flows.pipeline import Located
 
 LET_GO = "schedule"
 
 
-def knobs(options: argparse.Namespace) -> int:
+def knobs(
+    pipeline: PipelinePath = ".",
+    /,
+    *values: Annotated[
+        str,
+        Parameter(name="NAME=VALUE", help=f"change a knob of a running training; NAME={LET_GO} restores the schedule"),
+    ],
+    options: Options = Options(),
+) -> int:
     """Show the knobs of the pipeline's training, or write some values where a running training looks for them."""
-    if "=" in options.pipeline:  # the first value, with no pipeline before it
-        options.values, options.pipeline = [options.pipeline, *options.values], "."
-    located = located_of(options)
+    from tfcore.train.knobs import MEANINGS, ControlFile, check
+
+    if "=" in pipeline:  # the first value, with no pipeline before it
+        values, pipeline = (pipeline, *values), "."
+    located = located_of(pipeline, options)
     file = ControlFile(located.control_file)
     schedules = located.pipeline.training.all_knobs(located.pipeline.model.dropout)
-    wanted = dict(_value(item) for item in options.values)
+    wanted = dict(_value(item) for item in values)
     for name, value in wanted.items():
         check(name, value, schedules)
     if wanted:
@@ -43,14 +55,16 @@ def knobs(options: argparse.Namespace) -> int:
 def _value(item: str) -> tuple[str, Any]:
     name, equals, text = item.partition("=")
     if not equals or not name:
-        raise ConfigError(f"{item!r} is no NAME=VALUE", where="headway knobs", fix="for example learning_rate=0.0001")
+        raise ConfigError(f"{item!r} is not NAME=VALUE", where="headway knobs", fix="for example learning_rate=0.0001")
     try:
         return name, None if text == LET_GO else float(text)
     except ValueError:
-        raise ConfigError(f"{text!r} is no number", where=f"knob {name!r}", fix=f"for example {name}=0.1") from None
+        raise ConfigError(f"{text!r} is not a number", where=f"knob {name!r}", fix=f"for example {name}=0.1") from None
 
 
 def _told(located: Located, rows: list[dict[str, Any]], written: bool) -> str:
+    from flows.tables import text_table
+
     table = [
         {
             "knob": row["knob"],

@@ -115,6 +115,13 @@ class Pipeline(Frozen):
             return value
         return {name: _column(entry) for name, entry in value.items()}
 
+    @field_validator("schema_path")
+    @classmethod
+    def _beside(cls, value: str) -> str:
+        if not value or Path(value).is_absolute() or ".." in Path(value).parts:
+            raise ValueError(f"should be a file in the pipeline's folder, such as schema.pbtxt (got {value!r})")
+        return value
+
     @model_validator(mode="after")
     def _consistent(self) -> Pipeline:
         if isinstance(self.columns, dict) and not self.columns:
@@ -233,7 +240,7 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Locate
         ConfigError: naming the file, the key, the value and what would be right.
     """
     file = (path / "pipeline.yaml" if path.is_dir() else path).resolve()
-    raw = read_yaml(file)
+    raw = read_yaml(file, keys=("name", "source", "label"))
     for key, value in (overrides or {}).items():
         _override(raw, key, value, file)
     folder = file.parent

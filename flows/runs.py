@@ -21,6 +21,7 @@ from flows.reporting import Reporter
 from flows.road import road
 from flows.steps import Output
 from flows.trip import ALREADY, Caller, End, Trip
+from headway.disk import storage_error
 from headway.errors import Cancelled, HeadwayError
 from headway.registry import Event, Version
 from headway.store import now
@@ -108,6 +109,10 @@ class _Run:
                 self.report.note(f"note: {note}")
             self._failed("cancelled" if isinstance(error, Cancelled) else "failed", str(error))
             raise
+        except OSError as error:
+            told = storage_error(error, self.trip.store.root)
+            self._failed("failed", str(told or f"{type(error).__name__}: {error}"))
+            raise told or error from None
         except BaseException as error:
             self._failed("failed", f"{type(error).__name__}: {error}")
             raise

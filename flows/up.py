@@ -185,7 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, help=f"of the server (default: ${PORT_VARIABLE}, or 4200)")
     options = parser.parse_args(arguments)
     try:
-        port = options.port or int(os.environ.get(PORT_VARIABLE) or 4200)
+        port = options.port or _port(os.environ.get(PORT_VARIABLE) or "4200")
         place = Place(Path.cwd(), port)
         if options.what == "start":
             start(place)
@@ -195,10 +195,15 @@ def main(arguments: list[str] | None = None) -> int:
     except HeadwayError as error:
         print(f"headway: {error}", file=sys.stderr)
         return error.exit_code
-    except ValueError:
-        print(f"headway: {PORT_VARIABLE}: {os.environ.get(PORT_VARIABLE)!r} is no port", file=sys.stderr)
-        return 2
     return 0
+
+
+def _port(text: str) -> int:
+    if text.isdecimal() and 0 < int(text) < 65536:
+        return int(text)
+    raise ConfigError(
+        f"{text!r} is not a port", where=PORT_VARIABLE, fix=f"a number from 1 to 65535: {PORT_VARIABLE}=4300"
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,24 +29,40 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; ConfigError when it is missing, not YAML, or not a mapping."""
+_MOST_VALUES, _MOST_DEPTH = 1_000_000, 100
+"""Of a YAML document with its aliases written out."""
+
+
+def read_yaml(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
+    """The mapping in a YAML file; ConfigError when it is missing, not YAML, or not a mapping.
+
+    Args:
+        keys: some of them stand in every such file. A file without any is another kind of file, perhaps one that holds
+            secrets: its error repeats nothing of it.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError("no such file", where=str(path), fix="name a pipeline.yaml, or run in its folder") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", where=str(path)) from None
+    if keys and not re.search(rf"""\b({"|".join(keys)})["']?\s*:""", text):
+        first = " or ".join(f"'{key}:'" for key in keys)
+        raise ConfigError(
+            f"is not a pipeline: it has none of the keys {', '.join(keys)}",
+            where=str(path),
+            fix=f"name a YAML file that begins with a key such as {first}",
+        )
     try:
-        value = yaml.load(text, Loader=_UniqueKeyLoader)
-    except RecursionError:
-        raise ConfigError("not valid YAML: nested too deeply", where=str(path)) from None
+        value = _loaded(text)
+    except _Unbounded as error:
+        raise ConfigError(f"not valid YAML: {error}", where=str(path), fix="write it out flat") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         raise ConfigError(f"not valid YAML: {getattr(error, 'problem', None) or error}", where=where) from None
     if not isinstance(value, dict):
-        raise ConfigError("holds no mapping of keys to values", where=str(path), fix="start with 'name: ...'")
+        raise ConfigError("is not a mapping of keys to values", where=str(path), fix="start with 'name: ...'")
     return value
 
 
@@ -85,9 +102,33 @@ _UniqueKeyLoader.add_implicit_resolver(
 def read_value(text: str) -> Any:
     """One YAML value, as it would stand in a file; ConfigError when it is none."""
     try:
-        return yaml.load(text, Loader=_UniqueKeyLoader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{text!r} is no YAML value: {getattr(error, 'problem', None) or error}") from None
+        return _loaded(text)
+    except (_Unbounded, yaml.YAMLError) as error:
+        shown = repr(text if len(text) <= 80 else f"{text[:77]}...")
+        raise ConfigError(f"{shown} is not a YAML value: {getattr(error, 'problem', None) or error}") from None
+
+
+class _Unbounded(ValueError):
+    """A document that no program should walk through."""
+
+
+def _loaded(text: str) -> Any:
+    """The value of a YAML text, which is neither nested without end nor blown up by aliases."""
+    try:
+        value = yaml.load(text, Loader=_UniqueKeyLoader)
+    except RecursionError:
+        raise _Unbounded("nested too deeply") from None
+    stack, seen = [(value, 0)], 0
+    while stack:
+        found, depth = stack.pop()
+        inner = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+        seen += 1 + len(inner)
+        if depth > _MOST_DEPTH:
+            raise _Unbounded(f"nested more than {_MOST_DEPTH} levels deep")
+        if seen > _MOST_VALUES:
+            raise _Unbounded(f"its aliases stand for more than {_MOST_VALUES:,} values")
+        stack.extend((one, depth + 1) for one in inner if isinstance(one, dict | list))
+    return value
 
 
 def load(model: type[Model], value: Any, *, where: str) -> Model:

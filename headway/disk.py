@@ -1,5 +1,6 @@
 """Writing to a disk that may be full, read-only or pulled out, so that what is there is always whole.
 
+storage_error(error)                      # an OSError of a full or forbidden disk as a StoreError, with path and fix
 with writing(root):                       # a full disk becomes a StoreError that says what to do
     replace_text(root / "runs" / "1.json", "{}\\n")     # old text or new, never a part
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -27,6 +29,7 @@ FIXES = {
     errno.EFBIG: "raise `ulimit -f`, or name a store on a disk that takes larger files",
 }
 """What to do about each way in which a disk refuses to be written."""
+_FOREIGN = ("tensorflow", "pyarrow", "keras", "h5py")
 _RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -42,10 +45,33 @@ def writing(root: Path) -> Iterator[None]:
         # a failed write names no file
         path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else root
         inside = path.resolve().is_relative_to(root.resolve())
-        if error.errno not in FIXES or (error.errno in _RIGHTS and not inside):
+        told = storage_error(error, root)
+        if told is None or (error.errno in _RIGHTS and not inside):
             raise
-        reason = os.strerror(error.errno).lower()
-        raise StoreError(f"cannot be written: {reason}", where=str(path), fix=FIXES[error.errno]) from None
+        raise told from None
+
+
+def storage_error(error: BaseException, root: Path | None = None) -> StoreError | None:
+    """A disk that is full, read-only or forbidden, as an error with its path and fix; None for every other error.
+
+    TensorFlow and Arrow raise types of their own, which end in the system's words: they are known by those.
+
+    Args:
+        root: named when the error names no file, as that of a failed write does not.
+    """
+    number = error.errno if isinstance(error, OSError) and error.errno is not None else None
+    if number not in FIXES:
+        words = str(error)
+        number = next((code for code in FIXES if os.strerror(code) in words), None)
+        if number is None or (
+            type(error).__module__.partition(".")[0] not in _FOREIGN and not isinstance(error, OSError)
+        ):
+            return None
+    name = getattr(error, "filename", None)
+    named = re.match(r"(?:\{\{.*?\}\} ?)?(/[^;\n]*?); ", str(error))
+    where = os.fsdecode(name) if isinstance(name, str | bytes) else named[1] if named else str(root or Path.cwd())
+    reason = os.strerror(number).lower()
+    return StoreError(f"cannot be written: {reason}" if root else reason, where=where, fix=FIXES[number])
 
 
 def write_synced(path: Path, text: str) -> None:

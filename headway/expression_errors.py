@@ -40,6 +40,36 @@ def no_condition(text: str, node: ast.expr, kind: pa.DataType) -> ConfigError:
     )
 
 
+_OPERATORS = {
+    "&&": "and",
+    "||": "or",
+    "<>": "!=",
+    "=>": ">=",
+    "=<": "<=",
+    "===": "==",
+    "=": "==",
+    "!": "not",
+    "&": "and",
+    "|": "or",
+    "~": "not",
+}
+"""Operators of other languages, and the ones of these expressions."""
+_OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|\s*(===|&&|\|\||<>|=>|=<|[=!<>]=|[=!&|~])\s*")
+
+
+def foreign_operator(text: str) -> str | None:
+    """What to write in place of the operators of another language; None when there are none."""
+    found = next((match[1] for match in _OPERATOR.finditer(text) if match[1] in _OPERATORS), None)
+    if found is None:
+        return None
+    written = _OPERATOR.sub(lambda m: f" {_OPERATORS[m[1]]} " if m[1] in _OPERATORS else m[0], text).strip()
+    try:
+        ast.parse(written, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        written = ""
+    return f"write {_OPERATORS[found]!r} in place of {found!r}" + (f": {written}" if written else "")
+
+
 def kind_of(kind: pa.DataType) -> str:
     """What a column of this type holds, in plain words."""
     if pa.types.is_dictionary(kind):

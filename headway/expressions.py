@@ -183,7 +183,7 @@ def parse(text: str) -> Expression:
         raise ConfigError(
             f"not an expression{f' (at character {column})' if column else ''}",
             where=f"expression {text!r}",
-            fix=_EXAMPLE,
+            fix=_fix(text),
         ) from None
     names: set[str] = set()
     try:
@@ -193,9 +193,15 @@ def parse(text: str) -> Expression:
     return Expression(text, frozenset(names), tree)
 
 
+def _fix(text: str) -> str:
+    from headway.expression_errors import foreign_operator
+
+    return foreign_operator(text) or _EXAMPLE
+
+
 def _refuse(node: ast.AST, text: str, what: str) -> ConfigError:
     at = getattr(node, "col_offset", 0) + 1
-    return ConfigError(f"{what} (at character {at})", where=f"expression {text!r}", fix=_EXAMPLE)
+    return ConfigError(f"{what} (at character {at})", where=f"expression {text!r}", fix=_fix(text))
 
 
 def _check(node: ast.expr, text: str, names: set[str]) -> None:

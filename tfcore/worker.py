@@ -37,6 +37,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from headway.config import load
+from headway.disk import storage_error
 from headway.errors import KINDS, HeadwayError
 from headway.imports import uncollected
 from headway.monitor import Monitor
@@ -152,6 +153,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     """An exception as JSON: a HeadwayError keeps its kind, anything else is one line and a traceback. What fails in an op
     that a line of the user's made is told as a HeadwayError of that line."""
     failed_op = None
+    error = storage_error(error) or error
     if (tf := sys.modules.get("tensorflow")) is not None and isinstance(error, tf.errors.OpError):
         from tfcore.op_failure import explained, reason
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -21,6 +21,20 @@ DATE_PARTS = ("{year}", "{month}", "{day}", "{hour}")
 MAX_CELL_BYTES = 16 << 20
 
 Format = Literal["parquet", "csv", "jsonl", "examples", "images", "arrow"]
+_PANDAS = "convert it to parquet, for example pandas.read_{}(file).to_parquet(new_file)"
+_CONVERT = {
+    **dict.fromkeys(("xlsx", "xls", "xlsm", "ods", "excel"), _PANDAS.format("excel")),
+    **{name: _PANDAS.format(name) for name in ("orc", "stata", "sas", "spss", "pickle", "hdf", "xml")},
+    **dict.fromkeys(("h5", "hdf5"), _PANDAS.format("hdf")),
+    **dict.fromkeys(("sql", "sqlite", "db", "duckdb"), "export the table or query to parquet or csv"),
+    "pkl": _PANDAS.format("pickle"),
+    "avro": "convert it to parquet",
+    "tsv": 'write format: csv and csv: {delimiter: "\\t"}',
+    "json": "write format: jsonl for files with one object per line; convert one large array to lines",
+    "tfrecord": "write format: examples for TFRecord files of tf.train.Example",
+    "feather": "write format: arrow",
+}
+"""Formats by other names, and ones that are not read: what to do."""
 Gaps = Literal["error", "allow"]
 
 
@@ -108,6 +122,15 @@ class SourceConfig(Frozen):
     examples: ExamplesConfig = ExamplesConfig()
     images: ImagesConfig = ImagesConfig()
     arrow: ArrowConfig = ArrowConfig()
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        """A format that many people have and Headway does not read is told with the way out."""
+        way = _CONVERT.get(str(value).lower().lstrip("."))
+        if way is not None:
+            raise ValueError(f"{value!r} is not read: {way}; formats are {', '.join(map(repr, get_args(Format)))}")
+        return value
 
     @field_validator("where")
     @classmethod

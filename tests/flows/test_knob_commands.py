@@ -39,7 +39,7 @@ def test_knobs_are_shown_and_set_and_let_go(folder, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("item", "words"),
-    [("temperature=2", "set it in the pipeline"), ("dropout=1.5", "below 1"), ("x", "no NAME=VALUE")],
+    [("temperature=2", "set it in the pipeline"), ("dropout=1.5", "below 1"), ("x", "not NAME=VALUE")],
 )
 def test_mistakes_are_named_and_write_nothing(folder, capsys, item, words):
     assert main(["knobs", str(folder), "learning_rate=0.1", item]) == 2

@@ -22,8 +22,40 @@ def test_a_number_with_an_exponent_is_a_number_with_or_without_a_point(tmp_path,
 
 
 def test_what_is_no_value_is_named():
-    with pytest.raises(ConfigError, match="'a: b: c' is no YAML value"):
+    with pytest.raises(ConfigError, match="'a: b: c' is not a YAML value"):
         read_value("a: b: c")
+
+
+BOMB = "a0: &a0 [1]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[" * 20_000, "nested too deeply"),
+        ("[" * 150 + "]" * 150, "nested more than 100 levels deep"),
+        ("{a: " * 150 + "1" + "}" * 150, "nested more than 100 levels deep"),
+        ("&a [*a]", "nested more than 100 levels deep"),
+        (BOMB, "aliases stand for more than 1,000,000 values"),
+    ],
+)
+def test_yaml_without_an_end_is_an_error(tmp_path, text, words):
+    with pytest.raises(ConfigError) as error:
+        read_value(text)
+    assert words in str(error.value) and len(str(error.value)) < 200
+    (tmp_path / "a.yaml").write_text(text if text is BOMB else f"key: {text}\n")
+    with pytest.raises(ConfigError, match=words):
+        read_yaml(tmp_path / "a.yaml")
+
+
+def test_a_file_that_is_something_else_is_told_without_its_lines(tmp_path):
+    (tmp_path / "shadow").write_text("root:$6$salt$secret:19000:0:99999:7:::\nbin:*:19000:0:99999:7:::\n")
+    with pytest.raises(ConfigError) as error:
+        read_yaml(tmp_path / "shadow", keys=("name", "source"))
+    assert "none of the keys name, source" in str(error.value)
+    assert not re.search("salt|secret|bin|19000", str(error.value))
+    (tmp_path / "p.json").write_text('{"name": "x"}')
+    assert read_yaml(tmp_path / "p.json", keys=("name", "source")) == {"name": "x"}
 
 
 class Chosen(Frozen):

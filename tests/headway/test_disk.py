@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
-from headway.disk import copy_tree, remove, replace_text, sync_folders, writing
+from headway.disk import copy_tree, remove, replace_text, storage_error, sync_folders, writing
 from headway.errors import StoreError
 
 
@@ -45,6 +46,34 @@ def test_other_errors_pass_unchanged(tmp_path, other):
     with pytest.raises(type(other)) as error, writing(tmp_path):
         raise other
     assert error.value is other
+
+
+class FromTensorFlow(Exception):
+    """As tf.errors.ResourceExhaustedError says that a disk is full."""
+
+
+FromTensorFlow.__module__ = "tensorflow.python.framework.errors_impl"
+
+
+@pytest.mark.parametrize(
+    ("error", "where"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/a/b"), "/a/b"),
+        (OSError("[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device"), "/store"),
+        (FromTensorFlow("{{function_node x}} /a/b.index.tempstate1; No space left on device"), "/a/b.index.tempstate1"),
+        (FromTensorFlow("/a/b; Read-only file system [Op:SaveV2]"), "/a/b"),
+        (PermissionError(errno.EACCES, "Permission denied", b"/a/b"), "/a/b"),
+    ],
+)
+def test_a_full_or_forbidden_disk_is_told_whoever_raises_it(error, where):
+    told = storage_error(error, Path("/store"))
+    assert told is not None and told.where == where and told.fix
+    assert "cannot be written" in told.problem
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "no"), ValueError("No space left on device"), KeyError("x")])
+def test_what_is_not_about_a_disk_is_not_told_as_such(error):
+    assert storage_error(error) is None
 
 
 def test_text_is_replaced_as_a_whole_or_not_at_all(tmp_path, monkeypatch):

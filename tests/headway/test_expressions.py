@@ -305,6 +305,26 @@ def test_what_is_not_allowed_is_named(text, said):
     assert said in str(error.value) and repr(text) in str(error.value) and error.value.fix
 
 
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("target = 1", "write '==' in place of '=': target == 1"),
+        ("i > 1 && j > 2", "write 'and' in place of '&&': i > 1 and j > 2"),
+        ("i > 1 || j > 2", "write 'or' in place of '||': i > 1 or j > 2"),
+        ("!i", "write 'not' in place of '!': not i"),
+        ("i <> 2", "write '!=' in place of '<>': i != 2"),
+        ("i => 2", "write '>=' in place of '=>': i >= 2"),
+        ("s = 'a=b'", "write '==' in place of '=': s == 'a=b'"),
+        ("(i > 1) & (j > 2)", "write 'and' in place of '&': (i > 1) and (j > 2)"),
+        ("i ! 2", "write 'not' in place of '!'"),
+    ],
+)
+def test_an_operator_of_another_language_is_told_with_the_right_one(text, fix):
+    with pytest.raises(ConfigError) as error:
+        parse(text)
+    assert error.value.fix == fix
+
+
 @pytest.mark.parametrize("text", ["(" * 300 + "i" + ")" * 300, "+".join(["i"] * 20_000), "not " * 50_000 + "i"])
 def test_deep_nesting_is_an_error_and_not_a_crash(text):
     with pytest.raises(ConfigError):

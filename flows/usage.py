@@ -1,0 +1,141 @@
+"""Help pages, and usage errors as sentences, made from the commands' own parameters; plain text at the terminal's width.
+
+print(page(application(), "run"))
+"""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from cyclopts import (
+    App,
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
+from cyclopts.argument import Argument
+
+from headway.errors import ConfigError
+
+_INDENT = 24
+
+
+def page(app: App, command: str = "") -> str:
+    """The help of a command, or of all of them."""
+    width = min(shutil.get_terminal_size().columns, 120)
+    entries: dict[str, list[tuple[str, str]]] = {}
+    if command in app:
+        arguments = shown(app, command)
+        usage, text, end = f"{command} {_positional(arguments)}".rstrip(), app[command].help, ""
+        for argument in arguments:
+            entries.setdefault(_group(argument), []).append((_name(argument), _says(argument)))
+    elif command:
+        raise _unknown(app, command)
+    else:
+        usage, text, end = "COMMAND", app.help, app.help_epilogue or ""
+        for name in commands(app):
+            spec = app._get_item(name)
+            entries.setdefault(str(spec.group), []).append((name, str(spec.help).partition("\n")[0]))
+        entries["Options"] = [("--help", "of a command: headway COMMAND --help"), ("--version", "the version")]
+    described = text[0].upper() + text[1:] + "." * (text[-1] != ".")
+    parts = [f"usage: headway {usage}" + " [OPTIONS]" * bool(command), *_wrapped(described.split("\n\n"), width)]
+    parts += [f"{group}:\n" + "\n".join(_lines(rows, width)) for group, rows in sorted(entries.items(), key=_late)]
+    return "\n\n".join([*parts, *_wrapped([end.replace("\n", " ")] * bool(end), width)])
+
+
+def commands(app: App) -> list[str]:
+    """The names of the commands."""
+    return [name for name in app if not name.startswith("-")]
+
+
+def shown(app: App, command: str) -> list[Argument]:
+    """A command's parameters, in the order of the function."""
+    return [argument for argument in app[command].assemble_argument_collection() if argument.show]
+
+
+def told(mistake: CycloptsError, app: App, command: str) -> ConfigError:
+    """A usage error in a sentence, with the nearest right word."""
+    fix = f"headway {command} --help lists the options"
+    match mistake:
+        case UnknownCommandError() if mistake.unused_tokens:
+            return _unknown(app, mistake.unused_tokens[0])
+        case UnknownOptionError():
+            given = mistake.token.keyword or mistake.token.value
+            names = [argument.name for argument in shown(app, command) if argument.name.startswith("-")]
+            return ConfigError(f"{given} is not an option{_close(given, names)}", fix=fix)
+        case UnusedCliTokensError():
+            extra = " ".join(map(repr, mistake.unused_tokens or []))
+            return ConfigError(f"one argument too many: {extra}", fix=f"headway {command} --help shows the arguments")
+        case MissingArgumentError(argument=Argument() as argument):
+            missing = "needs a value" if mistake.keyword or argument.tokens else "is required"
+            return ConfigError(f"{mistake.keyword or argument.name} {missing}: {argument.parameter.help}", fix=fix)
+        case RepeatArgumentError():
+            return ConfigError(f"{mistake.token.keyword} is given twice", fix="leave one out")
+        case CoercionError(argument=Argument() as argument, msg=None) if mistake.token:
+            choices = argument.get_choices() or ()
+            given = mistake.token.value
+            kind = f"one of {', '.join(choices)}{_close(given, choices)}" if choices else "a number"
+            return ConfigError(f"{given!r} is not {kind}", where=argument.name, fix=fix)
+    where = mistake.argument.name if mistake.argument is not None and mistake.msg else None
+    return ConfigError(str(mistake.msg or mistake).rstrip("."), where=where, fix=fix)
+
+
+def _unknown(app: App, command: str) -> ConfigError:
+    return ConfigError(f"{command!r} is not a command{_close(command, commands(app))}", fix="headway --help lists them")
+
+
+def _close(given: str, names: Sequence[str]) -> str:
+    near = [name for name in names if name.startswith(given)][:1] or difflib.get_close_matches(given, names, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _late(entry: tuple[str, object]) -> int:
+    """What belongs to one command comes before the options that many share."""
+    return {"Window": 1, "Common": 2}.get(entry[0], 0)
+
+
+def _positional(arguments: Sequence[Argument]) -> str:
+    return " ".join(
+        argument.name if argument.required else f"[{argument.name}]"
+        for argument in arguments
+        if not argument.name.startswith("-")
+    )
+
+
+def _group(argument: Argument) -> str:
+    groups = argument.parameter.group
+    first = groups[0] if isinstance(groups, tuple) and groups else groups
+    name = str(getattr(first, "name", first or ""))
+    return "Options" if name == "Parameters" else name
+
+
+def _name(argument: Argument) -> str:
+    values = argument.get_choices()
+    metavar = argument.parameter.metavar or ("|".join(values) if values else "VALUE")
+    return argument.name if argument.hint is bool or not argument.name.startswith("-") else f"{argument.name} {metavar}"
+
+
+def _says(argument: Argument) -> str:
+    default = argument.field_info.default
+    plain = isinstance(default, str | int | float) and not isinstance(default, bool) and argument.show_default
+    return f"{argument.parameter.help}" + (f" (default: {default})" if plain else " (required)" * argument.required)
+
+
+def _lines(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    for name, text in rows:
+        head = f"  {name:<{_INDENT - 4}}  "
+        if len(head) > _INDENT:  # its text begins below
+            yield head.rstrip()
+            head = " " * _INDENT
+        yield textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
+
+
+def _wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
+    return [textwrap.fill(paragraph, width, break_on_hyphens=False) for paragraph in paragraphs]
