@@ -323,13 +323,15 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def gc(options: argparse.Namespace) -> int:
-    from headway.gc import collect, remove
+    from headway.gc import alone, collect, remove
 
-    located, store = store_of(options)
-    lock = store.lock(f"run-{located.pipeline.name}", {"command": "gc"})
-    with lock.held():
+    _, store = store_of(options)
+    with alone(store) as lock:
         garbage = collect(store, keep_runs=options.keep)
-        freed = sum(item.bytes for item in garbage) if options.dry_run else remove(store, garbage)
+        if options.dry_run:
+            freed = sum(item.bytes for item in garbage)
+        else:
+            freed = remove(store, garbage, check=lock.check)
         swept = [] if options.dry_run else store.sweep()
     value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
     verb = "would free" if options.dry_run else "freed"
