@@ -154,6 +154,32 @@ def nothing(layout, options):
 
 def fails(layout, options):
     return layout.numerics
+
+def compiled(layout, options):
+    model = good(layout, {"width": 4})
+    model.compile("sgd", loss="hinge")
+    return model
+
+class Focal(keras.Model):
+    def compute_loss(self, **given):
+        return 0.0
+
+class Steps(Focal):
+    def train_step(self, data):
+        return {}
+
+def with_loss(layout, options):
+    model = good(layout, {"width": 4})
+    return Focal(model.input, model.output)
+
+def with_step(layout, options):
+    model = good(layout, {"width": 4})
+    return Steps(model.input, model.output)
+
+def patched(layout, options):
+    model = good(layout, {"width": 4})
+    object.__setattr__(model, "train_step", lambda data: {})
+    return model
 """
 
 
@@ -179,6 +205,12 @@ def test_a_users_model_is_built_from_its_file_by_the_seed(module):
         ("one_input", {}, "inputs are"),
         ("nothing", {}, "returned a NoneType, not a keras.Model"),
         ("fails", {}, "my_models.py, line 18"),
+        ("compiled", {}, "the model is compiled (optimizer SGD, loss hinge), and Headway trains it otherwise"),
+        ("compiled", {}, "return the model without compile()"),
+        ("with_loss", {}, "the class Focal has a compute_loss of its own, and Headway does not call it"),
+        ("with_step", {}, "the class Steps has a train_step of its own"),
+        ("with_step", {}, "self.add_loss(...)"),
+        ("patched", {}, "has a train_step of its own"),
     ],
 )
 def test_what_is_wrong_with_a_users_model_is_said(module, function, options, words):
