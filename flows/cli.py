@@ -44,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from headway.errors import HeadwayError
+    from headway.process import own
 
+    own()
     try:
         return int(_command(options.command)(options) or 0)
     except HeadwayError as error:
