@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.aside import FOLDER, Aside, writable
-from beam_jobs.collect import file_names, quarantined_rows
+from beam_jobs.collect import quarantined_rows
 from beam_jobs.ingest import whole_ranges
 from beam_jobs.parts import PartWriter
 from beam_jobs.predict_range import predict_range
@@ -74,7 +74,7 @@ def predict(
     request.check()
     ranges = _with_rows(open_source(request.source).ranges(request.files))
     keys = {piece.index: request.key(piece) for piece in ranges}
-    whole = fingerprint({"ranges": [keys[piece.index] for piece in ranges], "names": file_names(request.files)})
+    whole = fingerprint({"ranges": [keys[piece.index] for piece in ranges], "names": request.names})
     done = _read(out)
     if done is not None and done["key"] == whole and _is_whole(out, done):
         _bounded(done["counts"], max_quarantined, out)
@@ -171,7 +171,7 @@ def _publish(
         size, crc = checksum(out / quarantine.FILE_NAME)
         sync_path(out / quarantine.FILE_NAME)
         files = {"quarantine": {"file": quarantine.FILE_NAME, "bytes": size, "crc32c": crc}}
-    names = file_names(request.files)
+    names = request.names
     result = {
         "format": FORMAT,
         "key": key,

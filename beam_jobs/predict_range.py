@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from beam_jobs.collect import file_names
 from beam_jobs.parts import Format, PartWriter
 from beam_jobs.predict_request import FILE, ROW, PredictRequest
 from beam_jobs.span_range import Tick
@@ -83,7 +82,7 @@ class _Work:
         self.first_row: int | None = piece.facts.get("first_row", known)
         self._request, self._piece = request, piece
         self._columns = request.coerced()
-        self._names = file_names(request.files)
+        self._names = request.names
         self._model = load_model(request)
 
     def table(self, chunk: Chunk) -> pa.RecordBatch:

@@ -8,7 +8,9 @@ request.key(piece)           # what the output of one range depends on
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal, Self
 
 from beam_jobs.collect import file_names
 from headway.config import Frozen
@@ -96,8 +98,23 @@ class PredictRequest(Frozen):
         }
 
     def key(self, piece: Range) -> str:
-        """Digest of what one range's output depends on."""
-        # a run of small files: any of them may have changed
-        crcs = [file.crc32c for file in (self.files if piece.row_per_file else self.files[piece.file : piece.file + 1])]
-        where = [piece.index, piece.file, piece.start, piece.end, *crcs]
-        return fingerprint({**self.config(), "range": where, "names": file_names(self.files)})
+        """Digest of what one range's output depends on: the config, and the range's own files."""
+        last = piece.file + (piece.end - piece.start if piece.row_per_file else 1)
+        files = [[self.names[i], self.files[i].crc32c] for i in range(piece.file, last)]
+        where = [piece.index, piece.file, piece.start, piece.end, piece.facts.get("labels")]
+        return fingerprint({"config": self._digest, "range": where, "files": files})
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        made = super().model_copy(update=update, deep=deep)
+        for name in ("names", "_digest"):  # worked out anew: they are of the fields
+            made.__dict__.pop(name, None)
+        return made
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What the output calls each file."""
+        return file_names(self.files)
+
+    @cached_property
+    def _digest(self) -> str:
+        return fingerprint(self.config())

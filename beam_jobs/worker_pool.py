@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any
 
 from beam_jobs.quiet import load_beam
+from headway.process import own
 
 _READY = "ready"
 
@@ -117,6 +118,7 @@ def _end(worker: subprocess.Popen[str]) -> None:
 
 def _work(name: str, control: str) -> int:
     """What a worker process does: it says `ready` on its first line, or what went wrong."""
+    own()
     try:
         load_beam()
         from apache_beam.runners.worker.sdk_worker import SdkHarness

@@ -29,11 +29,14 @@ import numpy as np
 import pyarrow as pa
 from common import child, header
 
+from headway.process import own
+
 BUCKET, FP = "bench", "0" * 32
 COLUMNS = 40
 
 
 def main() -> None:
+    own()
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--shards", type=int, default=256)
     options.add_argument("--megabytes", type=int, default=384)

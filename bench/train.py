@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.hashing import mix64
+from headway.process import own
 from headway.schema import Column
 from tfcore.testing import Written, write_examples
 from tfcore.transform.parameters import TransformParameters
@@ -77,6 +78,7 @@ COLUMNS = (
 
 
 def main() -> None:
+    own()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--auc", action="store_true", help="compare what is learnt instead of how fast")
     parser.add_argument("--only", nargs="+", choices=list(TITLES), help="these, and what they are measured against")

@@ -460,13 +460,15 @@ def gc(
     dry_run: Annotated[bool, Parameter(help="only say what would go")] = False,
     options: Options = Options(),
 ) -> int:
-    from headway.gc import collect, remove
+    from headway.gc import alone, collect, remove
 
-    located, store = store_of(pipeline, options)
-    lock = store.lock(f"run-{located.pipeline.name}", {"command": "gc"})
-    with lock.held():
+    _, store = store_of(pipeline, options)
+    with alone(store) as lock:
         garbage = collect(store, keep_runs=keep)
-        freed = sum(item.bytes for item in garbage) if dry_run else remove(store, garbage)
+        if dry_run:
+            freed = sum(item.bytes for item in garbage)
+        else:
+            freed = remove(store, garbage, check=lock.check)
         swept = [] if dry_run else store.sweep()
     value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
     verb = "would free" if dry_run else "freed"

@@ -10,7 +10,6 @@ its own part and nothing else, so that what it fingerprints is what it can read.
 from __future__ import annotations
 
 import difflib
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from beam_jobs.runner import RunnerConfig
-from headway import schema
+from headway import schema, user_files
 from headway.bucket_store import open_store
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
@@ -218,16 +217,16 @@ class Located(Frozen):
         return self.folder / f"{config.function.partition(':')[0]}.py" if config else None
 
     def module_digest(self) -> str | None:
-        """Digest of the user's module: the stages that call it depend on it."""
+        """Digest of the user's module and the files beside it that it imports: the stages that call it depend on them."""
         return _digest(self.module_file)
 
     def preprocess_digest(self) -> str | None:
-        """Digest of the module with the preprocess function."""
+        """Digest of the module with the preprocess function, and of the files beside it that it imports."""
         return _digest(self.preprocess_file)
 
 
 def _digest(file: Path | None) -> str | None:
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file else None
+    return user_files.digest(file) if file else None
 
 
 def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Located:

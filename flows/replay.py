@@ -38,11 +38,11 @@ from headway.records.lengths import total
 from headway.records.spec import feature_spec
 from headway.schema import Column
 from headway.tasks import Task
-from headway.words import agree, counted, number
+from headway.words import agree, counted, number, some
 from tfcore.signatures import COMPARED_OUTPUT, tensor_names
 from tfcore.train.request import Examples
 
-VERSION = 1
+VERSION = 2
 BOUND = 1e-5
 SECONDS = 300.0
 """A replay that takes longer than this hangs."""
@@ -159,14 +159,14 @@ def replay(
             moved = Path(folder) / "moved"
             shutil.copytree(request.saved_model, moved)
             np.save(Path(folder) / "expected.npy", expected, allow_pickle=False)
-            answer = process.ask(_question(request, shards, moved, Path(folder) / "expected.npy"), monitor)
+            answer = process.ask(question(request, shards, moved, Path(folder) / "expected.npy"), monitor)
     finally:
         process.close()
     if "error" in answer:
         problem = f"the exported model could not be replayed: {answer['error']}"
         raise HeadwayError(problem, where=str(request.saved_model))
     if not answer["ok"]:
-        raise _beyond(answer, request)
+        raise beyond(answer, request)
     result = _finite(answer)
     (out / "replay.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     monitor.log(
@@ -230,9 +230,8 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
     return values.to_numpy(zero_copy_only=False)
 
 
-def _question(
-    request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path
-) -> dict[str, Any]:
+def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
+    """What the replay script is asked; see there."""
     per_record = {e.result["rows_per_record"] for e in request.examples}
     if len(per_record) != 1:
         raise DataError(f"spans were ingested with different records.rows: {sorted(per_record)}")
@@ -260,16 +259,40 @@ def _question(
     }
 
 
-def _beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
+_CAUSES = {
+    "random": (
+        "answers differently when it is asked again with the same rows: {what} draws random numbers or keeps state",
+        "compute each row from its own columns alone: remove the random op (tf.random.*), or draw only while training "
+        "(a Keras layer gets training=True then)",
+    ),
+    "batch": (
+        "gives a row another answer in another batch: {what} depends on the other rows of the batch, or on the row's place "
+        "in it",
+        "compute each row from its own columns alone: a mean, maximum, sort or rank over the rows (axis=0, or no axis at all) "
+        "becomes one per row (axis=-1) or a transform fitted on the train rows (standardize, quantiles); "
+        "BatchNormalization must not be called with training=True",
+    ),
+    "other": (
+        "answers differently from the trained one",
+        "look for a layer that keeps state in inference, or an output in half precision",
+    ),
+}
+"""(what is wrong, the fix) by the cause that the replay found."""
+
+
+def beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
+    """The error of a replay that is not `ok`."""
     worst = answer["worst"]
     values = ", ".join(f"{name}={value!r}" for name, value in list(worst["columns"].items())[:12])
     expected, found = (", ".join(number(v) for v in worst[key][:5]) for key in ("expected", "found"))
+    problem, fix = _CAUSES[answer["cause"]]
+    what = f"the preprocess's {some(answer['inputs'], 3, repr)}" if answer.get("inputs") else "the model"
     return HeadwayError(
-        f"the exported model answers differently from the trained one: {worst['signature']} differs by up to "
+        f"the exported model {problem.format(what=what)}: {worst['signature']} differs by up to "
         f"{answer['largest_difference']:.2g} (bound {answer['bound']:.0e}); at the worst row training gave {expected}, "
         f"the export {found} ({values})",
         where=str(request.saved_model),
-        fix="look for a layer that draws random numbers or keeps state in inference, or an output in half precision",
+        fix=fix,
     )
 
 

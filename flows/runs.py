@@ -23,8 +23,12 @@ from flows.steps import Output
 from flows.trip import ALREADY, Caller, End, Trip
 from headway.disk import storage_error
 from headway.errors import Cancelled, HeadwayError
+from headway.gc import not_collecting
 from headway.registry import Event, Version
 from headway.store import now
+
+GC_SECONDS = 60.0
+"""How long a run waits at least for `headway gc` to end."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +62,19 @@ def execute(
         The run as it is kept in runs/<run>.json.
 
     Raises:
-        Locked: another run of this pipeline is going on.
+        Locked: another run of this pipeline is going on, or `headway gc` does not end.
         HeadwayError: as the stages raise; the run is recorded as failed.
     """
     name = trip.located.pipeline.name
     run = run or new_run_name()
     trip.store.create()
     lock = trip.store.lock(f"run-{name}", {"run": run})
-    with lock.held(wait_seconds=wait_seconds, on_wait=lambda who: report.note(f"waiting for {who}")):
+
+    def on_wait(who: str) -> None:
+        report.note(f"waiting for {who}")
+
+    with lock.held(wait_seconds=wait_seconds, on_wait=on_wait):
+        not_collecting(trip.store, wait_seconds=max(wait_seconds, GC_SECONDS), on_wait=on_wait)
         return _Run(trip, run, caller_for, report).go()
 
 

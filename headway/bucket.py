@@ -158,6 +158,20 @@ class Bucket:
         except FileNotFoundError:
             raise StoreError("is gone", where=self.name(key), fix="headway run makes it again") from None
 
+    def copy(self, key: str, path: Path) -> None:
+        """Write an object to a file, whose folder is made, a block at a time; who reads the file checks its bytes. An
+        object that is gone by now leaves no file."""
+
+        def action() -> None:
+            with path.open("wb") as out:
+                self._stream(key, out.write)
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._try(self.name(key), action)
+        except FileNotFoundError:
+            path.unlink(missing_ok=True)
+
     def checksum(self, key: str) -> tuple[int, str] | None:
         """(bytes, crc32c) of an object, read whole; None when there is none."""
         try:

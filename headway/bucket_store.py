@@ -407,9 +407,7 @@ class BucketStore(Store):
 
         def fetch(item: tuple[int, str]) -> None:
             step, name = item
-            target = asides[step] / name.removeprefix(f"{key}/{step}/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(self.bucket.read(name) or b"")
+            self.bucket.copy(name, asides[step] / name.removeprefix(f"{key}/{step}/"))
 
         each(fetch, [(step, name) for step in missing for name in there if name.startswith(f"{key}/{step}/")])
         for step, aside in asides.items():

@@ -1,7 +1,8 @@
 """What may be thrown away: outputs, checkpoints, runs and serving copies that nothing points at.
 
-    garbage = collect(store, keep_runs=20)    # a plan: nothing is touched
-    remove(store, garbage)
+    with alone(store) as lock:                    # no run of any pipeline goes on or begins meanwhile
+        garbage = collect(store, keep_runs=20)    # a plan: nothing is touched
+        remove(store, garbage, check=lock.check)
 
 Kept: the newest `keep_runs` runs of each pipeline and the run that made each version, with every output that they or a
 version point at; every version in the registry; of the serving copies the champion's and the newest two (a server may
@@ -10,22 +11,57 @@ still have the one before loaded); checkpoints of a training that did not end, f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headway import registry
 from headway.errors import Locked
-from headway.locks import describe
+from headway.locks import Lock, describe
 from headway.owner import place
 from headway.store import Store
 from headway.words import counted
 
+LOCK = "gc"
 SERVING_COPIES = 2
 CHECKPOINT_SECONDS = 14 * 24 * 3600
+_POLL_SECONDS = 0.2
+
+
+@contextlib.contextmanager
+def alone(store: Store) -> Iterator[Lock]:
+    """While this is held, no run of any pipeline in the store goes on or begins.
+
+    A run takes its pipeline's lock first and then waits for this one (`not_collecting`); here this one is taken first,
+    and then every pipeline's is looked at. So of a run and a collection that begin together, one sees the other.
+
+    Raises:
+        Locked: a pipeline runs, or another process collects.
+    """
+    lock = store.lock(LOCK, {"command": "gc"})
+    with lock.held():
+        _nobody_runs(store)
+        yield lock
+
+
+def not_collecting(store: Store, *, wait_seconds: float, on_wait: Callable[[str], None]) -> None:
+    """For a run that holds its pipeline's lock: return once nobody collects.
+
+    Raises:
+        Locked: somebody still does after `wait_seconds`.
+    """
+    lock, deadline, told = store.lock(LOCK), time.monotonic() + wait_seconds, False
+    while (holder := lock.holder()) is not None:
+        if not told:
+            told = True
+            on_wait(describe(holder))
+        if time.monotonic() >= deadline:
+            raise Locked(f"held by {describe(holder)}", where=str(lock.path), fix="wait until headway gc has ended")
+        time.sleep(_POLL_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -110,8 +146,13 @@ def _serving(model: registry.Registry) -> list[Garbage]:
     return [Garbage(path, model.store.size(path), "an older serving copy") for path in old]
 
 
-def remove(store: Store, garbage: Sequence[Garbage]) -> int:
-    """Remove it; returns the bytes freed. A manifest goes first, so that a cut-off removal leaves nothing half-valid."""
+def remove(store: Store, garbage: Sequence[Garbage], *, check: Callable[[], None] = lambda: None) -> int:
+    """Remove it; returns the bytes freed. A manifest goes first, so that a cut-off removal leaves nothing half-valid.
+
+    Args:
+        check: called before each item; raises when the store may no longer be collected.
+    """
     for item in garbage:
+        check()
         store.discard(item.path)
     return sum(item.bytes for item in garbage)

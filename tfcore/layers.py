@@ -2,10 +2,13 @@
 
 x = OffsetEmbedding(sizes=(13, 32), width=8, seed=3)(ids)        # int32 [rows, 2] -> float32 [rows, 2, 8]
 x = HashDropout(0.1, seed=3, salt=0, step=step)(x)
+
+Importing this module registers them with Keras: a model with them is saved, and `keras.models.load_model` loads it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,6 +32,7 @@ def rows_from(first: Any) -> Iterator[None]:
         _FIRST_ROW.reset(token)
 
 
+@keras.saving.register_keras_serializable("headway")
 class HashDropout(keras.layers.Layer):
     """Dropout whose mask is a pure function of (seed, step, salt, index in the batch).
 
@@ -39,10 +43,12 @@ class HashDropout(keras.layers.Layer):
         rate: share of the units dropped; the others are scaled by 1 / (1 - rate). A number, or a knob's variable.
         seed: the config's seed.
         salt: the layer's number within the model.
-        step: int64 variable that the training loop counts up; None in a model that only predicts.
+        step: int64 variable that the training loop counts up; None in a model that only predicts, as one that was loaded.
     """
 
-    def __init__(self, rate: float | tf.Variable, *, seed: int, salt: int, step: tf.Variable | None, **keywords: Any):
+    def __init__(
+        self, rate: float | tf.Variable, *, seed: int, salt: int, step: tf.Variable | None = None, **keywords: Any
+    ):
         super().__init__(**keywords)
         self.seed, self.salt = seed, salt
         self._step, self._rate = [step], [rate]  # in a list Keras does not take them for weights of the model
@@ -60,6 +66,12 @@ class HashDropout(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        rate = self._rate[0]
+        if isinstance(rate, tf.Variable):  # a knob, as it is set now; before its first step it is not
+            rate = float(np.nan_to_num(rate.read_value().numpy()))
+        return super().get_config() | {"rate": rate, "seed": self.seed, "salt": self.salt}
 
 
 def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = None) -> tf.Tensor:
@@ -96,6 +108,7 @@ def _u32(value: int) -> tf.Tensor:
     return tf.constant(value, tf.uint32)
 
 
+@keras.saving.register_keras_serializable("headway")
 class OffsetEmbedding(keras.layers.Layer):
     """The embeddings of several categorical columns in one table: column k's id i is row offset[k] + i.
 
@@ -111,6 +124,7 @@ class OffsetEmbedding(keras.layers.Layer):
         super().__init__(**keywords)
         self.offsets = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int32)
         self.rows, self.width = int(sum(sizes)), width
+        self._made_of = _plain(sizes=sizes, width=width, seed=seed, initial=initial)
         self._initializer = (
             keras.initializers.Zeros()
             if initial == "zeros"
@@ -131,7 +145,11 @@ class OffsetEmbedding(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape, self.width)
 
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | json.loads(self._made_of)
 
+
+@keras.saving.register_keras_serializable("headway")
 class ListEmbedding(keras.layers.Layer):
     """The mean embedding of each row's list, for several list columns in one table; 0 for an empty list.
 
@@ -156,6 +174,7 @@ class ListEmbedding(keras.layers.Layer):
         starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
         self.offsets = np.repeat(starts, lengths).astype(np.int32)
         self.lengths, self.rows, self.width = tuple(lengths), int(sum(sizes)), width
+        self._made_of = _plain(sizes=sizes, lengths=lengths, width=width, seed=seed, initial=initial)
         self._initializer = (
             keras.initializers.Zeros()
             if initial == "zeros"
@@ -184,7 +203,11 @@ class ListEmbedding(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], len(self.lengths), self.width)
 
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | json.loads(self._made_of)
 
+
+@keras.saving.register_keras_serializable("headway")
 class Cross(keras.layers.Layer):
     """Ids of the combinations of categorical columns, for a weight of their own.
 
@@ -202,6 +225,7 @@ class Cross(keras.layers.Layer):
         combinations = [int(np.prod([float(sizes[i]) for i in cross])) for cross in self.columns]
         self.sizes = tuple(min(n, buckets) for n in combinations)
         self._exact = tuple(n <= buckets for n in combinations)
+        self._made_of = _plain(columns=columns, sizes=sizes, buckets=buckets)
 
     def call(self, inputs: Any) -> Any:
         """int32 ids [rows, columns] -> int32 [rows, crosses]."""
@@ -226,3 +250,11 @@ class Cross(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], len(self.columns))
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | json.loads(self._made_of)
+
+
+def _plain(**arguments: Any) -> str:
+    """A layer's arguments as JSON: Keras would track a dict or a list that is an attribute of a layer."""
+    return json.dumps(arguments, default=lambda value: value.tolist())

@@ -27,6 +27,7 @@ from headway.errors import ConfigError, StoreError
 from tfcore.knobs import KnobVariables, knob
 from tfcore.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding
 from tfcore.models_config import ModelConfig
+from tfcore.own_training import check_no_own_training
 from tfcore.precision import computing_in
 from tfcore.python_failure import PythonOpError
 from tfcore.user_module import line_of, load_function
@@ -245,6 +246,7 @@ def _user_model(config: ModelConfig, layout: Layout, module: Path | None) -> ker
 
 
 def _check_user_model(model: keras.Model, name: str, layout: Layout) -> None:
+    check_no_own_training(model, name)
     rows = 2
     example = {name: tf.zeros([rows, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
     given = model.input if getattr(model, "inputs", None) else None

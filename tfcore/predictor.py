@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import StoreError
+from headway.process import owned
 from headway.schema import Column
 from tfcore.described import Described, describe_model
 from tfcore.quiet import startup
@@ -54,9 +55,10 @@ class Predictor:
 
     def __init__(self, path: Path):
         self._described: Described = describe_model(path)
-        with contextlib.suppress(RuntimeError):  # it computed something before: its threads stay as they are
-            tf.config.set_visible_devices([], "GPU")  # which is the training's
-            tf.config.threading.set_intra_op_parallelism_threads(1)
+        if owned():
+            with contextlib.suppress(RuntimeError):  # it computed something before: its threads stay as they are
+                tf.config.set_visible_devices([], "GPU")  # which is the training's
+                tf.config.threading.set_intra_op_parallelism_threads(1)
         try:
             self._model = tf.saved_model.load(str(path))
             self._signature = self._model.signatures["serving_default"]

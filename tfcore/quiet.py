@@ -12,14 +12,19 @@ import sys
 from collections.abc import Iterator
 
 from headway.imports import uncollected
+from headway.process import owned
 
 
 @contextlib.contextmanager
 def startup() -> Iterator[None]:
     """File descriptor 2 goes nowhere while TensorFlow is imported and looks for devices; what fails is raised anyway.
 
-    With TF_CPP_MIN_LOG_LEVEL at 0 or 1, or TensorFlow imported already, nothing is changed.
+    With TF_CPP_MIN_LOG_LEVEL at 0 or 1, with TensorFlow imported already, or in a process that is not Headway's own,
+    nothing is changed.
     """
+    if not owned():
+        yield
+        return
     if "tensorflow" in sys.modules or os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") in ("0", "1"):
         yield
         return

@@ -5,7 +5,9 @@
 It may import only TensorFlow, NumPy and the standard library, what any server has; Keras and Headway are barred from
 it. It imports them first, then waits for its line, so that it can be started while a model still trains. It loads the
 SavedModel, reads raw rows from shards with stock tf.io, gives them to `serving_default` as tensors and to
-`serve_examples` as freshly written tf.Examples, and compares both with the expected predictions.
+`serve_examples` as freshly written tf.Examples, and compares both with the expected predictions. Each signature is called
+twice: with all rows in one batch, then in uneven batches, some of them a single row. A model that draws random numbers,
+or whose answer for a row depends on the other rows of the batch, is found by that.
 
 Request:
     saved_model     folder of the SavedModel, best one it was not saved in
@@ -18,8 +20,12 @@ Request:
     output          the signature output to compare
     bound           the largest |difference| / max(1, |expected|) that is right
 
-Answer: {"ok", "rows", "largest_difference", "bound", "signatures": {name: largest difference}, "worst": {...},
-"load_seconds", "tensorflow"}, or {"error": sentence}.
+Answer: {"ok", "rows", "largest_difference", "bound", "signatures": {name: largest difference}, "worst": {...}, "cause",
+"load_seconds", "tensorflow"}, or {"error": sentence}. "cause" is null when all is well; else "other" (the export differs from
+the training), "random" (a second call with the same rows gives something else) or "batch" (a row's answer depends on the
+other rows), and "inputs" then names the outputs of the `transform` signature that behave so.
+
+Importing this file changes nothing in the process that imports it.
 """
 
 import gc
@@ -29,18 +35,20 @@ import sys
 import time
 
 FOREIGN = ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows")
-for _name in FOREIGN:
-    sys.modules[_name] = None  # type: ignore[assignment]  # importing one fails: TensorFlow takes Keras along when it is there
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the bound holds on a CPU; an accelerator rounds otherwise
+if __name__ == "__main__":
+    for _name in FOREIGN:
+        sys.modules[_name] = None  # type: ignore[assignment]  # importing one fails: TensorFlow takes Keras along when it is there
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the bound holds on a CPU; an accelerator rounds otherwise
+    gc.disable()  # it would look for a second through what an import makes, and find nothing
 
-gc.disable()  # it would look for a second through what an import makes, and find nothing
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-gc.freeze()
-gc.enable()
+if __name__ == "__main__":
+    gc.freeze()
+    gc.enable()
 
 TYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string, "bytes": tf.string}
 
@@ -53,6 +61,7 @@ def main():
         return 0  # the parent went away, or had nothing to ask
     try:
         answer = replay(json.loads(line))
+        answer = {"error": _foreign()} if _foreign() else answer
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:2000]}"}
     answers.write(json.dumps(answer) + "\n")
@@ -60,53 +69,125 @@ def main():
     return 0
 
 
+def _foreign():
+    """What is wrong when the model made this process import Keras or Headway; None when it did not."""
+    found = sorted(name for name in sys.modules if name.split(".")[0] in FOREIGN and sys.modules[name] is not None)
+    return f"the exported model made the process import {', '.join(found)}" if found else None
+
+
 def replay(request):
+    """The answer to a request; see the module."""
     started = time.perf_counter()
     model = tf.saved_model.load(request["saved_model"])
     seconds = time.perf_counter() - started
     rows = read_rows(request)
     expected = np.load(request["expected"], allow_pickle=False)
-    calls = {
-        "serving_default": lambda signature: signature(**as_tensors(rows, request["columns"])),
-        "serve_examples": lambda signature: signature(examples=tf.constant(as_examples(rows, request["columns"]))),
+    tensors = as_tensors(rows, request["columns"])
+    inputs = {
+        "serving_default": tensors,
+        "serve_examples": {"examples": tf.constant(as_examples(rows, request["columns"]))},
     }
+    spread = float(np.nanstd(expected)) if np.isfinite(expected).any() else 0.0
     worst, largest = None, {}
-    for name, call in calls.items():
-        found = call(model.signatures[name])[request["output"]].numpy()
-        if found.shape != expected.shape:
-            return {"error": f"{name} gives {request['output']} of shape {found.shape}, expected {expected.shape}"}
-        difference = scaled_difference(found, expected)
-        row = int(difference.reshape(len(expected), -1).max(1).argmax())
-        largest[name] = float(difference.max())
-        if worst is None or largest[name] > worst["difference"]:
-            worst = {
-                "signature": name,
-                "row": row,
-                "difference": largest[name],
-                "expected": np.ravel(expected[row])[:20].tolist(),
-                "found": np.ravel(found[row])[:20].tolist(),
-                "columns": {column: _shown(values[row], present[row]) for column, (values, present) in rows.items()},
-            }
-    foreign = sorted(name for name in sys.modules if name.split(".")[0] in FOREIGN and sys.modules[name] is not None)
-    if foreign:
-        return {"error": f"the exported model made the process import {', '.join(foreign)}"}
-    return {
+    for name, given in inputs.items():
+        signature = model.signatures[name]
+        whole = signature(**given)[request["output"]].numpy()
+        if whole.shape != expected.shape:
+            return {"error": f"{name} gives {request['output']} of shape {whole.shape}, expected {expected.shape}"}
+        cut = in_batches(signature, given, len(expected))[request["output"]]
+        largest[name] = 0.0
+        # a batch of one row goes through other kernels, whose rounding grows with the outputs' range
+        for batches, found, least in (("one", whole, 1.0), ("uneven", cut, max(1.0, spread))):
+            difference = scaled_difference(found, expected, least)
+            row = int(difference.reshape(len(expected), -1).max(1).argmax())
+            largest[name] = max(largest[name], float(difference.max()))
+            if worst is None or float(difference.max()) > worst["difference"]:
+                worst = {
+                    "signature": name,
+                    "batches": batches,
+                    "row": row,
+                    "difference": float(difference.max()),
+                    "expected": np.ravel(expected[row])[:20].tolist(),
+                    "found": np.ravel(found[row])[:20].tolist(),
+                    "columns": {
+                        column: _shown(values[row], present[row]) for column, (values, present) in rows.items()
+                    },
+                }
+    answer = {
         "ok": max(largest.values()) <= request["bound"],
         "rows": len(expected),
         "largest_difference": max(largest.values()),
         "bound": request["bound"],
         "signatures": largest,
         "worst": worst,
+        "cause": None,
         "load_seconds": seconds,
         "tensorflow": tf.__version__,
     }
+    if not answer["ok"]:
+        answer |= cause(model, worst["signature"], inputs, request)
+    return answer
 
 
-def scaled_difference(found, expected):
-    """|found - expected| / max(1, |expected|); infinite where just one of them is not a number."""
+def cause(model, name, inputs, request):
+    """{"cause", "inputs"} of a signature whose predictions are not those of the training."""
+    rows, output = len(np.load(request["expected"], mmap_mode="r")), request["output"]
+    # the model's inputs are told apart first: where one of them is to blame, so is the preprocess
+    if "transform" in model.signatures:
+        found = {
+            key: kind
+            for key, kind in behaviour(model.signatures["transform"], inputs["serving_default"], rows, request).items()
+            if kind is not None
+        }
+        if found:
+            kind = "random" if "random" in found.values() else "batch"
+            return {"cause": kind, "inputs": sorted(key for key, value in found.items() if value == kind)}
+    kind = behaviour(model.signatures[name], inputs[name], rows, request).get(output)
+    return {"cause": kind or "other", "inputs": []}
+
+
+def behaviour(signature, given, rows, request):
+    """{output: "random", "batch" or None}: whether it changes from call to call, or with how the rows are put together."""
+    first, second = ({key: value.numpy() for key, value in signature(**given).items()} for _ in range(2))
+    cut = in_batches(signature, given, rows)
+
+    def far(a, b):
+        if a.dtype.kind not in "fiu" or a.shape != b.shape:
+            return not np.array_equal(a, b)
+        least = max(1.0, float(np.nanstd(a.astype(np.float64)))) if a.size else 1.0
+        return bool((scaled_difference(a, b, least) > request["bound"]).any())
+
+    return {
+        key: "random" if far(first[key], second[key]) else "batch" if far(first[key], cut[key]) else None
+        for key in first
+    }
+
+
+def uneven(rows):
+    """(start, stop) of batches that hold all rows: 1, 2, 1, 6, 1, 18, ...; few, whatever there are."""
+    start, size = 0, 2
+    while start < rows:
+        for stop in (start + 1, min(start + 1 + size, rows)):
+            if stop > start:
+                yield start, stop
+            start = stop
+        size *= 3
+
+
+def in_batches(signature, given, rows):
+    """{output: array} of a signature that is called with uneven batches of the rows, some of them a single row."""
+    parts = [
+        {key: value.numpy() for key, value in signature(**{k: v[a:b] for k, v in given.items()}).items()}
+        for a, b in uneven(rows)
+    ]
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+def scaled_difference(found, expected, least=1.0):
+    """|found - expected| / max(least, |expected|); infinite where just one of them is not a number."""
     found, expected = found.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        difference = np.abs(found - expected) / np.maximum(1.0, np.abs(expected))
+        difference = np.abs(found - expected) / np.maximum(least, np.abs(expected))
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
     return np.where(same, 0.0, np.where(np.isnan(difference), np.inf, difference))
 

@@ -1,5 +1,6 @@
-"""TensorFlow's threads and determinism: set once a process, before anything runs.
+"""TensorFlow's threads and determinism: set once a process, before anything runs, and only where the process is Headway's.
 
+own()                         # headway.process: in the process's entry point
 threads = prepare(2)          # 2, or what this process was already running with
 """
 
@@ -10,12 +11,18 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from headway.process import owned
+
 
 def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: None) -> int:
     """Make ops deterministic and set the thread counts; returns the threads that compute.
 
-    TensorFlow fixes its threads when it first computes something: a later wish for others is logged, not met.
+    TensorFlow fixes its threads when it first computes something: a later wish for others is logged, not met. In a process
+    that is not Headway's own nothing is changed, and a training there resumes exactly only if the caller makes ops
+    deterministic.
     """
+    if not owned():
+        return _threads_there_are(threads, log)
     tf.config.experimental.enable_op_determinism()
     tf.random.set_seed(0)  # deterministic ops refuse to draw unseeded; Headway itself draws from hashes
     wanted = threads or _cores()
@@ -23,11 +30,15 @@ def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: No
         tf.config.threading.set_intra_op_parallelism_threads(wanted)
         tf.config.threading.set_inter_op_parallelism_threads(wanted)
     except RuntimeError:
-        actual = tf.config.threading.get_intra_op_parallelism_threads() or _cores()
-        if threads and actual != threads:
-            log(f"this process already computes with {actual} threads, so {threads} cannot be set")
-        return actual
+        return _threads_there_are(threads, log)
     return wanted
+
+
+def _threads_there_are(threads: int | None, log: Callable[[str], None]) -> int:
+    actual = tf.config.threading.get_intra_op_parallelism_threads() or _cores()
+    if threads and actual != threads:
+        log(f"this process already computes with {actual} threads, so {threads} cannot be set")
+    return actual
 
 
 def _cores() -> int:

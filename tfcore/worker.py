@@ -41,6 +41,7 @@ from headway.disk import storage_error
 from headway.errors import KINDS, HeadwayError
 from headway.imports import uncollected
 from headway.monitor import Monitor
+from headway.process import own
 
 PROGRESS_SECONDS = 0.1
 """Progress is passed on at most this often; the last of a call always is."""
@@ -202,6 +203,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--answers", type=int, required=True, help="file descriptor to write answers to")
     parser.add_argument("--preload", default="tensorflow,keras", help="modules to import before the first request")
     options = parser.parse_args(arguments)
+    own()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()  # a crash in native code then prints where Python was
     for descriptor in (options.requests, options.answers):

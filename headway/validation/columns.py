@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headway.anomaly import LISTED, Anomaly, listed, value_text
 from headway.schema import LABEL, Schema, in_columns
-from headway.statistics.column import ColumnStatistics
+from headway.statistics.column import LONG_BYTES, ColumnStatistics
 from headway.statistics.split import SplitStatistics
 from headway.validation.config import ValidateConfig
 
@@ -89,7 +89,17 @@ def _column(split: str, column: ColumnStatistics, schema: Schema, config: Valida
 
 
 def _domain(split: str, column: ColumnStatistics, schema: Schema, config: ValidateConfig) -> Iterator[Anomaly]:
-    if column.text is None:  # long values, which are not kept
+    if column.text is None:
+        yield Anomaly(
+            severity="warning",
+            kind="unseen values",
+            column=column.name,
+            where=split,
+            message=f"column {column.name!r} has a value of {column.longest or 0:,} bytes in the {split} rows; values are "
+            f"counted up to {LONG_BYTES:,} bytes, so the column was not checked against the schema's string_domain",
+            fix=f"filter those rows (source.where), shorten the values in the source, or take the string_domain of "
+            f"{column.name!r} out of the schema file",
+        )
         return
     known = pa.array([value.encode() for value in schema.domains[column.name]], pa.large_binary())
     unseen, rows = column.text.others(known)

@@ -22,8 +22,13 @@ INNER = np.linspace(0.05, 0.95, 19)
 
 
 def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float, bytes, float, float]:
-    """(the greatest change of a share, of which value, its share in ours, in theirs); shares of the rows with a value."""
-    assert ours.text is not None and theirs.text is not None
+    """(the greatest change of a share, of which value, its share in ours, in theirs); shares of the rows with a value.
+
+    Raises:
+        ValueError: the values of one side were not counted.
+    """
+    if ours.text is None or theirs.text is None:
+        raise ValueError(f"{ours.name}: the values were not counted, so there are no shares to compare")
     n, m = max(ours.values, 1), max(theirs.values, 1)
     found = -1.0, b"", 0.0, 0.0
     # block by block: there may be millions of words

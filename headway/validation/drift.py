@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from headway.anomaly import Anomaly, listed, value_text
 from headway.schema import LABEL, in_columns
-from headway.statistics.column import ColumnStatistics
+from headway.statistics.column import LONG_BYTES, ColumnStatistics
 from headway.statistics.split import SplitStatistics
 from headway.validation.config import DriftConfig, ValidateConfig
 from headway.validation.distance import jensen_shannon, l_infinity, quantile_distance
@@ -56,7 +56,11 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
         )
     if now == 1 or before == 1:
         return
-    if ours.type == "bytes":
+    if ours.text is None or theirs.text is None:
+        if ours.type == "bytes":
+            yield _uncounted(ours, theirs, told, whose)
+            return
+    else:
         distance, value, share, was = l_infinity(ours, theirs)
         if distance > bounds.l_infinity:
             yield _anomaly(
@@ -79,6 +83,20 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
             worst,
             divergence if worst == "jensen_shannon" else shift,
         )
+
+
+def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, told: str, whose: str) -> Anomaly:
+    """Values that are images or documents have no shares to compare."""
+    longest = max(ours.longest or 0, theirs.longest or 0)
+    return Anomaly(
+        severity="info",
+        kind="drift",
+        column=ours.name,
+        where="train",
+        message=f"the values of {told} were not compared with those of {whose}: they have up to {longest:,} bytes, and values "
+        f"are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared",
+        fix=f"nothing is to be done; validation.columns.{ours.name}.severity.drift: ignore leaves this out",
+    )
 
 
 def _absent(column: ColumnStatistics) -> float:

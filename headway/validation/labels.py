@@ -31,7 +31,9 @@ def labels(
             fix="filter them (source.where), or mend the label expression",
         )
     if label.present and label.distinct < 2:
-        value = value_text(label.top(1)[0][0]) if label.distinct else "no finite number"
+        value = "no finite number"
+        if label.distinct:
+            value = value_text(label.top(1)[0][0]) if label.complete else f"of {label.longest or 0:,} bytes"
         yield Anomaly(
             severity="error" if split == "train" else "warning",
             kind="one label",

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from beam_jobs import predict_request
 from beam_jobs.parts import json_lines
 from beam_jobs.predict import MANIFEST, predict
 from beam_jobs.predict_request import Passed, PredictRequest
@@ -24,7 +25,7 @@ from beam_jobs.runner import RunnerConfig
 from headway.errors import ConfigError, DataError, Locked, StoreError
 from headway.monitor import Monitor
 from headway.schema import Column
-from headway.sources.base import ONE_SPAN, CsvConfig, JsonlConfig, ParquetConfig, SourceConfig, files
+from headway.sources.base import ONE_SPAN, CsvConfig, JsonlConfig, ParquetConfig, Range, SourceConfig, files
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=False),
@@ -208,6 +209,24 @@ def test_finished_ranges_of_another_model_are_not_kept(tmp_path, data, model):
     result = predict(_request(data, model), out, Monitor())
     assert result["kept"] == 0
     _check(_found(out))
+
+
+def test_a_key_costs_the_same_whatever_the_number_of_files(tmp_path, data, model, monkeypatch):
+    one = _request(data, model)
+    file = one.files[0]
+    many = tuple(file.model_copy(update={"path": f"/in/{i}.csv", "crc32c": f"{i:08x}"}) for i in range(300))
+    asked = []
+    names_of = predict_request.file_names
+    monkeypatch.setattr(predict_request, "file_names", lambda files: asked.append(files) or names_of(files))
+    request = one.model_copy(update={"files": many})
+    pieces = [Range(i, f.path, i, 0, 10) for i, f in enumerate(many)]
+    keys = [request.key(piece) for piece in pieces]
+    assert len(set(keys)) == 300 and len(asked) == 1
+    # a range's key hangs on its own file alone, and a run of small files on all of its files
+    changed = request.model_copy(update={"files": (*many[:7], many[7].model_copy(update={"crc32c": "x"}), *many[8:])})
+    assert [i for i, piece in enumerate(pieces) if changed.key(piece) != keys[i]] == [7]
+    runs = [Range(i, many[i * 10].path, i * 10, i * 10, i * 10 + 10, row_per_file=True) for i in range(30)]
+    assert [i for i, piece in enumerate(runs) if changed.key(piece) != request.key(piece)] == [0]
 
 
 def test_two_processes_do_not_predict_into_one_folder(tmp_path, data, model):

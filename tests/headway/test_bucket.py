@@ -34,6 +34,10 @@ def test_what_was_put_is_got_and_listed(bucket, tmp_path):
     assert {key: found.bytes for key, found in bucket.listing("a").items()} == {k: len(v) for k, v in data.items()}
     bucket.get_all((key, tmp_path / "got" / key, len(value), crc(value)) for key, value in data.items())
     assert all((tmp_path / "got" / key).read_bytes() == value for key, value in data.items())
+    bucket.copy("a/1", tmp_path / "copied" / "a")
+    assert (tmp_path / "copied" / "a").read_bytes() == data["a/1"]
+    bucket.copy("a/9", tmp_path / "copied" / "b")
+    assert [path.name for path in (tmp_path / "copied").iterdir()] == ["a"]
     assert bucket.read("a/1") == data["a/1"] and bucket.read("a/9") is None and bucket.listing("b") == {}
     assert abs(bucket.listing("a")["a/1"].changed / 1e9 - time.time()) < 60
     bucket.delete(["a/1", "a/9"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 import pytest
 
 from headway.errors import Locked
-from headway.gc import CHECKPOINT_SECONDS, collect, remove
+from headway.gc import CHECKPOINT_SECONDS, alone, collect, not_collecting, remove
 from headway.locks import Lock
 from headway.registry import Registry
 from headway.store import Store
@@ -144,6 +145,25 @@ def test_nothing_is_collected_while_another_process_runs_a_pipeline(store):
         process.stdout.close()
     with Lock(store.locks / "run-flights.json").held():  # as the command itself does
         assert gone(store, 1) == [f"stages/ingest/{fp('a')}"]
+
+
+def test_a_run_does_not_begin_while_somebody_collects(store):
+    """Both ways round: who comes second sees who came first."""
+    output(store, "ingest", fp("a"))
+    waited = []
+    with alone(store) as lock:
+        with store.lock("run-taxi").held(), pytest.raises(Locked, match="command gc"):
+            not_collecting(store, wait_seconds=0.0, on_wait=waited.append)
+        assert len(waited) == 1 and "command gc" in waited[0]
+        remove(store, collect(store, keep_runs=0), check=lock.check)
+    not_collecting(store, wait_seconds=0.0, on_wait=waited.append)
+    assert len(waited) == 1
+    with Lock(store.locks / "run-taxi.json").held():  # ours, so `collect` alone would go on
+        owner = store.lock("run-taxi").owner() | {"host": "elsewhere"}
+        store.replace(store.locks / "run-taxi.json", json.dumps(owner))
+        with pytest.raises(Locked), alone(store):
+            raise AssertionError("unreachable")
+        assert store.lock("gc").holder() is None
 
 
 def test_removing_frees_what_was_said(store):

@@ -141,6 +141,12 @@ def test_values_outside_a_domain(check):
     assert only(check(changed("carrier", 101, b"ZZ"), config=ValidateConfig(max_unseen=0.2)))[0] == "warning"
 
 
+def test_a_domain_that_cannot_be_checked_is_said(check):
+    found = only(check({"carrier": [b"x" * 5000] + [b"ZZ"] * (ROWS - 1)}))
+    assert found[:4] == ("warning", "unseen values", "carrier", "train")
+    assert "has a value of 5,000 bytes" in found[4] and "was not checked against the schema's string_domain" in found[4]
+
+
 def test_of_many_unseen_values_the_most_frequent_are_named(check):
     values = [b"odd"] * 3 + [b"odd%d" % i for i in range(8)] + [b"\xff", b"x" * 100]
     message = only(check({"carrier": values + [b"AA"] * (ROWS - len(values))}))[4]

@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from flows.replay import ReplayProcess, ReplayRequest, replay, sample
+from flows.replay import ReplayProcess, ReplayRequest, beyond, question, replay, sample
 from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema import Column
+from tfcore import replay as replay_script
 from tfcore.export import ExportRequest, export, refuse_python_nodes, save
 from tfcore.models import build, save_weights, to_predictions
 from tfcore.models_config import ModelConfig
@@ -323,6 +324,81 @@ def test_a_variable_that_only_the_function_knows_is_saved(tmp_path):
 
 
 # ---- replay ---------------------------------------------------------------------------------------------------------
+
+
+def asked(folder, transform, predict, model=None):
+    """The replay script's answer, asked in this process: it is what a batch of all rows gave that counts as trained."""
+    variables = [v.value for v in model.variables] if model else []
+    save(folder / "m", transform=transform, predict=predict, columns=COLUMNS, task="binary", variables=variables)
+    loaded = tf.saved_model.load(str(folder / "m"))
+    np.save(folder / "expected.npy", loaded.signatures["serving_default"](**named_tensors())["probability"].numpy())
+    examples = write_shards(folder / "shards", (N,), 128)
+    request = ReplayRequest(
+        saved_model=folder / "m", examples=(examples,), predictions=folder, columns=COLUMNS, task="binary"
+    )
+    shards, _ = sample(request.examples, N)
+    return replay_script.replay(question(request, shards, folder / "m", folder / "expected.npy"))
+
+
+class WithPreprocess(SmallTransform):
+    """SmallTransform with one input changed by a function of the user's."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def __call__(self, columns):
+        inputs = super().__call__(columns)
+        changed = self.change(inputs["numeric"][:, 0])
+        return inputs | {"numeric": tf.concat([changed[:, None], inputs["numeric"][:, 1:]], 1)}
+
+
+@pytest.mark.parametrize(
+    ("change", "cause", "inputs"),
+    [
+        (lambda x: x + tf.random.normal(tf.shape(x), seed=3), "random", ["dep_delay"]),
+        (lambda x: x - tf.reduce_mean(x), "batch", ["dep_delay"]),
+        (lambda x: x + tf.random.stateless_normal(tf.shape(x), [1, 2]), "batch", ["dep_delay"]),
+        (lambda x: x * 1.5, None, []),
+    ],
+    ids=["random", "mean of the batch", "drawn by place", "row by row"],
+)
+def test_replay_finds_a_preprocess_that_is_random_or_looks_at_other_rows(tmp_path, change, cause, inputs):
+    model = small_model()
+    answer = asked(tmp_path, WithPreprocess(change), binary(model), model)
+    assert (answer["ok"], answer["cause"]) == (cause is None, cause)
+    assert answer.get("inputs", []) == inputs
+    assert set(answer["signatures"]) == {"serving_default", "serve_examples"}
+
+
+def test_replay_finds_a_model_that_looks_at_other_rows(tmp_path):
+    model = small_model()
+
+    def predict(inputs):
+        logit = tf.squeeze(model(inputs, training=True), -1)  # BatchNormalization takes the batch's mean, Dropout draws
+        return {"probability": tf.sigmoid(logit), "logit": logit}
+
+    answer = asked(tmp_path, SmallTransform(), predict, model)
+    assert not answer["ok"] and answer["cause"] == "random" and answer["inputs"] == []
+
+
+def test_uneven_batches_hold_every_row_once_and_are_few():
+    for rows in (1, 2, 3, 4, 300, 1000, 100_000):
+        cuts = list(replay_script.uneven(rows))
+        assert [i for a, b in cuts for i in range(a, b)] == list(range(rows))
+        assert len(cuts) <= 22 and (rows == 1 or any(b - a == 1 for a, b in cuts))
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [("random", "'noisy' draws random numbers"), ("batch", "'noisy' depends on the other rows of the batch")],
+)
+def test_what_the_replay_found_is_said_with_the_fix(tmp_path, cause, said):
+    worst = {"signature": "serving_default", "expected": [0.1], "found": [0.2], "columns": {"hour": 3}}
+    answer = {"cause": cause, "inputs": ["noisy"], "worst": worst, "largest_difference": 0.1, "bound": 1e-5}
+    request = ReplayRequest(saved_model=tmp_path, examples=(), predictions=tmp_path, columns=COLUMNS, task="binary")
+    error = beyond(answer, request)
+    assert said in error.problem and "from its own columns alone" in error.fix
 
 
 def write_shards(folder, sizes, rows_per_record):

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
-from tfcore.layers import Cross, HashDropout, OffsetEmbedding, hash_uniform
+from tfcore.knobs import KnobVariables
+from tfcore.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, hash_uniform
 from tfcore.models import build, load_weights, save_weights, to_predictions
 from tfcore.models_config import ModelConfig
 from tfcore.testing import assert_same_bytes
@@ -136,6 +137,59 @@ def test_weights_come_back_and_other_models_are_refused(tmp_path):
         load_weights(again, tmp_path / "nothing")
 
 
+def with_everything(task="binary"):
+    """A layout of numbers, categories, lists of categories and images."""
+    kind = layout(task, counts=(90, 10))
+    kind.lists = (SimpleNamespace(name="l", size=6, width=4),)
+    inputs = kind.inputs() | {"lists": ((4,), "int32"), "photo": ((8, 8, 3), "uint8")}
+    kind.inputs = lambda: inputs
+    given = rows(kind)
+    given["lists"] = tf.constant(np.random.default_rng(1).integers(-1, 6, (6, 4)), tf.int32)
+    given["photo"] = tf.constant(np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3)), tf.uint8)
+    return kind, given
+
+
+@pytest.mark.parametrize("name", ["mlp", "wide_deep"])
+def test_keras_saves_and_loads_a_built_in_model(tmp_path, name):
+    kind, given = with_everything()
+    knobs, step = KnobVariables(["dropout"]), tf.Variable(0, dtype=tf.int64)
+    crosses = (("c0", "c1"),) if name == "wide_deep" else ()
+    config = ModelConfig(name=name, dropout=0.25, crosses=crosses, **SMALL)
+    model = build(config, kind, seed=3, step=step, knobs=knobs)
+    for variable in model.variables:  # as if trained: not what the seed gives
+        variable.assign_add(np.random.default_rng(0).normal(0, 0.1, variable.shape).astype("float32"))
+    knobs.assign({"dropout": tf.constant(0.25)})
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert_same_bytes(model(given, training=False).numpy(), loaded(given, training=False).numpy())
+    names = {type(layer).__name__ for layer in loaded.layers}
+    assert {"HashDropout", "OffsetEmbedding", "ListEmbedding"} <= names and ("Cross" in names) == bool(crosses)
+    assert loaded.get_layer("dropout_0").get_config()["rate"] == 0.25
+    with pytest.raises(ValueError, match="built to predict"):
+        loaded(given, training=True)
+    assert keras.models.clone_model(model).count_params() == model.count_params()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        HashDropout(0.3, seed=5, salt=2, step=tf.Variable(0, dtype=tf.int64), name="d"),
+        OffsetEmbedding(np.array([5, 7]), 3, seed=4, initial="zeros"),
+        ListEmbedding((5, 7), (2, 3), 3, seed=4),
+        Cross([(0, 1), (1, 0)], (5, 7), 10, name="c"),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_a_layer_comes_back_from_its_config(layer):
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(again) is type(layer) and again.get_config() == layer.get_config()
+    if not isinstance(layer, HashDropout):
+        ids = tf.constant([[0, 1, 2, 3, -1], [4, 3, 2, 1, 0]], tf.int32)[
+            :, : 5 if "List" in type(layer).__name__ else 2
+        ]
+        assert_same_bytes(layer(ids).numpy(), again(ids).numpy())
+
+
 USER = """
 import keras
 
@@ -154,6 +208,32 @@ def nothing(layout, options):
 
 def fails(layout, options):
     return layout.numerics
+
+def compiled(layout, options):
+    model = good(layout, {"width": 4})
+    model.compile("sgd", loss="hinge")
+    return model
+
+class Focal(keras.Model):
+    def compute_loss(self, **given):
+        return 0.0
+
+class Steps(Focal):
+    def train_step(self, data):
+        return {}
+
+def with_loss(layout, options):
+    model = good(layout, {"width": 4})
+    return Focal(model.input, model.output)
+
+def with_step(layout, options):
+    model = good(layout, {"width": 4})
+    return Steps(model.input, model.output)
+
+def patched(layout, options):
+    model = good(layout, {"width": 4})
+    object.__setattr__(model, "train_step", lambda data: {})
+    return model
 """
 
 
@@ -179,6 +259,12 @@ def test_a_users_model_is_built_from_its_file_by_the_seed(module):
         ("one_input", {}, "inputs are"),
         ("nothing", {}, "returned a NoneType, not a keras.Model"),
         ("fails", {}, "my_models.py, line 18"),
+        ("compiled", {}, "the model is compiled (optimizer SGD, loss hinge), and Headway trains it otherwise"),
+        ("compiled", {}, "return the model without compile()"),
+        ("with_loss", {}, "the class Focal has a compute_loss of its own, and Headway does not call it"),
+        ("with_step", {}, "the class Steps has a train_step of its own"),
+        ("with_step", {}, "self.add_loss(...)"),
+        ("patched", {}, "has a train_step of its own"),
     ],
 )
 def test_what_is_wrong_with_a_users_model_is_said(module, function, options, words):

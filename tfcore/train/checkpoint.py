@@ -32,10 +32,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import tensorflow as tf
 
 from headway.errors import StoreError
+from headway.manifest import checksum
 from tfcore.disk import saving
 from tfcore.op_failure import why
 
@@ -168,10 +168,10 @@ def _read(path: Path) -> Found:
     if manifest["format"] > FORMAT:
         raise ValueError(f"its format {manifest['format']} is newer than this Headway")
     for name, facts in manifest["files"].items():
-        data = (path / name).read_bytes()
-        if len(data) != facts["bytes"]:
-            raise ValueError(f"{name} has {len(data)} bytes, not {facts['bytes']}")
-        if _crc(data) != facts["crc32c"]:
+        size, crc = checksum(path / name)
+        if size != facts["bytes"]:
+            raise ValueError(f"{name} has {size} bytes, not {facts['bytes']}")
+        if crc != facts["crc32c"]:
             raise ValueError(f"{name} has changed (crc32c)")
     return Found(int(manifest["step"]), path, manifest["state"], manifest["shapes"], manifest.get("loss"))
 
@@ -185,13 +185,9 @@ def _shape(variable: tf.Variable) -> list[int | None] | str:
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    data = path.read_bytes()
+    size, crc = checksum(path)
     _sync(path)
-    return {"bytes": len(data), "crc32c": _crc(data)}
-
-
-def _crc(data: bytes) -> str:
-    return f"{google_crc32c.value(data):08x}"
+    return {"bytes": size, "crc32c": crc}
 
 
 def _write_synced(path: Path, data: bytes) -> None:

@@ -112,3 +112,18 @@ def test_a_config_that_names_what_is_not_there():
     with pytest.raises(ConfigError, match="carrier"):
         config.check(["carrier", "delay"], where="pipeline.yaml")
     assert load(ValidateConfig, {"severity": {"few_rows": "ignore"}}, where="x").severity == {"few rows": "ignore"}
+
+
+def test_text_too_long_to_be_counted_is_said_and_does_not_end_the_run(check):
+    long = rows(missing=0.0)
+    values = long.column("carrier").to_pylist()
+    values[3] = b"x" * 5000
+    long = long.set_column(0, "carrier", pa.array(values, pa.binary()))
+    for ours, theirs in ((long, rows()), (rows(), long), (long, long)):
+        ((severity, column, message),) = check(ours, theirs)
+        assert (severity, column) == ("info", "carrier")
+        assert "up to 5,000 bytes" in message and "were not compared with those of version 3" in message
+    # the share of missing values is compared all the same
+    mostly = pa.array([None if i % 2 else b"y" * 4097 for i in range(ROWS)], pa.binary())
+    found = check(long.set_column(0, "carrier", mostly), long)
+    assert ["is missing in 50.00%" in message for _, _, message in found] == [True, False]

@@ -32,7 +32,9 @@ from pathlib import Path
 from headway.imports import uncollected
 with uncollected(keep=True):
     from headway.monitor import Monitor
+    from headway.process import own
     from tfcore.train import TrainRequest, checkpoint, train
+own()
 at, inside = int(sys.argv[3]), sys.argv[4] == "inside"
 
 class Killed(Monitor):

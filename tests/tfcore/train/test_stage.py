@@ -249,7 +249,7 @@ def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_
     asked = whole.model_copy(update={"checkpoints": checkpoints})
     (tmp_path / "request.json").write_text(asked.model_dump_json())
     code = (
-        "import sys; from pathlib import Path; from headway.monitor import Monitor;"
+        "import sys; from pathlib import Path; from headway.monitor import Monitor; from headway.process import own; own();"
         "from tfcore.train import TrainRequest, train;"
         "train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Monitor())"
     )

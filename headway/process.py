@@ -1,0 +1,21 @@
+"""Whether this process is Headway's own, so that what holds for a whole process may be set in it.
+
+    own()              # in the entry point of a process: worker, command line, Beam's worker
+    if owned(): ...    # in a library: make ops deterministic, set threads, hide GPUs, silence what an import prints
+
+A process that merely imports Headway, such as a notebook, keeps its own settings.
+"""
+
+from __future__ import annotations
+
+_OWN: list[bool] = []
+
+
+def own() -> None:
+    """Say that this process is Headway's; called by entry points before anything heavy is imported."""
+    _OWN[:] = [True]
+
+
+def owned() -> bool:
+    """Whether the entry point of this process has called `own`."""
+    return bool(_OWN)

@@ -1,0 +1,84 @@
+"""The user's Python files: one that the pipeline names, and those beside it that it imports.
+
+    imported_files(Path("my_models.py"))     # [my_models.py, towers.py, parts/__init__.py, parts/deep.py]
+    digest(Path("my_models.py"))             # changes when any of them does
+
+Found in the source, without running it: `import` statements wherever they stand, followed from file to file, as far as they
+lead to Python files and packages in the folder of the first one. Other modules are the environment's.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def imported_files(file: Path) -> list[Path]:
+    """`file` first, then what it imports from its own folder, directly or through others; sorted."""
+    folder, found, todo = file.parent, {file}, [file]
+    while todo:
+        for name in _imports(todo.pop(), folder):
+            for path in _files(folder, name):
+                if path not in found:
+                    found.add(path)
+                    todo.append(path)
+    return [file, *sorted(found - {file})]
+
+
+def digest(file: Path) -> str:
+    """SHA-256 of the file, and of those beside it that it imports."""
+    first, *others = imported_files(file)
+    found = hashlib.sha256(first.read_bytes())
+    for path in others:
+        name, data = path.relative_to(file.parent).as_posix(), path.read_bytes()
+        found.update(f"\0{name}\0{len(data)}\0".encode())
+        found.update(data)
+    return found.hexdigest()
+
+
+def is_local(folder: Path, name: str) -> bool:
+    """Whether the top-level module `name` is a Python file or a package in `folder`."""
+    return name.isidentifier() and _place(folder / name) is not None
+
+
+def _files(folder: Path, name: str) -> Iterator[Path]:
+    """The files that importing the dotted name runs, packages first; nothing of a name that is not in `folder`."""
+    at = folder
+    for part in name.split("."):
+        place = _place(at / part) if part.isidentifier() else None
+        if place is None:
+            return
+        if place.suffix == ".py":
+            yield place
+        at = at / part
+
+
+def _place(path: Path) -> Path | None:
+    """The file of a module, or the folder of a package without an __init__.py; None when there is neither."""
+    if (package := path / "__init__.py").is_file():
+        return package
+    if (module := path.with_name(path.name + ".py")).is_file():
+        return module
+    return path if path.is_dir() and any(path.glob("*.py")) else None
+
+
+def _imports(file: Path, folder: Path) -> Iterator[str]:
+    """Dotted names, seen from `folder`, of what may be modules; of `from a import b` both a and a.b."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return  # who loads it says so
+    package = file.parent.relative_to(folder).parts
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level > len(package) + 1:
+                continue
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            base = [*above, *(node.module.split(".") if node.module else [])]
+            if base:
+                yield ".".join(base)
+            yield from (".".join([*base, alias.name]) for alias in node.names if alias.name != "*")

@@ -1,0 +1,53 @@
+"""Importing Headway, or calling it as a library, changes nothing that holds for the whole process."""
+
+import subprocess
+import sys
+import textwrap
+
+SCRIPT = """
+import gc, importlib, os, pkgutil, random, signal, sys
+import apache_beam, keras, numpy as np, tensorflow as tf  # what these do to a process is theirs
+
+def state():
+    yield "environment", dict(os.environ)
+    yield "random", random.getstate()
+    yield "numpy.random", np.random.get_state()[1].tolist()
+    yield "stderr", (os.fstat(2).st_dev, os.fstat(2).st_ino)
+    yield "gc", (gc.isenabled(), gc.get_freeze_count())
+    yield "signals", [signal.getsignal(number) for number in (2, 15)]
+    yield "devices", tf.config.get_visible_devices()
+    yield "threads", tf.config.threading.get_intra_op_parallelism_threads()
+    yield "keras", sys.modules["keras"]
+
+dup2, duplicated = os.dup2, []
+os.dup2 = lambda *given, **named: (duplicated.append(given), dup2(*given, **named))[1]
+before = dict(state())
+names = []
+for package in ("headway", "tfcore", "beam_jobs", "flows"):
+    path = importlib.import_module(package).__path__
+    names += [found.name for found in pkgutil.walk_packages(path, package + ".")]
+assert len(names) > 200, names
+prefects = ("retrain", "runlog", "zombies", "pool", "artifacts", "ours")  # import Prefect, which does as it likes
+for name in names:
+    if name.removeprefix("flows.") not in prefects:
+        importlib.import_module(name)
+    gone = [other for other in ("headway", "tfcore", "flows", "keras") if sys.modules.get(other) is None]
+    assert not gone, f"{name} takes {gone} out of sys.modules"
+from tfcore.runtime import prepare
+prepare(1)
+with importlib.import_module("tfcore.quiet").startup():
+    pass
+for what, value in state():
+    assert value == before[what], f"{what} was changed"
+assert not duplicated, "a file descriptor was changed"
+tf.random.normal([1])  # deterministic ops would refuse to draw unseeded
+print("done", file=sys.stderr)
+"""
+
+
+def test_importing_every_module_and_calling_prepare_leaves_the_process_as_it_was():
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT)], capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stderr.endswith("done\n")
