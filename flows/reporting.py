@@ -38,6 +38,10 @@ class Reporter:
     def monitor(self, title: str) -> Monitor:
         return Monitor(self.stop)
 
+    def check(self) -> None:
+        """Raise Cancelled once a stop was asked for; called before a step and before a promotion."""
+        Monitor(self.stop).check()
+
     def output(self, output: Output) -> None:
         """A step is done, or was already."""
 

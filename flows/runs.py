@@ -157,6 +157,7 @@ class _Run:
         elif verdict is not None and self.trip.last is None:
             record["state"] = "promoted" if verdict["promote"] else verdict["verdict"]
             if verdict["promote"]:
+                self.report.check()  # a run that was cancelled during the last stages changes nothing in production
                 version, event = promote(self.trip, end, run=record["run"])
                 record |= {"version": version.number, "serving": event.serving}
         self._close()
