@@ -16,6 +16,7 @@ from typing import Any
 
 from flows.steps import Output
 from headway.monitor import Monitor
+from headway.redaction import redact
 from headway.words import counted, number
 
 _LINE_SECONDS = 5.0
@@ -61,7 +62,7 @@ class Lines(Reporter):
         self.note(line_of(output))
 
     def note(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        print(redact(line), file=sys.stderr, flush=True)
 
 
 class _LineMonitor(Monitor):
@@ -126,7 +127,7 @@ class Bars(Reporter):
             self.progress.update(self._tasks[title], completed=done, total=total, status=status)
 
     def note(self, line: str) -> None:
-        self.progress.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self.progress.console.print(redact(line), highlight=False, markup=False, soft_wrap=True)
 
 
 class _BarMonitor(Monitor):

@@ -32,6 +32,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled as CancelledState
 from prefect.states import Completed, Failed, State
 
+from flows import access
 from flows.asked import Asked
 from flows.local import engine
 from flows.pipeline import read_pipeline
@@ -41,6 +42,7 @@ from flows.runs import Helpers, execute
 from flows.steps import Output, Step
 from flows.trip import Caller, Trip
 from headway.errors import Cancelled, HeadwayError
+from headway.redaction import remember, scrub
 
 
 @flow(name="retrain", persist_result=False, log_prints=True)
@@ -60,6 +62,7 @@ def retrain(
         seed: instead of the pipeline's.
         force: promote whatever the gate says.
     """
+    remember(access.CLIENT, os.environ.get(access.CLIENT, ""))
     asked = Asked(str(flow_run.id), threading.Event())
     report: RunLog | None = None
     try:
@@ -77,7 +80,7 @@ def retrain(
         if report is not None:
             report.ended(f"The candidate is **not** promoted: {error}")
         if not isinstance(error, HeadwayError):
-            raise
+            raise scrub(error) from None  # Prefect puts its words into the flow run's state
         get_run_logger().error("%s", error)
         without_tracebacks()
         return _unhappy(error, asked.why)
@@ -113,6 +116,8 @@ class Tasks:
                 if text := getattr(error, "traceback", None):
                     get_run_logger().error("%s", text)
                 return _unhappy(error)
+            except Exception as error:
+                raise scrub(error) from None
             cached = all(output.hit for output in outputs)
             return Completed(name="Cached" if cached else "Completed", message="cached" if cached else None)
 

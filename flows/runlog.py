@@ -24,6 +24,8 @@ from flows.reporting import Lines
 from flows.steps import Output
 from flows.trip import GATE
 
+from headway.redaction import redact, redacted
+
 if TYPE_CHECKING:
     Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
@@ -58,7 +60,7 @@ class RunLog(Lines):
         self._asked.check()
 
     def note(self, line: str) -> None:
-        self.logger().info("%s", line.strip())
+        self.logger().info("%s", redact(line.strip()))
 
     def output(self, output: Output) -> None:
         super().output(output)
@@ -66,9 +68,10 @@ class RunLog(Lines):
             key = key_of(self._pipeline, artifact.key)
             try:
                 if artifact.table is not None:
-                    create_table_artifact(artifact.table, key=key, description=artifact.description)
+                    create_table_artifact(redacted(artifact.table), key=key, description=redact(artifact.description))
                 else:
-                    made = create_markdown_artifact(artifact.markdown, key=key, description=artifact.description)
+                    text, about = redact(artifact.markdown), redact(artifact.description)
+                    made = create_markdown_artifact(text, key=key, description=about)
                     if output.stage == GATE.name:
                         self._verdict = (made, output.get())
             except Exception as error:  # the run matters more than a picture of it
@@ -81,7 +84,7 @@ class RunLog(Lines):
         made, result = self._verdict
         try:
             with get_client(sync_client=True) as client:
-                client.update_artifact(made, ArtifactUpdate(data=verdict_markdown(result, ending)))
+                client.update_artifact(made, ArtifactUpdate(data=redact(verdict_markdown(result, ending))))
         except Exception as error:
             self.logger().warning("the verdict's artifact was not completed: %s", error)
 

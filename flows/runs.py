@@ -22,6 +22,7 @@ from flows.road import road
 from flows.steps import Output
 from flows.trip import ALREADY, Caller, End, Trip
 from headway.errors import Cancelled, HeadwayError
+from headway.redaction import redact, redacted
 from headway.registry import Event, Version
 from headway.store import now
 
@@ -109,7 +110,7 @@ class _Run:
             self._failed("cancelled" if isinstance(error, Cancelled) else "failed", str(error))
             raise
         except BaseException as error:
-            self._failed("failed", f"{type(error).__name__}: {error}")
+            self._failed("failed", redact(f"{type(error).__name__}: {error}"))
             raise
         return self.record
 
@@ -168,6 +169,8 @@ class _Run:
 
     def _close(self) -> None:
         self.record |= {"ended": now(), "seconds": round(time.perf_counter() - self.began, 3)}
+        # what is for people to read; the rest is also worked with
+        self.record |= {key: redacted(self.record[key]) for key in ("notes", "warnings", "error") if key in self.record}
         self.trip.store.save_run(self.record)
 
 
