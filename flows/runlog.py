@@ -23,7 +23,6 @@ from flows.asked import Asked
 from flows.reporting import Lines
 from flows.steps import Output
 from flows.trip import GATE
-
 from headway.redaction import redact, redacted
 
 if TYPE_CHECKING:
