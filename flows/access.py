@@ -79,22 +79,32 @@ def check(address: str, auth: str, file: Path) -> None:
     """Try the password on the server that runs.
 
     Raises:
-        ConfigError: it was started with another one.
+        ConfigError: it was started with another one, or with none.
     """
-    token = base64.b64encode(auth.encode()).decode()
-    request = urllib.request.Request(f"{address}/api/admin/version", headers={"Authorization": f"Basic {token}"})
-    try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30):
-            return
-    except urllib.error.HTTPError as error:
-        if error.code != 401:
-            raise
+    if _lets_in(address, None):
+        raise ConfigError(
+            "the Prefect server that runs asks for no password", where=address, fix="make down, then make up"
+        )
+    if _lets_in(address, auth):
+        return
     whose = f"the one in {file}" if named(os.environ) is None else f"the one in {SERVER} or {CLIENT}"
     raise ConfigError(
         f"the Prefect server that runs has another password than {whose}",
         where=address,
         fix="make down, then make up; or set the variable that it was started with",
     )
+
+
+def _lets_in(address: str, auth: str | None) -> bool:
+    headers = {} if auth is None else {"Authorization": f"Basic {base64.b64encode(auth.encode()).decode()}"}
+    request = urllib.request.Request(f"{address}/api/admin/version", headers=headers)
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30):
+            return True
+    except urllib.error.HTTPError as error:
+        if error.code != 401:
+            raise
+        return False
 
 
 def shell_prefix(file: Path, environ: Mapping[str, str]) -> str:
