@@ -111,10 +111,16 @@ def slice_rows(result: Mapping[str, Any]) -> Rows:
     ]
 
 
-def verdict_markdown(result: Mapping[str, Any]) -> str:
-    """The gate's decision, its reasons, and candidate and champion side by side."""
+def verdict_markdown(result: Mapping[str, Any], ending: str | None = None) -> str:
+    """The gate's decision, its reasons, and candidate and champion side by side.
+
+    Args:
+        ending: what became of the candidate; None as long as export, replay and promotion are still to come.
+    """
     parts = [f"# Verdict: {result['verdict']}\n"]
-    parts.append("The candidate is promoted.\n" if result.get("promote") else "The candidate is **not** promoted.\n")
+    if not result.get("promote"):
+        ending = "The candidate is **not** promoted."
+    parts.append((ending or "The gate lets the candidate through. Export, replay and promotion follow.") + "\n")
     parts.append("\n".join(f"- {reason}" for reason in result["reasons"]) + "\n")
     metrics = result.get("metrics") or {}
     candidate, champion = _numbers(metrics.get("candidate") or {}), _numbers(metrics.get("champion") or {})

@@ -17,6 +17,7 @@ from cyclopts import Parameter
 from flows.cli import stop_on_signals
 from flows.options import Columns, Count, JsonOption, Options, PipelinePath, RunOptions, Whole, WindowOptions
 from headway.errors import ConfigError, StoreError
+from headway.redaction import redact
 from headway.words import counted
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def store_of(pipeline: str, options: Options) -> tuple[Located, Store]:
 
 
 def answer(options: JsonOption, value: Any, text: str) -> None:
-    print(json.dumps(value, indent=1) if options.json else text)
+    print(json.dumps(value, indent=1) if options.json else redact(text))
 
 
 def execute(options: RunOptions, trip: Trip) -> dict[str, Any]:

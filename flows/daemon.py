@@ -83,16 +83,6 @@ def end(pids: Sequence[int], seconds: float) -> None:
     _signal([pid for pid in pids if alive(pid)], signal.SIGKILL)
 
 
-def command_of(pid: int) -> str:
-    """A process's command line, "" when it cannot be known."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    with contextlib.suppress(OSError):
-        asked = subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False)
-        return asked.stdout.strip()
-    return ""
-
-
 def _signal(pids: Sequence[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -5,10 +5,15 @@ create("headway"); online("headway")
 
 from __future__ import annotations
 
+import contextlib
+
+from prefect.automations import Automation
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.exceptions import ObjectAlreadyExists
 from prefect.workers.process import ProcessWorker
+
+_OLD_AUTOMATION = "headway: crash flow runs without a heartbeat"
 
 
 def create(name: str) -> None:
@@ -31,3 +36,10 @@ def online(name: str) -> bool:
     with get_client(sync_client=True) as client:
         answer = client._client.post(f"/work_pools/{name}/workers/filter", json={})
         return any(worker["status"] == "ONLINE" for worker in answer.json())
+
+
+def remove_old_automation() -> None:
+    """Remove the automation of earlier versions, which crashed live flow runs after an outage; `flows.watch` is its
+    successor."""
+    with contextlib.suppress(ValueError):  # there is none
+        Automation.read(name=_OLD_AUTOMATION).delete()  # type: ignore[union-attr]

@@ -16,6 +16,7 @@ from typing import Any
 
 from flows.steps import Output
 from headway.monitor import Monitor
+from headway.redaction import redact
 from headway.words import counted, number
 
 _LINE_SECONDS = 5.0
@@ -38,6 +39,10 @@ class Reporter:
     def monitor(self, title: str) -> Monitor:
         return Monitor(self.stop)
 
+    def check(self) -> None:
+        """Raise Cancelled once a stop was asked for; called before a step and before a promotion."""
+        Monitor(self.stop).check()
+
     def output(self, output: Output) -> None:
         """A step is done, or was already."""
 
@@ -57,7 +62,7 @@ class Lines(Reporter):
         self.note(line_of(output))
 
     def note(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        print(redact(line), file=sys.stderr, flush=True)
 
 
 class _LineMonitor(Monitor):
@@ -122,7 +127,7 @@ class Bars(Reporter):
             self.progress.update(self._tasks[title], completed=done, total=total, status=status)
 
     def note(self, line: str) -> None:
-        self.progress.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self.progress.console.print(redact(line), highlight=False, markup=False, soft_wrap=True)
 
 
 class _BarMonitor(Monitor):

@@ -8,16 +8,18 @@ are off. How a flow run ends:
     Completed   the message says what became of the candidate: promoted, already the champion, or turned down and why.
                 The state's name stays "Completed": automations and `--watch` go by it.
     Failed      a user's mistake or broken data, in the words that `headway run` prints
-    Cancelled   it was cancelled, or its process got SIGTERM: training has written a checkpoint, the next run goes on
-                from there
+    Cancelled   it was cancelled, or its process or its worker got SIGTERM: training has written a checkpoint, the next
+                run goes on from there
     Crashed     its process died
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -26,17 +28,21 @@ from typing import Any
 from prefect import Task, flow
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
 from prefect.states import Cancelled as CancelledState
 from prefect.states import Completed, Failed, State
 
+from flows import access
+from flows.asked import Asked
 from flows.local import engine
 from flows.pipeline import read_pipeline
-from flows.reporting import metrics_line
+from flows.reporting import Reporter, metrics_line
 from flows.runlog import RunLog, without_tracebacks
 from flows.runs import Helpers, execute
 from flows.steps import Output, Step
 from flows.trip import Caller, Trip
 from headway.errors import Cancelled, HeadwayError
+from headway.redaction import remember, scrub
 
 
 @flow(name="retrain", persist_result=False, log_prints=True)
@@ -56,38 +62,48 @@ def retrain(
         seed: instead of the pipeline's.
         force: promote whatever the gate says.
     """
-    stop = threading.Event()
+    remember(access.CLIENT, os.environ.get(access.CLIENT, ""))
+    asked = Asked(str(flow_run.id), threading.Event())
+    report: RunLog | None = None
     try:
-        with _stop_on_sigterm(stop):
+        with _stop_on_signals(asked.stop), asked.now_and_then():
             located = read_pipeline(Path(pipeline))
             store = located.open_store()
             trip = Trip(located=located, store=store, window=window, until=until, seed=seed, force=force)
-            report = RunLog(stop, pipeline=located.pipeline.name)
+            report = RunLog(asked, pipeline=located.pipeline.name)
 
             def caller(helpers: Helpers, on_output: Callable[[Output], None]) -> Caller:
-                return Tasks(engine(trip, report, helpers, on_output), stop)
+                return Tasks(engine(trip, report, helpers, on_output), report)
 
             record = execute(trip, caller, report)
-    except HeadwayError as error:
+    except Exception as error:
+        if report is not None:
+            report.ended(f"The candidate is **not** promoted: {error}")
+        if not isinstance(error, HeadwayError):
+            raise scrub(error) from None  # Prefect puts its words into the flow run's state
         get_run_logger().error("%s", error)
         without_tracebacks()
-        return _unhappy(error)
+        return _unhappy(error, asked.why)
     message = ending(record)
+    if record["state"] == "promoted":
+        report.ended(f"The candidate is promoted: it is version {record['version']}.")
     get_run_logger().info("run %s: %s", record["run"], message)
+    asked.wait_for_server()
     return Completed(message=message)
 
 
 class Tasks:
     """A caller whose steps are tasks: submits, and blocks until the engine has done the work inside."""
 
-    def __init__(self, inner: Caller, stop: threading.Event):
-        self._inner, self._stop = inner, stop
+    def __init__(self, inner: Caller, report: Reporter):
+        self._inner, self._report = inner, report
 
     def call(self, step: Step) -> Output:
         return self.call_many([step])[0]
 
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
         """One task: a stage that can run several steps at once does so."""
+        self._report.check()
         outputs: list[Output] = []
         errors: list[HeadwayError] = []
 
@@ -100,6 +116,8 @@ class Tasks:
                 if text := getattr(error, "traceback", None):
                     get_run_logger().error("%s", text)
                 return _unhappy(error)
+            except Exception as error:
+                raise scrub(error) from None
             cached = all(output.hit for output in outputs)
             return Completed(name="Cached" if cached else "Completed", message="cached" if cached else None)
 
@@ -110,7 +128,7 @@ class Tasks:
         try:
             future.wait()
         except BaseException:
-            self._stop.set()  # the task's thread sees it at its next check
+            self._report.stop.set()  # the task's thread sees it at its next check
             raise
         if errors:
             raise errors[0]
@@ -134,23 +152,35 @@ def ending(record: dict[str, Any]) -> str:
     return f"not promoted: {record['state']}: {reasons}{tail}"
 
 
-def _unhappy(error: HeadwayError) -> State[None]:
-    return CancelledState(message=str(error)) if isinstance(error, Cancelled) else Failed(message=str(error))
+def _unhappy(error: HeadwayError, why: str | None = None) -> State[None]:
+    if not isinstance(error, Cancelled):
+        return Failed(message=str(error))
+    return CancelledState(message=str(error) if why is None or why in str(error) else f"{why}: {error}")
+
+
+SAME_STOP_SECONDS = 10.0
+"""Signals that come this soon after the first are the same stop: a supervisor sends its own to each process, and the
+worker passes on the one it got."""
 
 
 @contextlib.contextmanager
-def _stop_on_sigterm(stop: threading.Event) -> Iterator[None]:
-    """SIGTERM asks for a clean stop; a second one is Prefect's, which ends the run at once."""
+def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT ask for a clean stop; a later one is Prefect's, which ends the run at once."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set a handler
         return
+    first: list[float] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, before)
+        first.append(time.monotonic())
         stop.set()
+        if first[-1] - first[0] > SAME_STOP_SECONDS:
+            signal.signal(number, before[number])
+            os.kill(os.getpid(), number)
 
-    before = signal.signal(signal.SIGTERM, handle)
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

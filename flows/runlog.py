@@ -1,6 +1,6 @@
 """A run told to Prefect: only the run logger's lines and artifacts reach its server.
 
-    report = RunLog(stop, pipeline="flights")            # inside a flow
+    report = RunLog(asked, pipeline="flights")           # inside a flow
     report.note("...")                                   # the flow's log; a step's lines go to its task's log
 
 Progress is a line every ten seconds at most. The TensorFlow process's own lines come through `note` as well.
@@ -9,16 +9,21 @@ Progress is a line every ten seconds at most. The TensorFlow process's own lines
 from __future__ import annotations
 
 import logging
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.exceptions import CancelledRun, FailedRun, MissingContextError
 from prefect.logging import get_run_logger
 
-from flows.artifacts import artifacts_of, key_of
+from flows.artifacts import artifacts_of, key_of, verdict_markdown
+from flows.asked import Asked
 from flows.reporting import Lines
 from flows.steps import Output
+from flows.trip import GATE
+from headway.redaction import redact, redacted
 
 if TYPE_CHECKING:
     Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
@@ -44,13 +49,17 @@ class RunLog(Lines):
 
     seconds = 10.0
 
-    def __init__(self, stop: threading.Event, *, pipeline: str):
-        super().__init__(stop)
-        self._pipeline = pipeline
+    def __init__(self, asked: Asked, *, pipeline: str):
+        super().__init__(asked.stop)
+        self._asked, self._pipeline = asked, pipeline
         self._flow: Logger = get_run_logger()
+        self._verdict: tuple[UUID, dict[str, Any]] | None = None
+
+    def check(self) -> None:
+        self._asked.check()
 
     def note(self, line: str) -> None:
-        self.logger().info("%s", line.strip())
+        self.logger().info("%s", redact(line.strip()))
 
     def output(self, output: Output) -> None:
         super().output(output)
@@ -58,11 +67,25 @@ class RunLog(Lines):
             key = key_of(self._pipeline, artifact.key)
             try:
                 if artifact.table is not None:
-                    create_table_artifact(artifact.table, key=key, description=artifact.description)
+                    create_table_artifact(redacted(artifact.table), key=key, description=redact(artifact.description))
                 else:
-                    create_markdown_artifact(artifact.markdown, key=key, description=artifact.description)
+                    text, about = redact(artifact.markdown), redact(artifact.description)
+                    made = create_markdown_artifact(text, key=key, description=about)
+                    if output.stage == GATE.name:
+                        self._verdict = (made, output.get())
             except Exception as error:  # the run matters more than a picture of it
                 self.logger().warning("artifact %s was not published: %s", key, error)
+
+    def ended(self, ending: str) -> None:
+        """Complete the verdict's artifact, if there is one: what became of the candidate."""
+        if self._verdict is None:
+            return
+        made, result = self._verdict
+        try:
+            with get_client(sync_client=True) as client:
+                client.update_artifact(made, ArtifactUpdate(data=redact(verdict_markdown(result, ending))))
+        except Exception as error:
+            self.logger().warning("the verdict's artifact was not completed: %s", error)
 
     def logger(self) -> Logger:
         """The task's inside of one, else the flow's: threads of our own are in no run."""

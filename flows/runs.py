@@ -24,6 +24,7 @@ from flows.trip import ALREADY, Caller, End, Trip
 from headway.disk import storage_error
 from headway.errors import Cancelled, HeadwayError
 from headway.gc import not_collecting
+from headway.redaction import redact, redacted
 from headway.registry import Event, Version
 from headway.store import now
 
@@ -120,10 +121,10 @@ class _Run:
             raise
         except OSError as error:
             told = storage_error(error, self.trip.store.root)
-            self._failed("failed", str(told or f"{type(error).__name__}: {error}"))
+            self._failed("failed", redact(str(told or f"{type(error).__name__}: {error}")))
             raise told or error from None
         except BaseException as error:
-            self._failed("failed", f"{type(error).__name__}: {error}")
+            self._failed("failed", redact(f"{type(error).__name__}: {error}"))
             raise
         return self.record
 
@@ -171,6 +172,7 @@ class _Run:
         elif verdict is not None and self.trip.last is None:
             record["state"] = "promoted" if verdict["promote"] else verdict["verdict"]
             if verdict["promote"]:
+                self.report.check()  # a run that was cancelled during the last stages changes nothing in production
                 version, event = promote(self.trip, end, run=record["run"])
                 record |= {"version": version.number, "serving": event.serving}
         self._close()
@@ -181,6 +183,8 @@ class _Run:
 
     def _close(self) -> None:
         self.record |= {"ended": now(), "seconds": round(time.perf_counter() - self.began, 3)}
+        # what is for people to read; the rest is also worked with
+        self.record |= {key: redacted(self.record[key]) for key in ("notes", "warnings", "error") if key in self.record}
         self.trip.store.save_run(self.record)
 
 

@@ -3,8 +3,8 @@
     python -P -m flows.up start [--port 4200]            # from the folder that holds prefect.yaml; again: no harm
     python -P -m flows.up stop
 
-Everything lands in .headway/prefect beside prefect.yaml: Prefect's home with its database, pid files, logs. The server
-listens on 127.0.0.1 only, and asks nobody for a password.
+Everything lands in .headway/prefect beside prefect.yaml, which only its owner may read: Prefect's home with its database,
+pid files, logs, the password (`flows.access`). The server listens on 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.daemon import Daemon, command_of, end
+from flows import access
+from flows.daemon import Daemon, end
+from flows.processes import FOLDER_VARIABLE, Processes
 from headway.errors import ConfigError, HeadwayError
 from headway.words import counted
 
 POOL = "headway"
 DEPLOYMENT = "retrain/flights"
-FLOW_RUN = "flows.ours prefect.engine"
-"""What the command line of a flow run holds: prefect.yaml's command."""
 PORT_VARIABLE = "HEADWAY_PREFECT_PORT"
-_PREFECT = (sys.executable, "-P", "-m", "prefect")
-_FOREIGN = ("PREFECT_API_KEY", "PREFECT_API_AUTH_STRING", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+_PYTHON = (sys.executable, "-P", "-m")
+_FOREIGN = ("PREFECT_API_KEY", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 """Settings of some other server that a shell may carry."""
+_SAVE_SECONDS = 75.0
+"""How long a worker gets to let its flow runs save."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,23 @@ class Place:
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def environment(self) -> dict[str, str]:
-        """For the server, the worker and the deploy; a database named in the shell's environment is kept."""
+    @property
+    def auth(self) -> Path:
+        return self.folder / access.NAME
+
+    @property
+    def processes(self) -> Processes:
+        return Processes(self.folder / "flow-runs")
+
+    def environment(self, auth: str) -> dict[str, str]:
+        """For the server, the worker, the watch and the deploy; a database named in the shell's environment is kept."""
         kept = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
         local = ",".join(filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy"), "127.0.0.1,localhost"]))
         return kept | {
             "PREFECT_HOME": str(self.folder / "home"),
             "PREFECT_API_URL": f"{self.address}/api",
+            access.CLIENT: auth,
+            FOLDER_VARIABLE: str(self.processes.folder),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "DO_NOT_TRACK": "1",
             "PREFECT_WORKER_QUERY_SECONDS": kept.get("PREFECT_WORKER_QUERY_SECONDS", "2"),
@@ -67,36 +79,46 @@ class Place:
         }
 
 
-def start(place: Place) -> None:
+def start(place: Place) -> list[str]:
     """Bring up what does not run yet.
 
+    Returns:
+        What a person should know of it.
+
     Raises:
-        ConfigError: no prefect.yaml here, or another program has the port.
+        ConfigError: no prefect.yaml here, another program has the port, or a server with another password.
         HeadwayError: the server or the worker died, or the deployments were refused; with the end of its log.
     """
     if not (place.root / "prefect.yaml").is_file():
         raise ConfigError("there is no prefect.yaml here", where=str(place.root), fix="start it from Headway's folder")
     place.folder.mkdir(parents=True, exist_ok=True)
-    server, worker = Daemon(place.folder, "server"), Daemon(place.folder, "worker")
-    env = place.environment()
-    _server(place, server, env)
+    place.folder.chmod(0o700)
+    auth = access.auth_string(place.auth)
+    server, worker, watch = (Daemon(place.folder, name) for name in ("server", "worker", "watch"))
+    env = place.environment(auth)
+    _server(place, server, env, auth)
     os.environ.update(env)  # Prefect reads its settings when it is imported
-    from flows import pool
-    from flows.zombies import install
+    from flows import deployed, pool
 
     pool.create(POOL)
-    install()
-    _deploy(place, env)
+    pool.remove_old_automation()
+    notes = deployed.reconcile(place.root / "prefect.yaml", place.folder, lambda: _deploy(place, env))
+    if watch.pid() is None:
+        watch.start([*_PYTHON, "flows.watch", "--pool", POOL], env=env, cwd=place.folder)
     if worker.pid() is None:
-        worker.stop()  # flow runs of a worker that died
-        worker.start([*_PREFECT, "worker", "start", "--pool", POOL, "--type", "process"], env=env, cwd=place.folder)
+        if left := place.processes.pids():
+            told = counted(len(left), "flow run")
+            notes.append(f"{told} of a worker that died: left alone (process {', '.join(map(str, left.values()))})")
+        worker.start([*_PYTHON, "flows.worker", "--pool", POOL], env=env, cwd=place.folder)
         _wait(worker, lambda: pool.online(POOL), 60, "worker")
+    return notes
 
 
-def _server(place: Place, server: Daemon, env: dict[str, str]) -> None:
+def _server(place: Place, server: Daemon, env: dict[str, str], auth: str) -> None:
     if server.pid() is not None:
         if not _healthy(place):
             _wait(server, lambda: _healthy(place), 30, f"server (started before, maybe not on port {place.port})")
+        access.check(place.address, auth, place.auth)
         return
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -108,8 +130,8 @@ def _server(place: Place, server: Daemon, env: dict[str, str]) -> None:
                 where="Prefect server",
                 fix=f"end that program, or choose a port: {PORT_VARIABLE}=4300 make up",
             ) from None
-    command = [*_PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(place.port)]
-    server.start(command, env=env, cwd=place.folder)
+    command = [*_PYTHON, "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(place.port)]
+    server.start(command, env=env | access.server_settings(auth, place.address, place.port), cwd=place.folder)
     _wait(server, lambda: _healthy(place), 120, "server")
 
 
@@ -137,18 +159,7 @@ def _wait(daemon: Daemon, ready: Callable[[], bool], seconds: float, what: str) 
 
 
 def _deploy(place: Place, env: dict[str, str]) -> None:
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "flows.ours",
-        "prefect",
-        "--no-prompt",
-        "deploy",
-        "--all",
-        "--prefect-file",
-        "prefect.yaml",
-    ]
+    command = [*_PYTHON, "flows.ours", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", "prefect.yaml"]
     done = subprocess.run(command, env=env, cwd=place.root, capture_output=True, text=True, check=False)
     if done.returncode:
         last = "".join(f"\n  | {line}" for line in (done.stdout + done.stderr).splitlines()[-15:])
@@ -161,22 +172,28 @@ def stop(place: Place) -> list[str]:
     Returns:
         What was stopped.
     """
-    stopped = []
-    worker, server = Daemon(place.folder, "worker"), Daemon(place.folder, "server")
-    runs = [pid for pid in worker.members() if FLOW_RUN in command_of(pid)]
-    if runs:
-        end(runs, 45.0)
-        stopped.append(counted(len(runs), "flow run"))
-    stopped += [daemon.name for daemon in (worker, server) if daemon.stop()]
+    runs = place.processes.pids()
+    worker, watch, server = (Daemon(place.folder, name) for name in ("worker", "watch", "server"))
+    stopped = [counted(len(runs), "flow run")] if runs else []
+    stopped += [daemon.name for daemon in (worker, watch, server) if daemon.pid() is not None]
+    # the worker waits for its flow runs; those of a worker that died are asked here
+    end([*runs.values(), *filter(None, [worker.pid()])], _SAVE_SECONDS)
+    for daemon in (worker, watch, server):
+        daemon.stop()
     return stopped
 
 
-def told(place: Place) -> str:
-    """What a person needs after `start`."""
+def told(place: Place, environ: Mapping[str, str]) -> str:
+    """What a person needs after `start`, in a shell with this environment."""
     prefect = Path(sys.executable).with_name("prefect")
     shown = os.path.relpath(prefect, place.root) if prefect.is_relative_to(place.root) else str(prefect)
-    run = f"PREFECT_API_URL={place.address}/api {shlex.quote(shown)} deployment run '{DEPLOYMENT}' --watch"
-    return f"Prefect is up: {place.address}\n  retrain now:  {run}\n  logs:         {place.folder}\n  stop:         make down"
+    auth = Path(os.path.relpath(place.auth, place.root))
+    prefix = f"PREFECT_API_URL={place.address}/api {access.shell_prefix(auth, environ)}"
+    run = f"{prefix}{shlex.quote(shown)} deployment run '{DEPLOYMENT}' --watch"
+    return (
+        f"Prefect is up: {place.address}\n  log in with:  {access.login_hint(auth, environ)}\n  retrain now:  {run}\n"
+        f"  logs:         {place.folder}\n  stop:         make down"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -188,8 +205,9 @@ def main(arguments: list[str] | None = None) -> int:
         port = options.port or _port(os.environ.get(PORT_VARIABLE) or "4200")
         place = Place(Path.cwd(), port)
         if options.what == "start":
-            start(place)
-            print(told(place))
+            environ = dict(os.environ)
+            notes = start(place)
+            print("\n".join([told(place, environ), *(f"note: {note}" for note in notes)]))
         else:
             print(f"stopped: {', '.join(stop(place)) or 'nothing, since nothing was running'}")
     except HeadwayError as error:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headway.config_words import sentences
 from headway.errors import ConfigError
+from headway.redaction import remember
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -143,16 +144,21 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def expand(text: str, *, where: str) -> str:
-    """`text` with each ${NAME} replaced from the environment; ConfigError when NAME is not set."""
+    """`text` with each ${NAME} replaced from the environment; ConfigError when NAME is not set.
+
+    What was put in is hidden from then on wherever a text leaves the process: see headway.redaction.
+    """
 
     def value(match: re.Match[str]) -> str:
         try:
-            return os.environ[match[1]]
+            found = os.environ[match[1]]
         except KeyError:
             raise ConfigError(
                 f"the environment variable {match[1]} is not set (in {text!r})",
                 where=where,
                 fix=f"export {match[1]}=...",
             ) from None
+        remember(match[1], found)
+        return found
 
     return _VARIABLE.sub(value, text)

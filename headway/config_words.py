@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from headway.redaction import redact
+
 Loc = tuple[Any, ...]
 Error = dict[str, Any]
 _LABEL = re.compile(
@@ -155,7 +157,7 @@ def _either(words: Sequence[str]) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = redact(repr(value))  # before it is cut: half a secret would not be known as one
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -7,6 +7,8 @@ The command line prints `str(error)` and exits with `error.exit_code`; a traceba
 
 from __future__ import annotations
 
+from headway.redaction import redact
+
 
 class HeadwayError(Exception):
     """A user's mistake or a broken input, not a bug.
@@ -29,7 +31,7 @@ class HeadwayError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.problem}" if self.where else self.problem
-        return f"{text}\n  fix: {self.fix}" if self.fix else text
+        return redact(f"{text}\n  fix: {self.fix}" if self.fix else text)
 
     def __reduce__(self):
         # Beam and Prefect pickle exceptions; keyword-only arguments need this.

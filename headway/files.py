@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from headway.errors import ConfigError, DataError
+from headway.redaction import USERINFO
 
 SCHEMES = ("s3", "gs")
 _MAGIC = re.compile(r"[*?[]")
@@ -83,6 +84,13 @@ def resolve(name: str) -> tuple[pafs.FileSystem, str]:
     """
     if "://" not in name:
         return pafs.LocalFileSystem(), name
+    if USERINFO.match(name):
+        raise ConfigError(
+            "holds a user or a password, which Headway takes from the environment only",
+            where=name,  # redacted, as every error is
+            fix="leave out what stands before the @, and export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+            "GOOGLE_APPLICATION_CREDENTIALS",
+        )
     scheme, path = name.split("://", 1)
     return _filesystem(scheme), path
 

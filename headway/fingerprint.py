@@ -12,6 +12,8 @@ import hashlib
 import json
 from typing import Any
 
+from headway.redaction import redact
+
 Key = dict[str, Any]
 
 
@@ -68,7 +70,7 @@ def _by_path(entries: list[Any]) -> dict[str, Any] | None:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value) if not isinstance(value, str) else value
+    text = redact(json.dumps(value) if not isinstance(value, str) else value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 

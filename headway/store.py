@@ -26,6 +26,7 @@ from headway.errors import StoreError
 from headway.fingerprint import Key, shared
 from headway.manifest import Counts, Manifest
 from headway.owner import abandoned, mark
+from headway.redaction import redacted
 
 if TYPE_CHECKING:
     from headway.locks import Lock
@@ -285,9 +286,9 @@ class Store:
         return swept
 
     def save_run(self, run: dict[str, Any]) -> Path:
-        """Write runs/<run>.json, replacing it as a whole."""
+        """Write runs/<run>.json without secrets, replacing it as a whole."""
         path = self.runs_folder / f"{run['run']}.json"
-        self.replace(path, json.dumps(run, indent=1) + "\n")
+        self.replace(path, json.dumps(redacted(run), indent=1) + "\n")
         return path
 
     def run(self, name: str) -> dict[str, Any]:

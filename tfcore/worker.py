@@ -11,7 +11,7 @@ Out: {"event": "ready", ...} once everything is imported, then for each call any
 {"id": 1, "event": "progress" | "log" | "alive", ...} and one {"id": 1, "result": {...}} or {"id": 1, "error": {...}}.
 
 The process lives exactly as long as the request pipe: when the parent closes it, or dies of anything, the reader
-thread sees its end and leaves at once, whatever the main thread is doing. Ctrl-C is the parent's business.
+thread sees its end and leaves at once, whatever the main thread is doing. Ctrl-C and SIGTERM are the parent's business.
 """
 
 from __future__ import annotations
@@ -204,7 +204,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preload", default="tensorflow,keras", help="modules to import before the first request")
     options = parser.parse_args(arguments)
     own()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # a terminal, a supervisor: they signal every process, and the parent decides; it ends this one by the pipe
+        signal.signal(number, signal.SIG_IGN)
     faulthandler.enable()  # a crash in native code then prints where Python was
     for descriptor in (options.requests, options.answers):
         os.set_inheritable(descriptor, False)  # a grandchild must not hold the pipes open

@@ -1,19 +1,25 @@
 """A real server, deployment and worker: what `make up` starts, what is typed then, and what `make down` leaves."""
 
+import base64
+import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+import uuid
 from pathlib import Path
 
 import pytest
+import yaml
 
 from flows.retrain import ending
+from headway.owner import alive
 
 ROOT = Path(__file__).parent.parent.parent
 PREFECT = Path(sys.executable).with_name("prefect")
@@ -32,44 +38,102 @@ def _up(folder, *arguments, check=True):
     return done
 
 
+class Server:
+    """A server with a worker, started by `make up` in a folder: its API as one asks who has the password."""
+
+    def __init__(self, folder, port):
+        self.folder, self.port = folder, port
+        self.home = folder / ".headway" / "prefect"
+        self._client = uuid.uuid4().hex
+
+    def __call__(self, path, body=None, method=None):
+        for pause in (0.5, 1, 2, 4, None):
+            headers = {}
+            if body is not None or method not in (None, "GET"):
+                token = self.answer(f"/csrf-token?client={self._client}", headers=self._auth())[1]["token"]
+                headers = {"Prefect-Csrf-Client": self._client, "Prefect-Csrf-Token": token}
+            code, answer, _ = self.answer(path, body, method, self._auth() | headers)
+            if code < 300:
+                return answer
+            assert code == 503 and pause, (
+                path,
+                code,
+                answer,
+            )  # SQLite was locked; Prefect's own client tries again as well
+            time.sleep(pause)
+        return None
+
+    def _auth(self):
+        token = base64.b64encode((self.home / "auth").read_bytes().strip()).decode()
+        return {"Authorization": f"Basic {token}"}
+
+    def answer(self, path, body=None, method=None, headers=()):
+        """(status, JSON or text, headers) of one request."""
+        data = None if body is None else json.dumps(body).encode()
+        url = f"http://127.0.0.1:{self.port}/api{path}"
+        request = urllib.request.Request(
+            url, data, {"content-type": "application/json", **dict(headers)}, method=method
+        )
+        try:
+            answered = urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30)
+        except urllib.error.HTTPError as error:
+            answered = error
+        with answered:
+            text = answered.read().decode()
+            with contextlib.suppress(ValueError):
+                text = json.loads(text)
+            return answered.status, text, answered.headers
+
+    def pid(self, name):
+        return json.loads((self.home / f"{name}.pid").read_text())["pid"]
+
+    def start(self, **parameters):
+        deployment = self("/deployments/name/retrain/flights")
+        body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+        return self(f"/deployments/{deployment['id']}/create_flow_run", body)["id"]
+
+    def state(self, run):
+        return self(f"/flow_runs/{run}")["state"]
+
+    def engine(self, run):
+        """The flow run's process, once it has one."""
+        file = self.home / "flow-runs" / f"{run}.json"
+        return json.loads(file.read_text())["pid"] if file.exists() else None
+
+
+def _until(true, seconds=90, about=lambda: None):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, about()
+        time.sleep(0.3)
+
+
 @pytest.fixture(scope="module")
 def prefect(tmp_path_factory):
-    """A server with a worker, started from a folder whose own flows/ is none of Headway's: ask it over its API."""
+    """A server with a worker, started from a folder whose own flows/ is none of Headway's."""
     folder, port = tmp_path_factory.mktemp("deployed"), _free_port()
     (folder / "flows").mkdir()
     (folder / "flows" / "__init__.py").write_text("raise RuntimeError('this is not Headway')")
-    shutil.copy(ROOT / "prefect.yaml", folder)
-
-    def ask(path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/api{path}", data, {"content-type": "application/json"}
-        )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        for pause in (0.5, 1, 2, 4, None):
-            try:
-                with opener.open(request, timeout=30) as answer:
-                    return json.load(answer)
-            except urllib.error.HTTPError as error:
-                if error.code != 503 or pause is None:  # SQLite was locked; Prefect's own client tries again as well
-                    raise
-                time.sleep(pause)
-        return None
-
-    ask.folder, ask.port = folder, port
+    content = yaml.safe_load((ROOT / "prefect.yaml").read_text())
+    content["deployments"].append(content["deployments"][0] | {"name": "extra", "schedules": [{"cron": "0 5 2 1 *"}]})
+    (folder / "prefect.yaml").write_text(yaml.safe_dump(content))
+    server = Server(folder, port)
     try:
         told = _up(folder, "start", "--port", port).stdout
         assert f"http://127.0.0.1:{port}" in told and "deployment run 'retrain/flights' --watch" in told
-        yield ask
+        assert 'PREFECT_API_AUTH_STRING="$(cat .headway/prefect/auth)"' in told
+        assert (server.home / "auth").read_text().strip() not in told
+        yield server
     finally:
         _up(folder, "stop", check=False)
         with pytest.raises(OSError):
-            ask("/health")
+            server.answer("/health")
 
 
 def _typed(prefect, *parameters):
     """What a person types: (exit code, output, the flow run as the server has it)."""
     env = os.environ | {"PREFECT_API_URL": f"http://127.0.0.1:{prefect.port}/api"}
+    env |= {"PREFECT_API_AUTH_STRING": (prefect.home / "auth").read_text().strip()}
     env |= {"PREFECT_HOME": str(prefect.folder / "client"), "NO_PROXY": "127.0.0.1", "COLUMNS": "200"}
     options = [part for parameter in parameters for part in ("-p", parameter)]
     command = [str(PREFECT), "deployment", "run", "retrain/flights", "--watch", *options]
@@ -108,6 +172,7 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     names = ("statistics", "statistics-train", "splits", "validation", "evaluation", "evaluation-slices", "verdict")
     assert set(artifacts) == {f"flights-{name}" for name in names}
     assert "# Verdict: first model" in artifacts["flights-verdict"]
+    assert "The candidate is promoted: it is version 1." in artifacts["flights-verdict"]
     logs = [line["message"] for line in prefect("/logs/filter", {"logs": of_run})]
     assert any("steps/s" in line for line in logs)
 
@@ -125,26 +190,145 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     assert any("2019-01" in line for line in logs) and not any("Traceback" in line for line in logs)
 
 
+def _endless(project):
+    """The project with a training that does not end by itself; whether one is at it, and how its last run ended."""
+    config = project / "pipeline.yaml"
+    config.write_text(config.read_text().replace("steps: 60,", "steps: 400000,"))
+    began = time.time()
+
+    def trains():
+        return any(path.stat().st_mtime > began for path in (project / "store" / "checkpoints").glob("*/*"))
+
+    def recorded():
+        return json.loads(max((project / "store" / "runs").glob("*.json")).read_text())["state"]
+
+    return trains, recorded
+
+
 @pytest.mark.slow
 @pytest.mark.prefect_server
 def test_a_cancelled_run_stops_cleanly(prefect, project):
-    config = project / "pipeline.yaml"
-    config.write_text(config.read_text().replace("steps: 60,", "steps: 400000,"))
-    deployment = prefect("/deployments/name/retrain/flights")
-    body = {"parameters": {"pipeline": str(project)}, "state": {"type": "SCHEDULED"}}
-    run = prefect(f"/deployments/{deployment['id']}/create_flow_run", body)["id"]
-
-    def until(true):
-        deadline = time.monotonic() + 60
-        while not true():
-            assert time.monotonic() < deadline, prefect(f"/flow_runs/{run}")["state"]
-            time.sleep(0.3)
-
-    until(lambda: any((project / "store" / "checkpoints").glob("*/*")))
+    trains, recorded = _endless(project)
+    run = prefect.start(pipeline=str(project))
+    _until(trains, about=lambda: prefect.state(run))
     prefect(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING", "name": "Cancelling"}})
-    until(lambda: prefect(f"/flow_runs/{run}")["state"]["type"] == "CANCELLED")
-    record = json.loads(max((project / "store" / "runs").glob("*.json")).read_text())
-    assert record["state"] == "cancelled"
+    _until(lambda: prefect.state(run)["type"] == "CANCELLED", about=lambda: prefect.state(run))
+    assert recorded() == "cancelled"
+
+
+@pytest.mark.slow
+@pytest.mark.prefect_server
+def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, project):
+    trains, recorded = _endless(project)
+    run = prefect.start(pipeline=str(project))
+    _until(trains, about=lambda: prefect.state(run))
+    engine = prefect.engine(run)
+    os.kill(prefect.pid("worker"), signal.SIGKILL)
+    told = _up(prefect.folder, "start", "--port", prefect.port).stdout
+    assert f"1 flow run of a worker that died: left alone (process {engine})" in told
+    assert prefect.state(run)["type"] == "RUNNING" and alive(engine)
+
+    # no worker hears of this one: the flow run itself looks
+    prefect(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED", "name": "Cancelled"}})
+    _until(lambda: not alive(engine), 30)
+    assert prefect.state(run)["type"] == "CANCELLED" and recorded() == "cancelled"
+    assert not (project / "store" / "models").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.prefect_server
+def test_a_worker_that_dies_with_its_run_and_one_that_is_stopped(prefect, project):
+    trains, recorded = _endless(project)
+    # killed with its run while that was Pending: nobody is left to say so but the watch
+    run, worker = prefect.start(pipeline=str(project)), prefect.pid("worker")
+    _until(lambda: prefect.engine(run))
+    for pid in (worker, prefect.engine(run)):
+        os.kill(pid, signal.SIGKILL)
+    _until(lambda: prefect.state(run)["type"] == "CRASHED", 60, lambda: prefect.state(run))
+    assert prefect.state(run)["message"] == "its process is gone"
+    _up(prefect.folder, "start", "--port", prefect.port)
+
+    # its place in the deployment's concurrency limit is free; a worker that is stopped lets its run save first
+    run, worker = prefect.start(pipeline=str(project)), prefect.pid("worker")
+    _until(trains, about=lambda: prefect.state(run))
+    os.kill(worker, signal.SIGTERM)
+    _until(lambda: not alive(worker), 60)
+    assert prefect.state(run)["type"] == "CANCELLED" and recorded() == "cancelled"
+
+
+@pytest.mark.slow
+@pytest.mark.prefect_server
+def test_nobody_without_the_password_runs_anything(prefect, tmp_path):
+    deployment = prefect("/deployments/name/retrain/flights")["id"]
+    ran = tmp_path / "ran"
+    body = {"state": {"type": "SCHEDULED"}, "job_variables": {"command": f"touch {ran}"}}
+    path = f"/deployments/{deployment}/create_flow_run"
+
+    # another user of this machine: asks the API, and looks for the password
+    script = f"""
+import urllib.request, urllib.error, sys
+for path, data in [({path!r}, {json.dumps(body)!r}.encode()), ("/flow_runs/filter", b"{{}}"), ("/csrf-token?client=x", None)]:
+    request = urllib.request.Request("http://127.0.0.1:{prefect.port}/api" + path, data, {{"content-type": "application/json"}})
+    try:
+        urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(request, timeout=30)
+        sys.exit("it was let in: " + path)
+    except urllib.error.HTTPError as error:
+        assert error.code in (401, 403), error
+if {os.geteuid() == 0}:
+    try:
+        open({str(prefect.home / "auth")!r})
+        sys.exit("it may read the password")
+    except PermissionError:
+        pass
+"""
+    other = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    python = "/usr/bin/python3" if other and Path("/usr/bin/python3").exists() else sys.executable
+    done = subprocess.run([python, "-c", script], cwd="/", capture_output=True, text=True, check=False, env={}, **other)
+    assert done.returncode == 0, done.stderr
+    assert (prefect.home / "auth").stat().st_mode & 0o777 == 0o600 and prefect.home.stat().st_mode & 0o777 == 0o700
+
+    # a page of another origin in a browser: neither a preflight, nor a simple request without one, nor with the password
+    evil = {"Origin": "http://evil.example"}
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
+    code, _, headers = prefect.answer(path, method="OPTIONS", headers=evil | asks)
+    assert code == 400 and "access-control-allow-origin" not in headers
+    code, _, headers = prefect.answer(path, body, headers=evil | {"content-type": "text/plain"})
+    assert code in (401, 403) and headers.get("access-control-allow-origin") in (None, "")
+    code, _, _ = prefect.answer(path, body, headers=evil | prefect._auth())
+    assert code == 403  # no token of Prefect's against forged requests
+
+    # the server's own page may; the UI asks for the password and sends the token
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        f"http://127.0.0.1:{prefect.port}/ui-settings"
+    ) as ui:
+        settings = json.load(ui)
+    assert settings["auth"] == "BASIC" and settings["csrf_enabled"] is True
+    own = {"Origin": f"http://127.0.0.1:{prefect.port}"}
+    code, _, headers = prefect.answer(path, method="OPTIONS", headers=own | asks)
+    assert code == 200 and headers["access-control-allow-origin"] == own["Origin"]
+    assert not ran.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.prefect_server
+def test_what_prefect_yaml_no_longer_names_is_removed(prefect):
+    made = prefect("/deployments/name/retrain/flights")
+    mine = {"schedule": {"cron": "1 1 1 1 *"}, "active": False, "slug": "mine"}
+    prefect(f"/deployments/{made['id']}/schedules", [mine])
+    theirs = {"name": "theirs", "flow_id": made["flow_id"], "tags": ["headway"], "work_pool_name": "headway"}
+    prefect("/deployments/", theirs)
+    assert {d["name"] for d in prefect("/deployments/filter", {})} == {"flights", "extra", "theirs"}
+
+    file = prefect.folder / "prefect.yaml"
+    content = yaml.safe_load(file.read_text())
+    flights, extra = content["deployments"]
+    del flights["schedules"]
+    file.write_text(yaml.safe_dump(content | {"deployments": [flights]}))
+    told = _up(prefect.folder, "start", "--port", prefect.port).stdout
+    assert "removed schedule 'monthly' of retrain/flights: prefect.yaml no longer names it" in told
+    assert "removed deployment retrain/extra: prefect.yaml no longer names it" in told
+    assert {d["name"] for d in prefect("/deployments/filter", {})} == {"flights", "theirs"}
+    assert [s["slug"] for s in prefect("/deployments/name/retrain/flights")["schedules"]] == ["mine"]
 
 
 def test_up_needs_prefect_yaml_and_a_free_port(tmp_path):

@@ -1,0 +1,123 @@
+"""Who may use the Prefect server that `make up` starts: those who know its password, from pages of its own address.
+
+    auth = auth_string(folder / "auth")      # "headway:...", made once; or the one that the environment names
+    server_settings(auth, "http://127.0.0.1:4200", 4200)
+
+A server without a password runs any command for any user of the machine, and for any page that a browser on it shows: a
+flow run's job variables hold its command.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import shlex
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from headway.errors import ConfigError
+
+CLIENT = "PREFECT_API_AUTH_STRING"
+SERVER = "PREFECT_SERVER_API_AUTH_STRING"
+NAME = "auth"
+"""The file with the password, beside the server's log."""
+
+
+def auth_string(file: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """The "user:password" that the server asks for: the environment's, else the file's, which is made if there is none.
+
+    Raises:
+        ConfigError: the environment names two different ones, or one that is not user:password.
+    """
+    if given := named(environ):
+        return given
+    try:
+        file.chmod(0o600)
+        if found := file.read_text().strip():
+            return found
+        file.unlink()
+    except FileNotFoundError:
+        pass
+    made = f"headway:{secrets.token_urlsafe(24)}"
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(made + "\n")
+    return made
+
+
+def named(environ: Mapping[str, str]) -> str | None:
+    """The one that the environment names."""
+    server, client = environ.get(SERVER), environ.get(CLIENT)
+    if server and client and server != client:
+        raise ConfigError(
+            f"{SERVER} and {CLIENT} differ", where="environment", fix=f"set both to the same value, or unset {CLIENT}"
+        )
+    given = server or client
+    if given and ":" not in given:
+        raise ConfigError(
+            "is not user:password", where=SERVER if server else CLIENT, fix=f"export {SERVER}=user:password"
+        )
+    return given or None
+
+
+def server_settings(auth: str, address: str, port: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Variables for the server. Other origins than its own address only where the environment names them."""
+    own = f"{address},http://localhost:{port}"
+    return {
+        SERVER: auth,
+        "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "true",
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": environ.get("PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS") or own,
+        # leases of concurrency slots in memory would be lost in a restart of the server
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": environ.get("PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE")
+        or "prefect.server.concurrency.lease_storage.filesystem",
+    }
+
+
+def check(address: str, auth: str, file: Path) -> None:
+    """Try the password on the server that runs.
+
+    Raises:
+        ConfigError: it was started with another one, or with none.
+    """
+    if _lets_in(address, None):
+        raise ConfigError(
+            "the Prefect server that runs asks for no password", where=address, fix="make down, then make up"
+        )
+    if _lets_in(address, auth):
+        return
+    whose = f"the one in {file}" if named(os.environ) is None else f"the one in {SERVER} or {CLIENT}"
+    raise ConfigError(
+        f"the Prefect server that runs has another password than {whose}",
+        where=address,
+        fix="make down, then make up; or set the variable that it was started with",
+    )
+
+
+def _lets_in(address: str, auth: str | None) -> bool:
+    headers = {} if auth is None else {"Authorization": f"Basic {base64.b64encode(auth.encode()).decode()}"}
+    request = urllib.request.Request(f"{address}/api/admin/version", headers=headers)
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30):
+            return True
+    except urllib.error.HTTPError as error:
+        if error.code != 401:
+            raise
+        return False
+
+
+def shell_prefix(file: Path, environ: Mapping[str, str]) -> str:
+    """What to put before a `prefect` command, so that it has the password; "" where the shell has it already."""
+    if environ.get(CLIENT):
+        return ""
+    if environ.get(SERVER):
+        return f'{CLIENT}="${SERVER}" '
+    return f'{CLIENT}="$(cat {shlex.quote(str(file))})" '
+
+
+def login_hint(file: Path, environ: Mapping[str, str]) -> str:
+    """Where a person finds what the UI asks for."""
+    if found := next((name for name in (SERVER, CLIENT) if environ.get(name)), None):
+        return f"${found}"
+    return f"the line in {file}"

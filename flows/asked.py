@@ -1,0 +1,95 @@
+"""Whether a flow run is still to go on, asked of Prefect's server from inside the run.
+
+    asked = Asked(flow_run_id, stop)
+    with asked.now_and_then():               # sets `stop` within seconds of a cancellation
+        asked.check()                        # before a step, and before a promotion: raises Cancelled
+
+A worker passes on a cancellation to the flow runs that it started, while it lives. The state of a flow run may also be set
+through the API, which no worker hears of, and a flow run may have outlived its worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import httpx
+from prefect.client.orchestration import get_client
+
+from headway.errors import Cancelled
+
+SECONDS = 3.0
+_OVER = {
+    "CANCELLING": "the flow run is being cancelled",
+    "CANCELLED": "the flow run's state was set to Cancelled",
+    "CRASHED": "the flow run's state was set to Crashed",
+    "FAILED": "the flow run's state was set to Failed",
+    "COMPLETED": "the flow run's state was set to Completed",
+}
+
+
+class Asked:
+    """One flow run's state, as the server has it.
+
+    Args:
+        stop: set when the run is not to go on.
+    """
+
+    def __init__(self, flow_run: str, stop: threading.Event):
+        self._flow_run, self.stop = flow_run, stop
+        self._client: httpx.Client | None = None
+        self.why: str | None = None
+        """Why the server wants the run to end."""
+
+    def state(self) -> str | None:
+        """The type of its state; None when the server does not answer."""
+        try:
+            if self._client is None:  # making one costs 50 ms
+                self._client = get_client(sync_client=True)._client
+            request = self._client.build_request("GET", f"/flow_runs/{self._flow_run}", timeout=10.0)
+            # Prefect's own send waits a minute for a server that is away; here no answer will do
+            found = httpx.Client.send(self._client, request)
+            return str(found.json()["state"]["type"])
+        except Exception:  # an outage is not a cancellation, whatever form it takes
+            return None
+
+    def look(self) -> None:
+        """Ask once; `stop` is set when the run is not to go on."""
+        if self.why is None and (why := _OVER.get(self.state() or "")):
+            self.why = why
+            self.stop.set()
+
+    def check(self) -> None:
+        """Ask once.
+
+        Raises:
+            Cancelled: the run is not to go on.
+        """
+        self.look()
+        if self.stop.is_set():
+            raise Cancelled(self.why or "stopped on request; what was done is kept")
+
+    @contextlib.contextmanager
+    def now_and_then(self, seconds: float = SECONDS) -> Iterator[None]:
+        """Look every few seconds, in a thread."""
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(seconds) and self.why is None:
+                self.look()
+
+        thread = threading.Thread(target=watch, name="asked", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+
+    def wait_for_server(self, seconds: float = 600.0) -> None:
+        """Wait until the server answers, so that it hears how the run ended; at most `seconds`."""
+        waiting = threading.Event()
+        tries = int(seconds / SECONDS)
+        while self.state() is None and tries > 0 and not self.stop.is_set():
+            waiting.wait(SECONDS)
+            tries -= 1

@@ -1,0 +1,141 @@
+"""Keeps secrets out of the texts that leave the process: errors, logs, tracebacks, run records, Prefect's states.
+
+    remember("TOKEN", "s3cr3t-v4lue")        # headway.config.expand does, for each ${TOKEN} in a pipeline.yaml
+    redact("no s3cr3t-v4lue in s3://me:pw@bucket/a")       # "no ${TOKEN} in s3://***@bucket/a"
+    redacted({"error": "..."})               # the same in every text of a JSON value
+
+What is hidden:
+
+    user and password in a URL               shown as ***
+    ${NAME}, where NAME looks like a secret  (KEY, SECRET, TOKEN, PASS, PWD, CRED, AUTH, SAS) from 4 characters on
+    any other ${NAME}                        from 8 characters on, as a word of its own, unless it is a number or a date
+
+A value is shown as the ${NAME} that it stood for, also where it stands percent-encoded or escaped. Shorter values are
+shown: a text without every "1" would say nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import sys
+import threading
+import traceback
+import urllib.parse
+from functools import cache
+from types import TracebackType
+from typing import Any, TypeVar
+
+Error = TypeVar("Error", bound=BaseException)
+
+_SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASS|PWD|CRED|AUTH|(^|_)SAS(_|$)", re.IGNORECASE)
+_SECRET_LENGTH, _LENGTH = 4, 8
+_HARMLESS = re.compile(r"[\d\s.,:/_+TZ-]*")
+"""Numbers, dates and times."""
+# a password may hold a slash; what stands before the first one may be a host and a port
+USERINFO = re.compile(r"\b([a-zA-Z][a-zA-Z0-9+.-]*://)(?:[^\s/@:'\"]+:(?!\d+/)[^\s@'\"]*|[^\s/@'\"]*)@")
+_hidden: dict[str, re.Pattern[str]] = {}
+"""By ${NAME}: how its value looks in a text; the longest value first."""
+_values: dict[str, str] = {}
+
+
+def remember(name: str, value: str) -> None:
+    """Hide the value of the environment variable `name` from now on, if it is long enough to be told from other words."""
+    secret = _SECRET_NAME.search(name) is not None
+    if len(value) < (_SECRET_LENGTH if secret else _LENGTH) or (not secret and _HARMLESS.fullmatch(value)):
+        return
+    if _values.get(name) == value:
+        return
+    _values[name] = value
+    forms = {value, urllib.parse.quote(value, safe=""), urllib.parse.quote(value), urllib.parse.unquote(value)}
+    forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
+    found = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True) if form)
+    _hidden[name] = re.compile(found if secret else rf"(?<!\w)(?:{found})(?!\w)")
+    for known in sorted(_values, key=lambda n: len(_values[n]), reverse=True):
+        _hidden[known] = _hidden.pop(known)
+    protect()
+
+
+def redact(text: str) -> str:
+    """`text` without what is hidden."""
+    for name, pattern in list(_hidden.items()):
+        text = pattern.sub(lambda _, name=name: f"${{{name}}}", text)  # type: ignore[misc]
+    return USERINFO.sub(r"\1***@", text) if "@" in text else text
+
+
+def redacted(value: Any) -> Any:
+    """A JSON value, each text in it redacted; keys stay."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: redacted(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(item) for item in value]
+    return value
+
+
+def scrub(error: Error) -> Error | RuntimeError:
+    """`error` to raise where others put its words into texts: its own, and those of the errors behind it, redacted."""
+    seen: set[int] = set()
+    behind: list[BaseException | None] = [error]
+    while behind:
+        one = behind.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        behind += [one.__cause__, one.__context__]
+        one.args = tuple(redacted(part) if isinstance(part, str) else part for part in one.args)
+        for name in [*vars(one), "filename", "filename2"]:
+            if isinstance(held := getattr(one, name, None), str | list) and held != redacted(held):
+                setattr(one, name, redacted(held))
+    text = str(error)
+    return error if text == redact(text) else RuntimeError(redact(f"{type(error).__name__}: {text}"))
+
+
+def forget() -> None:
+    """Hide nothing but what stands in URLs any more; for tests."""
+    _hidden.clear()
+    _values.clear()
+
+
+@cache
+def protect() -> None:
+    """Redact what Python itself prints of an uncaught error, and every log record."""
+    before, before_threads, make = sys.excepthook, threading.excepthook, logging.getLogRecordFactory()
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if (text := _clean_traceback(kind, error, trace)) is None:
+            before(kind, error, trace)
+        else:
+            print(text, end="", file=sys.stderr)
+
+    def thread_hook(told: threading.ExceptHookArgs) -> None:
+        text = None
+        if told.exc_value is not None:
+            text = _clean_traceback(told.exc_type, told.exc_value, told.exc_traceback)
+        if text is None:
+            before_threads(told)
+        else:
+            print(text, end="", file=sys.stderr)
+
+    def record(*arguments: Any, **options: Any) -> logging.LogRecord:
+        made = make(*arguments, **options)
+        with contextlib.suppress(Exception):  # arguments that do not fit are told by whoever writes the record
+            if (text := made.getMessage()) != (clean := redact(text)):
+                made.msg, made.args = clean, ()
+        if isinstance(made.exc_info, tuple) and made.exc_info[1] is not None:
+            kind, error, trace = made.exc_info
+            made.exc_text = _clean_traceback(kind, error, trace, end="") or made.exc_text
+        return made
+
+    sys.excepthook, threading.excepthook = hook, thread_hook
+    logging.setLogRecordFactory(record)
+
+
+def _clean_traceback(kind: Any, error: BaseException, trace: TracebackType | None, end: str = "\n") -> str | None:
+    """The traceback without what is hidden; None when it holds nothing of that."""
+    text = "".join(traceback.format_exception(kind, error, trace))
+    clean = redact(text)
+    return None if clean == text else clean.rstrip("\n") + end

@@ -1,0 +1,168 @@
+"""Secrets stay out of every text that leaves the process, and other texts stay as they are."""
+
+import io
+import json
+import logging
+import subprocess
+import sys
+import textwrap
+import urllib.parse
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway import redaction
+from headway.config import expand
+from headway.config_words import _short
+from headway.errors import ConfigError, DataError
+from headway.files import resolve
+from headway.fingerprint import first_difference
+from headway.redaction import redact, redacted, remember, scrub
+from headway.store import Store
+
+SECRET = "hunter2/with+odd=chars"
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    redaction.forget()
+    yield
+    redaction.forget()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://KEY:SECRET@bucket/a", "s3://***@bucket/a"),
+        ("no s3://KEY:SEC/RET+1@bucket/a, sorry", "no s3://***@bucket/a, sorry"),
+        ("postgresql+asyncpg://prefect:pw@db.example/prefect", "postgresql+asyncpg://***@db.example/prefect"),
+        ("https://token@host/x", "https://***@host/x"),
+        ("s3://bucket/a@b/c", "s3://bucket/a@b/c"),
+        ("http://127.0.0.1:4200/api/a@b", "http://127.0.0.1:4200/api/a@b"),
+        ("me@example.org", "me@example.org"),
+    ],
+)
+def test_userinfo_of_urls_is_hidden(url, shown):
+    assert redact(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hidden"),
+    [
+        ("TOKEN", "abcd", True),
+        ("AWS_SECRET_ACCESS_KEY", "abcd", True),
+        ("db_password", "abcd", True),
+        ("TOKEN", "abc", False),
+        ("DAY", "1", False),
+        ("REGION", "eu", False),
+        ("MONTH", "2013-01", False),
+        ("RELEASE", "2013-01-31", False),
+        ("ROWS", "1234567890", False),
+        ("LANDING", "/mnt/team-x7/landing", True),
+        ("BUCKET", "team-x7-landing", True),
+    ],
+)
+def test_which_values_are_hidden(monkeypatch, name, value, hidden):
+    monkeypatch.setenv(name, value)
+    assert expand(f"${{{name}}}/a", where="pipeline.yaml") == f"{value}/a"
+    assert redact(f"no file {value}/a") == (f"no file ${{{name}}}/a" if hidden else f"no file {value}/a")
+
+
+def test_an_ordinary_value_is_hidden_as_a_word_of_its_own_and_a_secret_everywhere():
+    remember("STAGE", "examples")
+    remember("API_KEY", "exam")
+    assert redact("examples, counterexamples") == "${STAGE}, counter${API_KEY}ples"
+
+
+def test_the_longest_value_is_hidden_first():
+    remember("A_KEY", "abcdef")
+    remember("B_KEY", "abcdefgh")
+    assert redact("abcdefgh abcdef") == "${B_KEY} ${A_KEY}"
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="$"), min_size=4, max_size=40), st.text(max_size=40))
+def test_no_form_of_a_secret_is_left(value, around):
+    redaction.forget()
+    remember("TOKEN", value)
+    if value in "${TOKEN}" or value in around:
+        return
+    for form in (value, urllib.parse.quote(value, safe=""), json.dumps(value)[1:-1], repr(value)[1:-1]):
+        assert redact(f"{around}\n{form}\n{around}") == redact(around) + "\n${TOKEN}\n" + redact(around)
+    redaction.forget()
+
+
+def test_everywhere_that_a_text_leaves(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOKEN", SECRET)
+    path = expand("/data/${TOKEN}/a.csv", where="x")
+
+    error = DataError("is gone", where=path, fix=f"look for {path}")
+    assert SECRET not in str(error) and str(error).startswith("/data/${TOKEN}/a.csv: is gone")
+    assert SECRET not in _short({"path": path}) and SECRET[:6] not in _short("x" * 60 + SECRET)
+    assert SECRET not in str(first_difference({"a": path}, {"a": "b"}))
+
+    store = Store(tmp_path)
+    store.create()
+    saved = store.save_run({"run": "1", "error": str(error), "notes": [path], "file": path, "stages": [{"why": path}]})
+    assert SECRET not in saved.read_text() and "${TOKEN}" in saved.read_text()
+
+    written = io.StringIO()
+    logger = logging.getLogger("test_redaction")
+    logger.addHandler(handler := logging.StreamHandler(written))
+    try:
+        logger.warning("no file %s", path)
+        try:
+            raise ValueError(path)
+        except ValueError:
+            logger.exception("failed")
+    finally:
+        logger.removeHandler(handler)
+    assert SECRET not in written.getvalue() and "ValueError: /data/${TOKEN}/a.csv" in written.getvalue()
+
+
+def test_errors_are_scrubbed_with_those_behind_them():
+    remember("TOKEN", SECRET)
+    try:
+        try:
+            raise FileNotFoundError(2, "No such file", f"/data/{SECRET}")
+        except OSError as error:
+            raise ConfigError("wrong", where=SECRET) from error
+    except ConfigError as error:
+        clean = scrub(error)
+    assert clean is not None and SECRET not in f"{clean.where}{clean.args}{clean.__cause__}"
+
+    class Odd(Exception):
+        def __str__(self):
+            return f"odd {SECRET}"
+
+    clean = scrub(Odd())
+    assert type(clean) is RuntimeError and str(clean) == "Odd: odd ${TOKEN}"
+
+
+def test_a_url_with_a_password_is_refused_without_telling_it():
+    with pytest.raises(ConfigError) as info:
+        resolve("s3://AKIA:hunter2@bucket/a")
+    assert "hunter2" not in str(info.value) and "s3://***@bucket/a: holds a user or a password" in str(info.value)
+    assert "AWS_SECRET_ACCESS_KEY" in str(info.value)
+
+
+def test_what_python_prints_of_an_uncaught_error():
+    script = textwrap.dedent("""
+        import threading
+        from headway.config import expand
+        path = expand("${TOKEN}", where="x")
+        thread = threading.Thread(target=open, args=(path,))
+        thread.start()
+        thread.join()
+        raise KeyError(path)
+    """)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env={"TOKEN": SECRET}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.count("Traceback") == 2
+    assert SECRET not in done.stderr and done.stderr.rstrip().endswith("KeyError: '${TOKEN}'")
+
+
+def test_json_values_keep_their_shape():
+    remember("TOKEN", SECRET)
+    value = {"a": [SECRET, 1, None, {"b": (True, SECRET)}], SECRET: 2.5}
+    assert redacted(value) == {"a": ["${TOKEN}", 1, None, {"b": [True, "${TOKEN}"]}], SECRET: 2.5}
