@@ -9,6 +9,7 @@ thousand rows go through whole; nothing is done row by row. What is written depe
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from beam_jobs.request import IngestRequest
 from headway import quarantine
 from headway.coerce import coerce, raw_type
 from headway.errors import DataError
+from headway.expression_errors import Overflow
 from headway.expressions import parse
 from headway.leaks.notes import Notes
 from headway.lists import is_text
@@ -65,6 +67,8 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
             del chunk  # or it would be there while the next one is read
             tick(work.rows)
         return work.finish()
+    except Overflow as error:
+        raise _placed(error, request, piece) from None
     except OSError as error:
         if error.filename == piece.path:
             raise DataError(f"cannot be read: {error.strerror}", where=piece.path) from None
@@ -125,7 +129,8 @@ class RangeWork:
             for column in unsure:
                 place = view.schema.get_field_index(column.name)
                 view = view.set_column(place, column.name, coerced.batch.column(column.name))
-        keep = self._where.keep(view)
+        with _counted(at):
+            keep = self._where.keep(view)
         if keep.true_count == len(keep):
             return batch, at
         self._filtered += len(keep) - keep.true_count
@@ -139,7 +144,8 @@ class RangeWork:
     def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array, Rows]:
         """The rows that have a label, and their labels."""
         config = self._request.label
-        label = config.compute(batch)
+        with _counted(at):
+            label = config.compute(batch)
         if label.null_count:
             missing = label.is_null().to_numpy(zero_copy_only=False)
             if config.missing == "filter":
@@ -185,6 +191,30 @@ class RangeWork:
     def close(self) -> None:
         for split in self._splits.values():
             split.close()
+
+
+@contextlib.contextmanager
+def _counted(at: Rows) -> Iterator[None]:
+    """A row that an expression refuses, counted within the range rather than within the batch."""
+    try:
+        yield
+    except Overflow as error:
+        error.row = None if error.row is None else int(at[error.row])
+        raise
+
+
+def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
+    """The error with its file and row. The rows before the range are counted, which reads them again."""
+    if error.row is None:
+        return DataError(error.problem, where=error.where, fix=error.fix)
+    file, row = (request.files[piece.file + error.row].path, 1) if piece.row_per_file else (piece.path, error.row + 1)
+    if not piece.row_per_file:
+        source = open_source(request.source)
+        types = {column.name: raw_type(column) for column in request.read[:1]}
+        for other in source.ranges(request.files):
+            if other.file == piece.file and other.index < piece.index:
+                row += sum(c.batch.num_rows + len(c.malformed) for c in source.read(other, list(types), types))
+    return DataError(error.problem, where=f"{file} row {row:,}: {error.where}", fix=error.fix)
 
 
 def _is_text_number(batch: pa.RecordBatch, column: Column) -> bool:

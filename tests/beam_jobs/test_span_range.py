@@ -250,3 +250,20 @@ def test_rows_of_an_odd_shape_among_others_are_set_aside_by_their_place(tmp_path
     facts, splits, rejected = run(request, tmp_path / "out")
     assert (facts["rows"], facts["quarantined"], [row["x"] for row in splits["all"]]) == (5, 3, [0.0, 2.0])
     assert [row["row"] for row in rejected] == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"), [("where", "id * 4 > 0 and x > 0"), ("label", "id * 4"), ("label", "abs(id * 4) > 1")]
+)
+def test_an_integer_beyond_int64_names_file_and_row(request_for, tmp_path, setting, text):
+    path = tmp_path / "raw.csv"
+    path.write_text("id,x,s,y\n" + "1,oops,a,1\n1,1,a,1\n" * 200 + f"{2**62},1,a,1\n" + "1,1,a,1\n" * 9)
+    request = request_for(path, range_bytes=1024, **{setting: text})
+    pieces = open_source(request.source).ranges(request.files)
+    assert len(pieces) > 2
+    with pytest.raises(DataError) as error:
+        for piece in pieces:
+            (folder := tmp_path / str(piece.index)).mkdir()
+            ingest_range(request, piece, folder, lambda rows: None)
+    assert error.value.where == f"{path} row 401: expression {text!r}"
+    assert error.value.problem == "id * 4 does not fit int64 (id = 4611686018427387904)"

@@ -167,8 +167,14 @@ def test_months_follow_the_calendar_on_every_day(until, months):
 
 @pytest.mark.parametrize(
     ("until", "first"),
-    [("2013-01-30", "2012-12-31"), ("2013-01-29", "2012-12-30"), ("2012-03-30", "2012-03-01"), ("2012-03-29", "2012-03-01"), ("2012-03-28", "2012-02-29")],
-)  # fmt: skip
+    [
+        ("2013-01-30", "2012-12-31"),
+        ("2013-01-29", "2012-12-30"),
+        ("2012-03-30", "2012-03-01"),
+        ("2012-03-29", "2012-03-01"),
+        ("2012-03-28", "2012-02-29"),
+    ],
+)
 def test_a_month_that_ends_on_a_late_day(until, first):
     assert select_window(ALL_DAYS, "1m", until)[0] == first
 
