@@ -201,9 +201,11 @@ def test_a_single_label(check, value, shown):
 
 
 def test_unbalanced_classes(check):
-    found = only(check({"label": [1] + [0] * (ROWS - 1)}))
-    assert found[:4] == ("warning", "class balance", "label", "train")
-    assert "1 of 2,000 train rows (0.050%)" in found[4]
+    found, blind = check({"label": [1] + [0] * (ROWS - 1)})["anomalies"]
+    assert (found["severity"], found["kind"], found["where"]) == ("warning", "class balance", "train")
+    assert "1 of 2,000 train rows (0.050%)" in found["message"]
+    assert (blind["severity"], blind["kind"]) == ("info", "leakage")
+    assert "not looked for: fewer than 30 of 2,000 train rows have another label" in blind["message"]
     assert check({"label": [1] + [0] * (ROWS - 1)}, task="regression")["anomalies"] == []
 
 
