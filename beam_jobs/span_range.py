@@ -34,10 +34,11 @@ from headway.records.grouping import Group
 from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
 from headway.records.whole_groups import grouper
+from headway.row_split import RowSplit
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
 from headway.sources.wide import WIDE
-from headway.splits import assigned
+from headway.splits import Assigned
 from headway.statistics.split import SplitStatistics
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
@@ -60,7 +61,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         OSError, StoreError: `folder` cannot be written.
     """
     work = RangeWork(request, folder)
-    types = {column.name: raw_type(column) for column in request.read}
+    types = work.types(piece)
     try:
         for chunk in open_source(request.source).read(piece, list(types), types):
             work.add(chunk)
@@ -89,8 +90,16 @@ class RangeWork:
         self._where = parse(request.source.where) if request.source.where is not None else None
         self._columns = request.columns()
         self._splits: dict[str, _Split] = {}
-        self._notes = Notes(request.split, request.read)
+        self._rows = RowSplit(request.split, request.read, request.row_columns())
+        self._notes = Notes(request.split, request.read, request.row_columns())
         self._rejected: list[pa.Table] = []
+
+    def types(self, piece: Range) -> dict[str, pa.DataType]:
+        """What is read of a range: columns, and the types to aim for. What only the split looks at may be missing."""
+        names = None
+        if self._rows.extra and self._request.source.format in ("csv", "parquet", "arrow"):  # the others give nulls
+            names = open_source(self._request.source).names(self._request.files[piece.file])
+        return self._rows.types(names, {column.name: raw_type(column) for column in self._request.read})
 
     def add(self, chunk: Chunk) -> None:
         batch = chunk.batch
@@ -102,12 +111,17 @@ class RangeWork:
         batch, at = self._coerce(batch, at)
         batch, label, at = self._label(batch, at)
         if batch.num_rows:
-            self._take(batch, label, at, chunk.batch.schema)
+            self._take(batch, label, at, chunk)
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, raw: pa.Schema) -> None:
-        """Rows that are kept; `raw` is the schema that the file gave them."""
-        split = assigned(self._request.split, batch)
-        self._notes.add(batch, raw, split)
+    def _assigned(self, batch: pa.RecordBatch, at: Rows, chunk: Chunk) -> Assigned:
+        """The splits of the rows of a chunk that are kept."""
+        kept = None if batch.num_rows == chunk.batch.num_rows else np.searchsorted(chunk.positions(), at)
+        return self._rows.assigned(batch, chunk.batch, kept)
+
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, chunk: Chunk) -> None:
+        """Rows that are kept, of a chunk as the file gave it."""
+        split = self._assigned(batch, at, chunk)
+        self._notes.add(batch, chunk.batch.schema, split)
         self._write(batch, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:

@@ -107,7 +107,9 @@ class ModelSteps(DataSteps):
         }
 
     def _split_digest(self) -> str:
-        return fingerprint(self.pipeline.split.at_ingest())
+        """Of what decides a row's split: with another one, eval rows are others."""
+        hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
+        return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}))
 
     def _gate(
         self, transform: Output, train: Output, candidate: Output, champion: Version | None, scored: Output | None
