@@ -76,7 +76,7 @@ def _notes(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: P
     if ranges:
         notes.merge([aside.of_range(piece.index) / NOTES for piece in ranges], out / NOTES)
     else:
-        notes.Notes(request.split, request.read).save(out / NOTES)
+        notes.Notes(request.split, request.read, request.row_columns()).save(out / NOTES)
 
 
 def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], aside: Aside, out: Path) -> dict[str, Any]:

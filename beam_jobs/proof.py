@@ -20,19 +20,19 @@ import pyarrow as pa
 from beam_jobs.collect import file_names
 from beam_jobs.request import IngestRequest
 from beam_jobs.span_range import RangeWork, Rows
-from headway.coerce import raw_type
 from headway.config import Frozen
 from headway.errors import DataError
+from headway.leaks.copies import File, copies
 from headway.leaks.keys import canonical, key_hashes, key_text
 from headway.leaks.looking import PLACES, Seen
 from headway.leaks.proof import prove as prove_splits
 from headway.leaks.runs import Hashes
 from headway.leaks.window import Noted
 from headway.monitor import Monitor
-from headway.sources.base import open_source
-from headway.splits import Part, SplitConfig, assign
+from headway.sources.base import Chunk, open_source
+from headway.splits import Part, SplitConfig
 
-VERSION = 1
+VERSION = 2
 FILE = "splits.json"
 
 
@@ -79,6 +79,7 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
         return found
 
     made = prove_splits(request.split, window, request.parts, look)
+    made.anomalies += copies(list(_files(request, splits)))
     result = {
         "says": made.says,
         "anomalies": [anomaly.model_dump(mode="json") for anomaly in made.anomalies],
@@ -88,17 +89,26 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
     return result
 
 
+def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterator[File]:
+    """The raw files of the window, with the split that all of their rows are in, if there is one."""
+    for one in request.spans:
+        found = {*splits.get(one.request.span, {}).values()}
+        split = next(iter(found)) if len(found) == 1 else None
+        for name, file in zip(file_names(one.request.files), one.request.files, strict=True):
+            yield File(one.request.span, name, file.bytes, file.crc32c, split)
+
+
 def _look(request: IngestRequest, columns: Sequence[str], hashes: Hashes, splits: dict[str, str]) -> Iterator[Seen]:
     """The rows of a span with a key of these hashes; few of each key."""
     names, parts = file_names(request.files), request.split.names()
     wanted, source = np.sort(hashes), open_source(request.source)
-    types = {column.name: raw_type(column) for column in request.read}
     shown: dict[tuple[int, Any, str], int] = {}
     file, before = -1, 0
     for piece in source.ranges(request.files):
         if piece.file != file:
             file, before = piece.file, 0
         reader = _Finder(request, columns, wanted)
+        types = reader.types(piece)
         for chunk in source.read(piece, list(types), types):
             reader.add(chunk)
         for value, hashed, written, code, at in reader.found:
@@ -120,7 +130,7 @@ class _Finder(RangeWork):
         self.found: list[tuple[tuple[Any, ...], int, str, int, int]] = []
         self._key, self._wanted = columns, wanted
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, raw: pa.Schema) -> None:
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, chunk: Chunk) -> None:
         hashes, missing = key_hashes(batch, self._key)
         places = np.searchsorted(self._wanted, hashes)
         mine = self._wanted[np.minimum(places, len(self._wanted) - 1)] == hashes
@@ -129,7 +139,7 @@ class _Finder(RangeWork):
         rows = np.flatnonzero(mine)
         if not len(rows):
             return
-        codes = assign(self._request.split, batch)
+        codes = self._assigned(batch, at, chunk).codes
         some = pa.array(rows)
         plain = [canonical(batch.column(name)).take(some).to_pylist() for name in self._key]
         written = [batch.column(name).take(some).to_pylist() for name in self._key]

@@ -20,7 +20,7 @@ from headway.schema import LABEL, Column, in_columns, suggest
 from headway.sources.base import InputFile, SourceConfig
 from headway.splits import SplitConfig
 
-VERSION = 8
+VERSION = 9
 """Raised by whoever changes a byte of what ingest writes for the same request."""
 
 
@@ -36,11 +36,19 @@ class IngestRequest(Frozen):
     """The columns of `read` that go into the shards; the label is added to them."""
     label: LabelConfig
     split: SplitConfig
+    hashed: tuple[Column, ...] = ()
+    """What a split without a key hashes, in the types of the files; none: whatever is read, but for the label's columns."""
     records: RecordsConfig = RecordsConfig()
 
     def columns(self) -> tuple[Column, ...]:
         """The columns of the shards, the label last."""
         return (*(column for column in self.read if column.name in self.stored), self.label.stored(self.read))
+
+    def row_columns(self) -> tuple[Column, ...]:
+        """What a split without a key hashes; none with another split."""
+        if not self.split.by_row:
+            return ()
+        return self.hashed or tuple(c for c in self.read if c.name not in self.label.columns()) or self.read
 
     def filter_columns(self) -> tuple[Column, ...]:
         """The columns of `read` that `source.where` looks at."""
@@ -67,6 +75,7 @@ class IngestRequest(Frozen):
 
     def key(self) -> dict[str, Any]:
         """What the output depends on: checksums and not paths, and of each config the part that is read here."""
+        hashed = {c.name: f"{c.type}{list(c.shape) or ''}" for c in self.row_columns()}
         return {
             "stage": "ingest",
             "version": VERSION,
@@ -78,4 +87,5 @@ class IngestRequest(Frozen):
             "label": self.label.model_dump(mode="json"),
             "split": self.split.at_ingest() | self.split.noted(),
             "records": self.records.model_dump(mode="json"),
+            **({"hashed": hashed} if hashed else {}),
         }

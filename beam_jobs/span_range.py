@@ -9,6 +9,7 @@ thousand rows go through whole; nothing is done row by row. What is written depe
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from beam_jobs.request import IngestRequest
 from headway import quarantine
 from headway.coerce import coerce, raw_type
 from headway.errors import DataError
+from headway.expression_errors import Overflow
 from headway.expressions import parse
 from headway.leaks.notes import Notes
 from headway.lists import is_text
@@ -32,10 +34,11 @@ from headway.records.grouping import Group, one_batch
 from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
 from headway.records.whole_groups import grouper
+from headway.row_split import RowSplit
 from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
 from headway.sources.wide import WIDE
-from headway.splits import assigned
+from headway.splits import Assigned
 from headway.statistics.split import SplitStatistics
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
@@ -60,13 +63,15 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         OSError, StoreError: `folder` cannot be written.
     """
     work = RangeWork(request, folder)
-    types = {column.name: raw_type(column) for column in request.read}
+    types = work.types(piece)
     try:
         for chunk in open_source(request.source).read(piece, list(types), types):
             work.add(chunk)
             del chunk  # or it would be there while the next one is read
             tick(work.rows)
         return work.finish()
+    except Overflow as error:
+        raise _placed(error, request, piece) from None
     except OSError as error:
         if error.filename == piece.path:
             raise DataError(f"cannot be read: {error.strerror}", where=piece.path) from None
@@ -87,8 +92,16 @@ class RangeWork:
         self._where = parse(request.source.where) if request.source.where is not None else None
         self._columns = request.columns()
         self._splits: dict[str, _Split] = {}
-        self._notes = Notes(request.split, request.read)
+        self._rows = RowSplit(request.split, request.read, request.row_columns())
+        self._notes = Notes(request.split, request.read, request.row_columns())
         self._rejected: list[pa.Table] = []
+
+    def types(self, piece: Range) -> dict[str, pa.DataType]:
+        """What is read of a range: columns, and the types to aim for. What only the split looks at may be missing."""
+        names = None
+        if self._rows.extra and self._request.source.format in ("csv", "parquet", "arrow"):  # the others give nulls
+            names = open_source(self._request.source).names(self._request.files[piece.file])
+        return self._rows.types(names, {column.name: raw_type(column) for column in self._request.read})
 
     def add(self, chunk: Chunk) -> None:
         batch = chunk.batch
@@ -100,12 +113,17 @@ class RangeWork:
         batch, at = self._coerce(batch, at)
         batch, label, at = self._label(batch, at)
         if batch.num_rows:
-            self._take(batch, label, at, chunk.batch.schema)
+            self._take(batch, label, at, chunk)
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, raw: pa.Schema) -> None:
-        """Rows that are kept; `raw` is the schema that the file gave them."""
-        split = assigned(self._request.split, batch)
-        self._notes.add(batch, raw, split)
+    def _assigned(self, batch: pa.RecordBatch, at: Rows, chunk: Chunk) -> Assigned:
+        """The splits of the rows of a chunk that are kept."""
+        kept = None if batch.num_rows == chunk.batch.num_rows else np.searchsorted(chunk.positions(), at)
+        return self._rows.assigned(batch, chunk.batch, kept)
+
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, chunk: Chunk) -> None:
+        """Rows that are kept, of a chunk as the file gave it."""
+        split = self._assigned(batch, at, chunk)
+        self._notes.add(batch, chunk.batch.schema, split)
         self._write(batch, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
@@ -127,7 +145,8 @@ class RangeWork:
             for column in unsure:
                 place = view.schema.get_field_index(column.name)
                 view = view.set_column(place, column.name, coerced.batch.column(column.name))
-        keep = self._where.keep(view)
+        with _counted(at):
+            keep = self._where.keep(view)
         if keep.true_count == len(keep):
             return batch, at
         self._filtered += len(keep) - keep.true_count
@@ -141,7 +160,8 @@ class RangeWork:
     def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array, Rows]:
         """The rows that have a label, and their labels."""
         config = self._request.label
-        label = config.compute(batch)
+        with _counted(at):
+            label = config.compute(batch)
         if label.null_count:
             missing = label.is_null().to_numpy(zero_copy_only=False)
             if config.missing == "filter":
@@ -187,6 +207,30 @@ class RangeWork:
     def close(self) -> None:
         for split in self._splits.values():
             split.close()
+
+
+@contextlib.contextmanager
+def _counted(at: Rows) -> Iterator[None]:
+    """A row that an expression refuses, counted within the range rather than within the batch."""
+    try:
+        yield
+    except Overflow as error:
+        error.row = None if error.row is None else int(at[error.row])
+        raise
+
+
+def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
+    """The error with its file and row. The rows before the range are counted, which reads them again."""
+    if error.row is None:
+        return DataError(error.problem, where=error.where, fix=error.fix)
+    file, row = (request.files[piece.file + error.row].path, 1) if piece.row_per_file else (piece.path, error.row + 1)
+    if not piece.row_per_file:
+        source = open_source(request.source)
+        types = {column.name: raw_type(column) for column in request.read[:1]}
+        for other in source.ranges(request.files):
+            if other.file == piece.file and other.index < piece.index:
+                row += sum(c.batch.num_rows + len(c.malformed) for c in source.read(other, list(types), types))
+    return DataError(error.problem, where=f"{file} row {row:,}: {error.where}", fix=error.fix)
 
 
 def _is_text_number(batch: pa.RecordBatch, column: Column) -> bool:

@@ -17,16 +17,20 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from flows.pipeline import ColumnConfig, Located
 from headway.disk import replace_text
 from headway.errors import ConfigError
 from headway.expressions import parse
 from headway.infer import PREFIX_ROWS, complete, infer
 from headway.schema import LABEL, STORED, Column, Role, Schema, in_columns, named_for, suggest
-from headway.schema_file import from_text, to_text
+from headway.schema_file import from_text, to_text, with_split
 from headway.sources.base import InputFile, open_source
+from headway.split_columns import chosen, row_columns
 from headway.statistics.split import SplitStatistics
 from headway.tasks import RANKED
+from headway.words import agree, counted, some
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fits import check_all
 
@@ -42,6 +46,10 @@ class Columns:
     notes: tuple[str, ...]
     inferred: bool
     """There is no schema file yet."""
+    hashed: tuple[Column, ...] = ()
+    """What a split without a key hashes, whether it is read or not."""
+    completes: bool = False
+    """There is a schema file, and it does not say yet what a split without a key hashes."""
 
     def completed(self, splits: Sequence[SplitStatistics]) -> Columns:
         """With the schema completed by the first window's statistics."""
@@ -49,6 +57,10 @@ class Columns:
 
     def frozen(self, located: Located) -> Columns:
         """With the schema written beside the pipeline."""
+        if self.completes:
+            text = located.schema_file.read_text(encoding="utf-8")
+            replace_text(located.schema_file, with_split(text, self.schema.split))
+            return dataclasses.replace(self, completes=False)
         replace_text(located.schema_file, to_text(self.schema))
         note = f"the schema was inferred from this window and frozen in {located.schema_file}"
         return dataclasses.replace(self, inferred=False, notes=(*self.notes, note))
@@ -82,10 +94,13 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
     configs, notes = pipeline.column_configs(), list[str]()
     path = located.schema_file
     inferred = not path.is_file()
+    prefix = None
     if not inferred:
         schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
     else:
-        schema, notes = _infer(located, files)
+        prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
+        schema, notes = _infer(located, prefix)
+    schema, said = _split_columns(located, schema, prefix, files)
     needed = _needed(located)
     for name in [*configs, *sorted(needed)]:
         ignored = name in configs and configs[name].role == "ignore" and name not in needed
@@ -107,14 +122,46 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
         read.append(_configured(column, configs.get(column.name), role))
     _check(read, located, notes)
     stored = tuple(column.name for column in read if column.role in _STORED_ROLES)
-    columns = Columns(schema, tuple(read), stored, tuple(notes), inferred)
+    columns = Columns(
+        schema,
+        tuple(read),
+        stored,
+        (*notes, *said),
+        inferred,
+        hashed=chosen(schema.split, pipeline.label.columns()) if pipeline.split.by_row else (),
+        completes=bool(said) and not inferred,
+    )
     check_all(columns.read, columns.transforms(configs), where=str(located.file))
     return columns
 
 
-def _infer(located: Located, files: Sequence[InputFile]) -> tuple[Schema, list[str]]:
+def _split_columns(
+    located: Located, schema: Schema, prefix: pa.Table | None, files: Sequence[InputFile]
+) -> tuple[Schema, list[str]]:
+    """The schema with what a split without a key hashes, where that is needed and not there yet; and what to tell of it."""
     pipeline = located.pipeline
-    prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
+    if not pipeline.split.by_row or schema.split:
+        return schema, []
+    known = prefix is None
+    if prefix is None:
+        prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
+    columns, identifiers = row_columns(prefix, pipeline.label.columns())
+    notes = []
+    if identifiers:
+        notes.append(
+            f"the split of a row does not depend on {some(identifiers, 5, repr)}, which "
+            f"{agree(len(identifiers), 'names', 'name')} single rows; to split by it, say split.key"
+        )
+    if known:
+        notes.append(
+            f"{located.schema_file} did not list the columns that decide a row's split, and now it does "
+            f"({counted(len(columns), 'column')}): eval rows are drawn anew, once"
+        )
+    return schema.model_copy(update={"split": columns}), notes
+
+
+def _infer(located: Located, prefix: pa.Table) -> tuple[Schema, list[str]]:
+    pipeline = located.pipeline
     return infer(
         prefix,
         pipeline.column_configs(),

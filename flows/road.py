@@ -61,6 +61,7 @@ class _Walk(ModelSteps):
         self.end.evaluation = candidate.result
         scored = None
         if champion is not None:
+            self._note_other_rows(champion)
             scored = self._evaluate(
                 f"evaluate champion {champion.number}",
                 ingested,

@@ -61,6 +61,7 @@ class DataSteps:
                 stored=self.columns.stored,
                 label=self.pipeline.label,
                 split=self.pipeline.split,
+                hashed=self.columns.hashed,
                 records=self.pipeline.records,
             )
             key = request.key()
@@ -100,7 +101,8 @@ class DataSteps:
 
     def _freeze_schema(self, validated: Output) -> None:
         """The first time: what the window showed becomes what later windows are held against, unless it was refused."""
-        if not self.columns.inferred or not self.freeze or validated.result is None or errors(validated.result):
+        first = self.columns.inferred or self.columns.completes
+        if not first or not self.freeze or validated.result is None or errors(validated.result):
             return
         self.columns = self.columns.frozen(self.trip.located)
         self.end.notes = list(self.columns.notes)

@@ -107,7 +107,18 @@ class ModelSteps(DataSteps):
         }
 
     def _split_digest(self) -> str:
-        return fingerprint(self.pipeline.split.at_ingest())
+        """Of what decides a row's split: with another one, eval rows are others."""
+        hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
+        return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}))
+
+    def _note_other_rows(self, champion: Version) -> None:
+        """Say so when eval rows are drawn in another way than for the champion."""
+        before = champion.facts.get("split")
+        if before and before != self._split_digest():
+            self.end.notes.append(
+                f"eval rows are not drawn as they were for version {champion.number} (the split, or the columns that it "
+                "hashes, changed since): metrics of that run and of this one are of different rows"
+            )
 
     def _gate(
         self, transform: Output, train: Output, candidate: Output, champion: Version | None, scored: Output | None

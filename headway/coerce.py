@@ -77,6 +77,18 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
     return Coerced(whole.take(pa.array(kept)), kept, _one_per_row(pa.concat_tables(tables)))
 
 
+def fitting(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
+    """The stored array of one column, and where a value does not fit: what stands there means nothing.
+
+    Values of a type that can never be stored so do not fit, all of them.
+    """
+    try:
+        array, faults = _coerce_list(raw, column) if column.shape else _coerce_one(raw, column)
+    except DataError:
+        return pa.nulls(len(raw), column.arrow), np.ones(len(raw), np.bool_)
+    return array, _any([mask for mask, _ in faults])
+
+
 def raw_type(column: Column) -> pa.DataType:
     """What a reader should aim for: text that recurs as a dictionary, and numbers as doubles, since a float32 reader
     turns 1e99 into infinity where coercion would quarantine it. A list is aimed for by its elements."""

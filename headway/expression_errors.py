@@ -16,6 +16,34 @@ from headway.schema import in_columns
 _OF_TYPES = re.compile(r"no kernel|match type of value|Unsupported cast|Failed to (parse|cast)|rror parsing")
 
 
+class Overflow(DataError):
+    """A result of integers that does not fit int64."""
+
+    row: int | None = None
+    """Of the batch, from 0; None: it is a result of constants."""
+
+
+def is_overflow(error: Exception) -> bool:
+    """Whether Arrow's checked arithmetic refused a result."""
+    said = ("overflow", "not in range")  # the second of uint64 values that meet int64
+    return isinstance(error, pa.ArrowInvalid) and any(words in str(error) for words in said)
+
+
+def overflow(text: str, node: ast.expr, batch: pa.RecordBatch, row: int | None) -> Overflow:
+    """The error for the part `node` of an expression whose result of row `row` does not fit int64."""
+    names = [name for name in _names(node) if name in batch.schema.names]
+    held = [f"{name} = {batch.column(name)[row].as_py()}" for name in names] if row is not None else []
+    values = f" ({', '.join(held)})" if held else ""
+    one = (names[0] if names[0].isidentifier() else f"col({names[0]!r})") if names else "2"
+    made = Overflow(
+        f"{ast.unparse(node)} does not fit int64{values}",
+        where=f"expression {text!r}",
+        fix=f"compute with decimal numbers (1.0 * {one} in place of {one}), or mend the value",
+    )
+    made.row = row
+    return made
+
+
 def misfit(text: str, node: ast.expr, schema: pa.Schema, error: Exception) -> DataError:
     """The error for the part `node` of an expression, which Arrow refused with `error`."""
     names = [name for name in _names(node) if name in schema.names]

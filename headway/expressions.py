@@ -7,7 +7,8 @@
 The grammar is a small part of Python's own: names, numbers, strings, True, False, None; + - * / // % and unary -;
 comparisons (chained too), `in` and `not in` over a list, `is None` and `is not None`; and, or, not; the functions of
 `FUNCTIONS`; and col("any name") for columns whose names are no identifiers. Nulls follow SQL: a comparison with null is
-null, `and` and `or` are Kleene's. Nothing is ever handed to Python's eval.
+null, `and` and `or` are Kleene's. Nothing is ever handed to Python's eval. Arithmetic of integers is checked: a result that
+does not fit int64 is an error that names the row.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _floor_divide(left: Value, right: Value) -> Value:
     if not _integers(left, right):
         return pc.floor(_divide(left, right))
     right = pc.if_else(pc.equal(right, 0), pa.scalar(None, right.type), right)
-    quotient = pc.divide(left, right)  # towards zero
+    quotient = pc.divide_checked(left, right)  # towards zero
     rest = pc.subtract(left, pc.multiply(quotient, right))
     down = pc.and_(pc.not_equal(rest, 0), pc.not_equal(pc.less(rest, 0), pc.less(right, 0)))
     return pc.subtract(quotient, pc.cast(down, quotient.type))
@@ -84,9 +85,21 @@ def _floor_divide(left: Value, right: Value) -> Value:
 
 def _modulo(left: Value, right: Value) -> Value:
     """Python's sign rule: the result has the divisor's sign."""
-    if not _integers(left, right) and not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
-        left, right = _double(left), _double(right)
+    if not _integers(left, right):
+        if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
+            left, right = _double(left), _double(right)
+        return pc.subtract(left, pc.multiply(_floor_divide(left, right), right))
+    right = pc.if_else(pc.equal(right, 0), pa.scalar(None, right.type), right)
+    if pa.types.is_signed_integer(right.type):
+        right = pc.if_else(pc.equal(right, -1), pa.scalar(1, right.type), right)  # both leave 0, and -1 may overflow
+    # the products may wrap, but the result lies between 0 and the divisor, so that it is right all the same
     return pc.subtract(left, pc.multiply(_floor_divide(left, right), right))
+
+
+def _negate(value: Value) -> Value:
+    if pa.types.is_unsigned_integer(value.type):
+        return pc.subtract_checked(pa.scalar(0, value.type), value)
+    return pc.negate_checked(value)
 
 
 def _text(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
@@ -94,7 +107,7 @@ def _text(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
 
 
 FUNCTIONS: dict[str, Callable[[Value], Value]] = {
-    "abs": pc.abs,
+    "abs": pc.abs_checked,
     "log": lambda x: pc.ln(_double(x)),
     "sqrt": lambda x: pc.sqrt(_double(x)),
     "floor": pc.floor,
@@ -107,9 +120,9 @@ FUNCTIONS: dict[str, Callable[[Value], Value]] = {
     "length": _text(pc.utf8_length),
 }
 _BINARY: dict[type, Callable[[Value, Value], Value]] = {
-    ast.Add: pc.add,
-    ast.Sub: pc.subtract,
-    ast.Mult: pc.multiply,
+    ast.Add: pc.add_checked,
+    ast.Sub: pc.subtract_checked,
+    ast.Mult: pc.multiply_checked,
     ast.Div: _divide,
     ast.FloorDiv: _floor_divide,
     ast.Mod: _modulo,
@@ -139,6 +152,7 @@ class Expression:
         Raises:
             ConfigError: a column that the batch does not have.
             DataError: types that do not go together, such as a number compared with text.
+            Overflow: a result that does not fit int64.
         """
         from headway.schema import suggest
 
@@ -152,9 +166,12 @@ class Expression:
         try:
             value = _evaluate(self._tree, batch)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            from headway.expression_errors import misfit
+            from headway.expression_errors import is_overflow, misfit, overflow
 
-            raise misfit(self.text, _failing(self._tree, batch), batch.schema, error) from None
+            part = _failing(self._tree, batch)
+            if is_overflow(error):
+                raise overflow(self.text, part, batch, _failing_row(part, batch)) from None
+            raise misfit(self.text, part, batch.schema, error) from None
         if isinstance(value, pa.Scalar):
             value = pa.repeat(value, batch.num_rows)
         return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
@@ -275,7 +292,7 @@ def _evaluate(node: ast.expr, batch: pa.RecordBatch) -> Value:
             return pc.invert(_evaluate(operand, batch))
         case ast.UnaryOp(op=op, operand=operand):
             value = _evaluate(operand, batch)
-            return pc.negate(value) if isinstance(op, ast.USub) else value
+            return _negate(value) if isinstance(op, ast.USub) else value
         case ast.BinOp(left=left, op=op, right=right):
             return _BINARY[type(op)](*_together(_evaluate(left, batch), _evaluate(right, batch)))
         case ast.BoolOp(op=op, values=values):
@@ -301,6 +318,28 @@ def _failing(node: ast.expr, batch: pa.RecordBatch) -> ast.expr:
             except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
                 return _failing(child, batch)
     return node
+
+
+def _failing_row(node: ast.expr, batch: pa.RecordBatch) -> int | None:
+    """The first row of which a part of an expression cannot be evaluated; None: it fails without any row."""
+
+    def fails(start: int, rows: int) -> bool:
+        try:
+            _evaluate(node, batch.slice(start, rows))
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    if fails(0, 0):
+        return None
+    start, rows = 0, batch.num_rows
+    while rows > 1:
+        half = rows // 2
+        if fails(start, half):
+            rows = half
+        else:
+            start, rows = start + half, rows - half
+    return start
 
 
 def _compare(op: ast.cmpop, left: ast.expr, right: ast.expr, batch: pa.RecordBatch) -> Value:

@@ -74,7 +74,7 @@ def infer(
         shape = _shape(values.type) if said is None else said
         separator = config.separator if config is not None else None
         element = values.type.value_type if is_list(values.type) and shape else values.type
-        kind = STORED[config.type] if config is not None and config.type else _stored(element)
+        kind = STORED[config.type] if config is not None and config.type else stored_type(element)
         if kind == "int64" and not (config is not None and config.type) and (large := _too_large(values)):
             kind = "bytes"
             number = in_columns(name, "{type: float}", auto=not only)
@@ -145,9 +145,10 @@ def _long(values: pa.ChunkedArray) -> bool:
     return len(values) > 0 and not pa.types.is_dictionary(values.type) and values.nbytes > LONG_BYTES * len(values)
 
 
-def _stored(kind: pa.DataType) -> StoredType | None:
+def stored_type(kind: pa.DataType) -> StoredType | None:
+    """What values of an Arrow type are stored as; None: they cannot be."""
     if pa.types.is_dictionary(kind):
-        return _stored(kind.value_type)
+        return stored_type(kind.value_type)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "float32"
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):

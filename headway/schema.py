@@ -136,6 +136,8 @@ class Schema(Frozen):
     """The values of string columns with few of them."""
     required: tuple[str, ...] = ()
     """Columns whose presence the schema file demands in every row."""
+    split: tuple[Column, ...] = ()
+    """What a split without a key hashes, in the types of the files; none: it was not needed yet."""
 
     def names(self) -> list[str]:
         return [column.name for column in self.columns]

@@ -7,10 +7,12 @@ schema = from_text(path.read_text(), where=str(path))
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from headway.errors import ConfigError
 from headway.schema import Column, Schema, Shape, StoredType
+from headway.split_columns import COMMENT, from_tags, to_tags
 
 HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
 # Edit it to widen a domain, bound a range, or demand presence (min_fraction: 1.0). Delete it to infer it anew.
@@ -45,7 +47,28 @@ def to_text(schema: Schema) -> str:
                 domain.max = cast(high)
         if column.name in schema.domains:
             feature.string_domain.value.extend(schema.domains[column.name])
+    _tag_split(message, schema.split)
     return HEADER + text_format.MessageToString(message, as_utf8=True)
+
+
+def _tag_split(message: Any, columns: Sequence[Column]) -> None:
+    if columns:
+        message.annotation.comment.append(COMMENT)
+        message.annotation.tag.extend(to_tags(columns))
+
+
+def with_split(text: str, columns: Sequence[Column]) -> str:
+    """A schema file's text with the columns that a split without a key hashes; all else stays as it is written."""
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    message = text_format.Parse(text, schema_pb2.Schema())
+    if message.HasField("annotation"):
+        _tag_split(message, columns)
+        return HEADER + text_format.MessageToString(message, as_utf8=True)
+    added = schema_pb2.Schema()
+    _tag_split(added, columns)
+    return text.rstrip("\n") + "\n" + text_format.MessageToString(added, as_utf8=True)
 
 
 def from_text(text: str, *, where: str) -> Schema:
@@ -118,7 +141,8 @@ def from_text(text: str, *, where: str) -> Schema:
                     f"feature {name!r} names the domain {feature.domain!r}, which does not exist", where=where
                 )
             domains[name] = tuple(found[0].value)
-    return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required))
+    split = from_tags(message.annotation.tag, where=where)
+    return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required), split=split)
 
 
 def _shape(feature: Any, where: str) -> Shape:

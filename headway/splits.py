@@ -10,7 +10,7 @@ ends up on both sides is not taken on trust: `headway.leaks` proves it on what w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from headway.hashing import NULL, U64, hash_bytes, mix64
 from headway.lists import flatten, is_list, is_text
 from headway.words import counted
 
+Hashes = NDArray[np.uint64]
 SPLITS = ("train", "eval", "test")
 ALL = "all"
 _SALT = 0x73706C6974  # "split": keeps split hashes apart from those of features and sketches
@@ -37,8 +38,8 @@ class SplitConfig(Frozen):
     mode: Literal["hash", "time", "column"] = "hash"
     key: tuple[str, ...] = Field(
         default=(),
-        description="mode hash: hash these columns; none: the column with role group, and where there is none every "
-        "column, so duplicates stay together. "
+        description="mode hash: hash these columns; none: the column with role group, and where there is none the raw "
+        "columns that schema.pbtxt lists, without the label's and identifiers, so duplicates stay together. "
         "mode column: a key in two splits is an error",
     )
     unique: bool | tuple[str, ...] = Field(
@@ -84,6 +85,11 @@ class SplitConfig(Frozen):
     def unique_columns(self) -> tuple[str, ...]:
         """The columns that no two rows may agree in; none: that is not demanded."""
         return self.key if self.unique is True else self.unique or ()
+
+    @property
+    def by_row(self) -> bool:
+        """Whether rows are split by what they hold, without a key."""
+        return self.mode == "hash" and not self.key
 
     def at_ingest(self) -> dict[str, Any]:
         """The part of the config that decides which row goes where."""
@@ -132,19 +138,30 @@ class Assigned:
     """mode hash: `column_hash` of each column of the key."""
 
 
-def assigned(config: SplitConfig, batch: pa.RecordBatch) -> Assigned:
-    """As `assign`, with the hashes that were made on the way."""
+def assigned(
+    config: SplitConfig,
+    batch: pa.RecordBatch,
+    columns: Sequence[str] | None = None,
+    hashes: Callable[[str], Hashes] | None = None,
+) -> Assigned:
+    """As `assign`, with the hashes that were made on the way.
+
+    Args:
+        columns: what is hashed without a key; None: all there are.
+        hashes: their `column_hash`, for each row of `batch`; None: of the columns in it.
+    """
     if config.mode == "time":
         return Assigned(np.zeros(batch.num_rows, np.int8))
     if config.mode == "column":
         return Assigned(_by_column(config, batch))
-    columns = {name: column_hash(batch.column(name)) for name in config.key}
-    hashes = row_hash(batch, config.key or batch.schema.names, config.salt, columns)
+    keys = {name: column_hash(batch.column(name)) for name in config.key}
+    of = keys.__getitem__ if keys else hashes
+    whole = row_hash(batch, config.key or columns or batch.schema.names, config.salt, of)
     # 53 bits: exact in float64
-    unit = (hashes >> U64(11)).astype(np.float64) * 2.0**-53
+    unit = (whole >> U64(11)).astype(np.float64) * 2.0**-53
     codes = np.left_shift(unit < config.eval + config.test, 1, dtype=np.int8)  # 2 is test
     codes -= unit < config.eval  # 1 is eval
-    return Assigned(codes, hashes, columns)
+    return Assigned(codes, whole, keys)
 
 
 def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
@@ -175,16 +192,16 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
 
 
 def row_hash(
-    batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0, known: Mapping[str, NDArray[np.uint64]] | None = None
-) -> NDArray[np.uint64]:
+    batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0, hashes: Callable[[str], Hashes] | None = None
+) -> Hashes:
     """One uint64 a row over the named columns, in the order of their names so that config order does not matter.
 
-    `known` holds `column_hash` of columns that were hashed already.
+    Args:
+        hashes: the `column_hash` of a column, where that is not of `batch`.
     """
-    known = known or {}
     state = np.full(batch.num_rows, mix64(np.array([_SALT], U64), salt)[0], U64)
     for i, name in enumerate(sorted(columns)):
-        state = mix64(state ^ (known[name] if name in known else column_hash(batch.column(name))), i)
+        state = mix64(state ^ (hashes(name) if hashes else column_hash(batch.column(name))), i)
     return state
 
 

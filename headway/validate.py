@@ -34,7 +34,7 @@ from headway.validation.stratification import Report, stratification
 from headway.words import agree, counted
 
 __all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
-VERSION = 5
+VERSION = 6
 FILE = "validation.json"
 PROOF = "splits.json"
 """What the stage that proves the splits wrote."""

@@ -29,6 +29,7 @@ from headway import hashing
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.leaks import runs
+from headway.leaks.distinct import Distinct
 from headway.leaks.keys import key_hashes
 from headway.leaks.times import TimeNote, raw_kind, span_of
 from headway.schema import Column, named_for
@@ -38,8 +39,7 @@ FILE = "notes.json"
 FORMAT = 1
 _PENDING = 1 << 21
 """Hashes that wait in memory before they are sorted."""
-_LEAST, _MOST = np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
-KeyName = Literal["key", "unique"]
+KeyName = Literal["key", "unique", "group"]
 
 
 class KeySet(Frozen):
@@ -68,6 +68,8 @@ class SplitNote(Frozen):
     rows: int
     hashes: tuple[int, int] | None = None
     """Least and greatest split hash."""
+    repeats: str | None = None
+    """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leaks.distinct`)."""
     time: TimeNote | None = None
     keys: dict[KeyName, KeyNote] = Field(default_factory=dict)
 
@@ -85,7 +87,7 @@ class SpanNotes(Frozen):
 
 
 def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeySet]:
-    """The keys to be noted. A `unique` that is the key is one with it."""
+    """The keys to be noted. A `unique` that is the key is one with it; a group is noted where it is not the key."""
     types = {column.name: column.type for column in columns}
     unique = config.unique_columns()
     found: dict[KeyName, KeySet] = {}
@@ -94,14 +96,23 @@ def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, Ke
         found["key"] = KeySet(columns={name: types[name] for name in sorted(config.key)}, unique=same)
     if unique and set(unique) != set(config.key):
         found["unique"] = KeySet(columns={name: types[name] for name in sorted(unique)}, unique=True)
+    group = named_for(columns, "group")
+    if group is not None and config.mode != "time" and set(config.key) != {group} and not config.by_row:
+        found["group"] = KeySet(columns={group: types[group]}, unique=False)
     return found
 
 
-def rule(config: SplitConfig, columns: Sequence[Column]) -> dict[str, Any]:
-    """What decides a row's split: the config, the hash, and the types it hashes."""
+def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = ()) -> dict[str, Any]:
+    """What decides a row's split: the config, the hash, and the types it hashes.
+
+    Args:
+        columns: what is read, coerced.
+        hashed: what is hashed without a key; none: all of `columns`.
+    """
     value = config.at_ingest()
     if config.mode == "hash":
-        by = {column.name: f"{column.type}{list(column.shape) or ''}" for column in columns}
+        of = hashed if hashed and config.by_row else columns
+        by = {column.name: f"{column.type}{list(column.shape) or ''}" for column in of}
         names = config.key or tuple(by)
         value |= {"hash": hashing.VERSION, "columns": {name: by[name] for name in sorted(names)}}
     return value
@@ -112,11 +123,12 @@ class Notes:
 
     Args:
         columns: what is read, coerced; the one with the role time is the time column.
+        hashed: what a split without a key hashes; none: all of `columns`.
     """
 
-    def __init__(self, config: SplitConfig, columns: Sequence[Column]):
+    def __init__(self, config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = ()):
         self._names = config.names()
-        self._rule = rule(config, columns)
+        self._rule = rule(config, columns, hashed)
         self._keys = key_sets(config, columns)
         self._time = named_for(columns, "time")
         self._splits: dict[str, _Split] = {}
@@ -133,7 +145,7 @@ class Notes:
             split = self._splits.setdefault(name, _Split(self._keys))
             split.rows += count
             if assigned.hashes is not None and not self._keys.get("key"):
-                split.fold_hashes(assigned.hashes, mine)
+                split.fold_hashes(_some(assigned.hashes, rows))
             for key, (hashes, missing) in keys.items():
                 split.sets[key].add(_some(hashes, rows), None if missing is None else _some(missing, rows))
             if time is not None and self._time is not None:
@@ -148,7 +160,10 @@ class Notes:
         for name in self._names:
             if (split := self._splits.get(name)) is not None:
                 keys = {key: found.save(folder, name, key) for key, found in split.sets.items()}
-                splits[name] = SplitNote(rows=split.rows, hashes=split.hashes, time=split.time, keys=keys)
+                repeats = split.repeats.to_text() if split.hashes is not None else None
+                splits[name] = SplitNote(
+                    rows=split.rows, hashes=split.hashes, repeats=repeats, time=split.time, keys=keys
+                )
         _write(folder, SpanNotes(rule=self._rule, keys=self._keys, time=self._time, splits=splits))
 
 
@@ -156,12 +171,13 @@ class _Split:
     def __init__(self, keys: Mapping[KeyName, KeySet]):
         self.rows = 0
         self.hashes: tuple[int, int] | None = None
+        self.repeats = Distinct()
         self.time: TimeNote | None = None
         self.sets = {name: _Set(key.unique) for name, key in keys.items()}
 
-    def fold_hashes(self, hashes: runs.Hashes, mine: NDArray[np.bool_]) -> None:
-        low, high = np.where(mine, hashes, _MOST).min(), np.where(mine, hashes, _LEAST).max()
-        self.hashes = _wider(self.hashes, (int(low), int(high)))
+    def fold_hashes(self, hashes: runs.Hashes) -> None:
+        self.hashes = _wider(self.hashes, (int(hashes.min()), int(hashes.max())))
+        self.repeats.add(hashes)
 
 
 class _Set:
@@ -256,7 +272,13 @@ def _together(one: SplitNote, other: SplitNote) -> SplitNote:
         for name, mine in one.keys.items()
     }
     time = one.time.merged(other.time) if one.time and other.time else one.time or other.time
-    return SplitNote(rows=one.rows + other.rows, hashes=_wider(one.hashes, other.hashes), time=time, keys=keys)
+    repeats = one.repeats
+    if one.repeats is not None and other.repeats is not None:
+        both = Distinct.from_text(one.repeats)
+        both.merge(Distinct.from_text(other.repeats))
+        repeats = both.to_text()
+    hashes = _wider(one.hashes, other.hashes)
+    return SplitNote(rows=one.rows + other.rows, hashes=hashes, repeats=repeats, time=time, keys=keys)
 
 
 def _write(folder: Path, notes: SpanNotes) -> None:

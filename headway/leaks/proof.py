@@ -17,13 +17,17 @@ from dataclasses import dataclass
 
 from headway.fingerprint import first_difference
 from headway.leaks import order, runs
+from headway.leaks.distinct import Distinct
 from headway.leaks.looking import Look, Seen, examine, shown
 from headway.leaks.notes import KeyName, KeyNote, sets
 from headway.leaks.window import Noted, Proof, Window
 from headway.splits import Part, SplitConfig
+from headway.words import agree, counted, some
 
 FEW_MISSING = 0.01
 """A larger share of rows without a key is warned of."""
+FEW_KEYS, FEW_EVAL_KEYS = 100, 20
+"""Fewer keys than this, in all or in eval, are warned of."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +69,22 @@ class _Prover:
                 f"rows are split as column {self.config.column!r} says; that no key is in two splits was not looked at, "
                 "since split.key names none"
             )
+        if "group" in self.spans[0].notes.keys:
+            self._keys("group")
         if self.config.unique_columns():
             self._unique()
         return self.window.proof
 
     # --- keys
 
-    def _keys(self) -> None:
+    def _keys(self, key: KeyName = "key") -> None:
         """No key is in two splits."""
-        if not self._comparable("key"):
+        if not self._comparable(key):
             return
-        held = self._held("key")
+        held = self._held(key)
         groups = {split: [one.hashes for one in held if one.split == split] for split in self.parts}
         compared = runs.compare(groups)
-        for split, values in compared.values.items():
-            self.window.proof.splits[split]["keys"] = values
-        whole, columns = True, list(self._columns("key"))
+        whole, columns = True, list(self._columns(key))
         for (a, b), found in compared.shared.items():
             pair = {a, b}
             examined = examine(
@@ -90,18 +94,35 @@ class _Prover:
             )
             if examined.count:
                 whole = False
-                self._overlap(a, b, examined.count, examined.examples)
-        self._missing("key")
+                self._overlap(key, a, b, examined.count, examined.examples)
+        self._missing(key)
+        if key == "key":
+            for split, values in compared.values.items():
+                self.window.proof.splits[split]["keys"] = values
+            if self.config.mode == "hash":
+                few_keys(self.window, compared.values, _name(columns))
         if whole:
             counts = _listing([f"{n:,} of {split}" for split, n in compared.values.items()])
             self.window.say(f"no {_name(columns)} is in two splits: compared the keys of {self.window.size}, {counts}")
 
-    def _overlap(self, a: str, b: str, count: int, examples: Sequence[Sequence[Seen]]) -> None:
-        name = _name(list(self._columns("key")))
+    def _overlap(self, key: KeyName, a: str, b: str, count: int, examples: Sequence[Sequence[Seen]]) -> None:
+        name = _name(list(self._columns(key)))
         found = "; ".join(shown(rows, splits=True) for rows in examples if rows)
         again = f": {found}" if found else ", but their rows are not found in the files again"
         variants = any(len({row.written for row in rows}) > 1 for rows in examples)
         keys = ", ".join(self.config.key)
+        if key == "group":
+            keep = f"let {self.config.column!r} say one split for all rows of a group"
+            self.window.find(
+                "warning",
+                "group overlap",
+                f"{a}, {b}",
+                f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in {b}, so that "
+                f"their order is judged by what was learnt of it{again}",
+                f"split by the group: split: {{key: {name}}}"
+                + (f", or {keep}" if self.config.mode == "column" else ""),
+            )
+            return
         if self.config.mode == "column":
             fix = f"let {self.config.column!r} say one split for all rows of a key, or use split: {{mode: hash, key: [{keys}]}}"
         elif variants:
@@ -240,9 +261,50 @@ class _Prover:
                     "delete the spans' outputs in stages/ingest and run again",
                 )
                 return
+        columns = list(first.notes.rule["columns"])
         self.window.say(
-            f"no row is in two splits: the hashes of {_listing(list(self.parts))} rows do not overlap, over {self.window.size}"
+            f"no row is in two splits: the hashes of {_listing(list(self.parts))} rows over {counted(len(columns), 'column')} "
+            f"do not overlap, over {self.window.size}"
         )
+        repeats(self.window, columns)
+
+
+def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
+    """A warning when a few keys hold all rows: as a sample, eval is as large as the number of its keys."""
+    total, judging = sum(keys.values()), keys.get("eval", 0)
+    if (total >= FEW_KEYS and judging >= FEW_EVAL_KEYS) or total * 2 >= window.rows:
+        return
+    window.find(
+        "warning",
+        "few keys",
+        "eval",
+        f"{counted(window.rows, 'row')} hold only {counted(total, 'different value')} of {name}, and eval has "
+        f"{judging:,} of them: rows of one value go together, so eval may be unlike train, and its metrics are less certain "
+        "than its number of rows says",
+        "split by a key of more values (split.key), by time, or by a column (split.mode)",
+    )
+
+
+def repeats(window: Window, columns: Sequence[str]) -> None:
+    """How many rows are like another one in the columns that are hashed, where that was noted."""
+    keys: dict[str, int] = {}
+    whole = True
+    for split in window.parts:
+        seen = Distinct()
+        for note in window.notes(split):
+            if note.repeats is None:
+                return
+            seen.merge(Distinct.from_text(note.repeats))
+        keys[split], whole = seen.of(window.proof.splits[split]["rows"]), whole and seen.whole
+    if not (rows := window.rows):
+        return
+    again = rows - sum(keys.values())
+    if again:
+        share = f"{again / rows:.1%}" if again / rows >= 0.001 else "fewer than 0.1%"
+        window.say(
+            f"{'' if whole else 'about '}{share} of the rows repeat another one in these columns; such rows are in one split"
+        )
+    few_keys(window, keys, f"the columns that are hashed ({some(columns, 8)})")
 
 
 def _name(columns: Sequence[str]) -> str:

@@ -4,7 +4,8 @@
     found = files(config, "2013-01")             # path, bytes, crc32c of each file of the span
 
 In a path, {span} stands for any name; {year}, {month}, {day} and {hour} for the parts of a date, and the span is then
-called by that date: "2013-01-05", "2013-01-05T06". A date's parts may stand in the path more than once.
+called by that date: "2013-01-05", "2013-01-05T06". A date's parts may stand in the path more than once. What a placeholder,
+a wildcard or a folder stands for is hidden when it begins with "." or "_", at any depth; what the path itself names is not.
 """
 
 from __future__ import annotations
@@ -62,9 +63,15 @@ def spans(config: SourceConfig) -> list[str]:
         return [ONE_SPAN]
     pattern = re.compile(_regex(config.path) + r"(?:/.*)?$")
     found = set()
+    hidden = list[str]()
     for path in storage.matches(_PLACE.sub("*", config.path)):
         if (match := pattern.match(path)) and (name := _name(match)):
-            found.add(name)
+            if _is_hidden(path, config.path):
+                hidden.append(path)
+            else:
+                found.add(name)
+    if not found and hidden:
+        raise _only_hidden(hidden, config.path)
     if not found:
         raise ConfigError(
             f"no file matches {config.path}",
@@ -140,35 +147,53 @@ def _patterns(config: SourceConfig, span: str) -> Iterator[str]:
 def _matches(config: SourceConfig, span: str) -> list[str]:
     found: list[str] = []
     others: list[str] = []
+    hidden: list[str] = []
     patterns = list(_patterns(config, span))
     for pattern in patterns:
         for path in storage.matches(pattern):
-            if storage.kind(path) == "folder":
-                inside = storage.below(path)
-                found += [name for name in inside if _is_data(name, config.format)]
-                others += [name for name in inside if not _is_data(name, config.format)]
-            else:
-                found.append(path)
-    if not found and others:
+            inside = storage.below(path) if storage.kind(path) == "folder" else None
+            for name in [path] if inside is None else inside:
+                is_data = inside is None or re.search(ENDINGS[config.format], PurePosixPath(name).name)
+                (hidden if _is_hidden(name, pattern) else found if is_data else others).append(name)
+    if found:
+        return found
+    if others:
         raise ConfigError(
             f"the folder holds no file that ends as {config.format} files do ({SAID_ENDINGS[config.format]}); "
             f"it holds {PurePosixPath(others[0]).name}" + f" and {len(others) - 1} more" * (len(others) > 1),
             where=patterns[0],
             fix="check source.format, or name the files, by a glob perhaps: those are taken whatever they end in",
         )
-    if not found:
-        raise ConfigError(
-            f"no file matches {patterns[0] if patterns else config.path}",
-            where="source.path",
-            fix="check the path and its files' endings",
-        )
-    return found
+    if hidden:
+        raise _only_hidden(hidden, patterns[0])
+    raise ConfigError(
+        f"no file matches {patterns[0] if patterns else config.path}",
+        where="source.path",
+        fix="check the path and its files' endings",
+    )
 
 
-def _is_data(name: str, format: Format) -> bool:
-    path = PurePosixPath(name)
-    hidden = any(part.startswith((".", "_")) for part in path.parts[-2:])
-    return re.search(ENDINGS[format], path.name) is not None and not hidden
+def _is_hidden(path: str, pattern: str) -> bool:
+    """Whether a part of `path` begins with "." or "_" that the pattern does not write itself.
+
+    Engines write aside in such folders (`_temporary/0/part.csv`) and leave markers under such names (`_SUCCESS`). A folder
+    that the pattern names, as in `/data/_landing/*.csv`, is what the user wants.
+    """
+    written = pattern.rstrip("/").split("/")
+    for i, part in enumerate(path.split("/")):
+        matched = i >= len(written) or written[i][:1] in ("*", "?", "{") or written[i][:2] == "[!"
+        if matched and part.startswith((".", "_")) and part not in (".", ".."):
+            return True
+    return False
+
+
+def _only_hidden(hidden: list[str], pattern: str) -> ConfigError:
+    more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+    return ConfigError(
+        f"only hidden files match, and they are not read: {hidden[0]}{more}",
+        where=f"source.path: {pattern}",
+        fix="write the part that begins with '_' or '.' into source.path, or rename it",
+    )
 
 
 def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:

@@ -10,6 +10,7 @@ gap: what should be there and is not is an error that names it, unless gaps are 
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,14 +53,19 @@ def parse_date(name: str) -> Date | None:
 
 
 def _later(date: datetime, count: int, unit: str) -> datetime:
-    """`date` and `count` units, which may be negative; `date` begins a unit of its kind."""
+    """`date` plus `count` units, which may be negative.
+
+    Months and years follow the calendar. A day that the month does not have is the end of that month: a month before
+    31 March is the end of February, which is 1 March, 0:00.
+    """
     if unit in ("month", "year"):
         months = date.year * 12 + date.month - 1 + count * (12 if unit == "year" else 1)
         if not 12 <= months < 10_000 * 12:
             return datetime.min if count < 0 else datetime.max
-        return date.replace(
-            year=months // 12, month=months % 12 + 1, day=min(date.day, 28) if date.day > 28 else date.day
-        )
+        year, month = months // 12, months % 12 + 1
+        if date.day > calendar.monthrange(year, month)[1]:
+            return datetime(year, month + 1, 1)  # such a month is never December
+        return date.replace(year=year, month=month)
     try:
         return date + timedelta(hours=count * {"hour": 1, "day": 24, "week": 168}[unit])
     except OverflowError:

@@ -43,40 +43,52 @@ class RowSample:
         self._seen = 0
         self._tables: list[pa.Table] = []
         self._pending = 0
-        self._below = np.uint64(0xFFFFFFFFFFFFFFFF)
+        self.below = np.uint64(0xFFFFFFFFFFFFFFFF)
+        """Rows of this priority or a greater one are not kept."""
 
     @classmethod
     def create(cls, columns: int) -> RowSample:
         return cls(rows_for(columns))
 
-    def update(self, batch: pa.RecordBatch) -> None:
-        """Draw from a batch of stored columns."""
+    def update(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
+        """Draw from a batch of stored columns; the priority of each of its rows."""
         numbers = np.arange(self._seen, self._seen + batch.num_rows, dtype=np.uint64)
         self._seen += batch.num_rows
         priority = mix64(numbers, _SALT)
-        chosen = np.flatnonzero(priority < self._below)
-        if len(chosen) > self.rows:
-            chosen = np.sort(chosen[np.argpartition(priority[chosen], self.rows - 1)[: self.rows]])
-        if not len(chosen):
-            return
-        arrays = _kept(batch.take(pa.array(chosen)).columns)
-        names = [PRIORITY, *batch.schema.names]
-        self._add(pa.table([pa.array(priority[chosen]), *arrays], names=names))
+        chosen = self.least(np.flatnonzero(priority < self.below), priority)
+        if len(chosen):
+            arrays = kept(batch.take(pa.array(chosen)).columns)
+            names = [PRIORITY, *batch.schema.names]
+            self.add(pa.table([pa.array(priority[chosen]), *arrays], names=names))
+        return priority
+
+    def least(self, chosen: NDArray[np.int64], priority: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Of some rising rows those that may stay: the `rows` of least priority."""
+        if len(chosen) <= self.rows:
+            return chosen
+        return np.sort(chosen[np.argpartition(priority[chosen], self.rows - 1)[: self.rows]])
+
+    def shrink(self, rows: int) -> None:
+        """Keep no more than so many rows from now on."""
+        if rows < self.rows:
+            self.rows = rows
+            self.drawn()
 
     def merge(self, other: RowSample) -> None:
         """Add the rows that another piece drew."""
         self._seen = max(self._seen, other._seen)
-        drawn = other._drawn()
+        drawn = other.drawn()
         if drawn is not None and len(drawn):
-            self._add(drawn)
+            self.add(drawn)
 
-    def _add(self, table: pa.Table) -> None:
+    def add(self, table: pa.Table) -> None:
+        """Add drawn rows, with their priority as the first column."""
         self._tables.append(table)
         self._pending += len(table)
         if self._pending > 2 * self.rows:
-            self._drawn()
+            self.drawn()
 
-    def _drawn(self) -> pa.Table | None:
+    def drawn(self) -> pa.Table | None:
         """What is kept, least priority first; equal ones in the order they came."""
         if not self._tables:
             return None
@@ -88,7 +100,7 @@ class RowSample:
             self._pending = len(order)
             if len(order) == self.rows:
                 # strictly below: of an equal draw the rows that came first stay
-                self._below = np.uint64(priority[order[-1]])
+                self.below = np.uint64(priority[order[-1]])
         return self._tables[0]
 
     def _ordered(self) -> bool:
@@ -97,12 +109,12 @@ class RowSample:
 
     def table(self) -> pa.Table | None:
         """The drawn rows in random order; numbers are int64 or float32, all else is its 64-bit hash. None: no rows."""
-        drawn = self._drawn()
+        drawn = self.drawn()
         return drawn.drop_columns([PRIORITY]) if drawn is not None else None
 
     def save(self, path: Path) -> None:
         """Write the sample, unless it is empty; the same sample gives the same bytes."""
-        drawn = self._drawn()
+        drawn = self.drawn()
         if drawn is None:
             return
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, drawn.schema) as writer:
@@ -114,11 +126,11 @@ class RowSample:
         made = cls.create(columns)
         if path.is_file():
             with pa.OSFile(str(path)) as file:  # not mapped: the file may go
-                made._add(pa.ipc.open_file(file).read_all())
+                made.add(pa.ipc.open_file(file).read_all())
         return made
 
 
-def _kept(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+def kept(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     """Numbers as they are; texts and lists as hashes, a null as a null. The words of all columns are hashed together:
     there may be thousands of columns of a few rows each."""
     found: list[pa.Array] = [None] * len(arrays)

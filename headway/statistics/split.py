@@ -2,7 +2,7 @@
 
 statistics = SplitStatistics.create(columns)
 statistics.update(batch)
-statistics.save(Path("statistics/train"))      # statistics.json + counts.arrow + sample.arrow
+statistics.save(Path("statistics/train"))      # statistics.json, counts.arrow and the samples
 statistics.merge(SplitStatistics.load(Path("other")))
 
 Text with more distinct values than fit a budget goes to `spill`, a folder of temporary files that the caller removes when
@@ -25,6 +25,8 @@ from headway.errors import DataError
 from headway.schema import Column
 from headway.statistics.column import ColumnStatistics, Limits
 from headway.statistics.counts import Budget
+from headway.statistics.label_sample import FILE as LABEL_SAMPLE_NAME
+from headway.statistics.label_sample import LabelSample
 from headway.statistics.many import update as update_many
 from headway.statistics.runs import BLOCK, Run, exact
 from headway.statistics.sample import FILE as SAMPLE_NAME
@@ -53,6 +55,8 @@ class SplitStatistics:
         self.rows = 0
         self.sample = RowSample.create(len(columns))
         """Some rows whole, for what only columns seen together can tell."""
+        self.by_label = LabelSample.create(len(columns))
+        """The same with as many rows of each class of the label."""
 
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
@@ -74,9 +78,8 @@ class SplitStatistics:
         for columns in many.values():
             if columns:
                 update_many(columns, [arrays[column.name] for column in columns])
-        self.sample.update(
-            pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
-        )
+        stored = pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
+        self.by_label.update(stored, self.sample.update(stored))
 
     def merge(self, other: SplitStatistics) -> None:
         """Add what `other` saw.
@@ -94,6 +97,7 @@ class SplitStatistics:
         for name, column in self.columns.items():
             column.merge(other.columns[name])
         self.sample.merge(other.sample)
+        self.by_label.merge(other.by_label)
 
     def _types(self) -> list[tuple[str, str]]:
         return [(name, f"{column.type}{list(column.shape)}") for name, column in self.columns.items()]
@@ -116,6 +120,7 @@ class SplitStatistics:
                     writer.write_batch(batch)
         part.replace(folder / COUNTS_NAME)
         self.sample.save(folder / SAMPLE_NAME)
+        self.by_label.save(folder / LABEL_SAMPLE_NAME)
 
     @classmethod
     def load(cls, folder: Path, *, spill: Path | None = None) -> SplitStatistics:
@@ -138,6 +143,7 @@ class SplitStatistics:
             made.rows = value["rows"]
             _load_counts(folder / COUNTS_NAME, columns, [c.get("distinct") for c in value["columns"]])
             made.sample = RowSample.load(folder / SAMPLE_NAME, len(columns))
+            made.by_label = LabelSample.load(folder / LABEL_SAMPLE_NAME, len(columns), rows=made.rows)
         except (OSError, ValueError, TypeError, LookupError, RuntimeError, pa.ArrowException) as error:
             raise DataError(
                 f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"

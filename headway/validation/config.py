@@ -26,7 +26,8 @@ KINDS = (
     "quarantine", "empty span", "too few rows", "few rows", "missing column", "label", "one label", "class balance",
     "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
     "infinite", "duplicate", "leakage", "drift", "skew", "serving rows", "key overlap", "time overlap", "duplicate key",
-    "split proof", "missing key", "split share", "stratification",
+    "split proof", "missing key", "split share", "stratification", "missing class", "few keys", "duplicate rows",
+    "group overlap", "split columns",
 )  # fmt: skip
 """Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""
 

@@ -2,7 +2,8 @@
 
 A column of one value; two columns with the same content; a column that alone predicts the label too well, which is often
 one that is only known after the answer. The last is judged out of sample: each half of the sampled rows is predicted from
-the other half, number columns cut into buckets by their quantiles, so a column of unique values predicts nothing.
+the other half, number columns cut into buckets by their quantiles, so a column of unique values predicts nothing. The rows
+are sampled by class, so that a rare class has as many as a common one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.anomaly import Anomaly
@@ -88,11 +90,14 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
         bound: of the AUC; else of the share of the label that is explained: of the mistakes that guessing the commonest
             class makes, or of the variance of the label's rank.
     """
-    rows = train.sample.table()
+    rows = train.by_label.table() if task != "regression" else None
+    rows = train.sample.table() if rows is None else rows
     if rows is None or LABEL not in rows.column_names or len(rows) < _LEAST_ROWS:
         return
     target = _target(rows.column(LABEL), task)
     if target is None:
+        if task != "regression" and len(pc.unique(rows.column(LABEL))) > 1:
+            yield _not_looked(train)
         return
     places = _places(rows, names)
     for name in train.columns:
@@ -115,6 +120,17 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
             fix=f"leave it out: {in_columns(name, 'ignore')}; if it is known in time: "
             f"validation.columns.{name}.severity: {{leakage: ignore}}",
         )
+
+
+def _not_looked(train: SplitStatistics) -> Anomaly:
+    return Anomaly(
+        severity="info",
+        kind="leakage",
+        where="train",
+        message=f"leakage was not looked for: fewer than {_LEAST_OF_A_CLASS} of {train.rows:,} train rows have another label "
+        "than the commonest one",
+        fix="widen the window, or look yourself whether a column is known only after the answer",
+    )
 
 
 def _target(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:
@@ -141,7 +157,8 @@ def _codes(values: pa.ChunkedArray) -> Codes:
         found, good = numbers(values)
         if not good.any():
             return np.zeros(len(values), np.int64)
-        edges = np.unique(np.quantile(found[good], np.linspace(0, 1, _BUCKETS + 1)[1:-1], method="inverted_cdf"))
+        # with both ends: a few least values are told from the rest as well as a few greatest
+        edges = np.unique(np.quantile(found[good], np.linspace(0, 1, _BUCKETS + 1), method="inverted_cdf"))
         codes = np.searchsorted(edges, found, "left")
         codes = np.where(good, codes + 1, 0)
     else:

@@ -1,5 +1,7 @@
 """Is the label one that can be learnt: not all the same, not too rare, the same classes in every split.
 
+A class of train that eval lacks, or one of eval that train lacks, is an error: metrics would be of another question.
+
 found = list(labels("eval", eval_label, train_label, "binary", config))
 """
 
@@ -55,19 +57,39 @@ def labels(
                 fix="consider training.class_weights: balanced, or lower validation.min_class_share",
             )
     if split != "train" and train is not None and is_class(task, train) and label.complete:
-        known = {value for value, _ in train.top()}
-        unseen = [(value, count) for value, count in label.top() if value not in known]
-        if unseen:
-            rows = sum(count for _, count in unseen)
-            yield Anomaly(
-                severity="warning",
-                kind="unseen label",
-                column=LABEL,
-                where=split,
-                message=f"{rows:,} of {label.present:,} {split} rows {agree(rows, 'has', 'have')} a label that no train row has, "
-                f"and {agree(rows, 'counts', 'count')} for nothing: {listed(unseen, len(unseen))}",
-                fix="widen the window, or change the split",
-            )
+        yield from _classes(split, label, train)
+
+
+def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> Iterator[Anomaly]:
+    """Classes that only one of train and this split has."""
+    ours, theirs = train.top(), label.top()
+    unseen = [(value, count) for value, count in theirs if value not in {value for value, _ in ours}]
+    if unseen:
+        rows = sum(count for _, count in unseen)
+        yield Anomaly(
+            severity="error" if split == "eval" else "warning",
+            kind="unseen label",
+            column=LABEL,
+            where=split,
+            message=f"{rows:,} of {label.present:,} {split} rows {agree(rows, 'has', 'have')} a label that no train row has: "
+            f"{listed(unseen, len(unseen))}; train has {listed(ours, len(ours))}",
+            fix="filter these rows (source.where), mend the label expression, or widen the window so that train has them too",
+        )
+    lacking = [(value, count) for value, count in ours if value not in {value for value, _ in theirs}]
+    if lacking and label.present:
+        # a class of three rows may miss eval by chance, one that should have had a row there is a broken split
+        wanted = max(count for _, count in lacking) * label.present / train.present
+        yield Anomaly(
+            severity="error" if split == "eval" and (wanted >= 1 or len(ours) == 2) else "warning",
+            kind="missing class",
+            column=LABEL,
+            where=split,
+            message=f"none of the {label.present:,} {split} rows has {agree(len(lacking), 'the label', 'one of the labels')} "
+            f"{listed(lacking, len(lacking))} of train: metrics of {split} say nothing about "
+            f"{agree(len(lacking), 'this class', 'these classes')}",
+            fix="give eval a larger share (split.eval), split by a key of many values (split.key) or by a column that is "
+            "stratified by the label (split.mode: column), or widen the window",
+        )
 
 
 def is_class(task: str, label: ColumnStatistics) -> bool:

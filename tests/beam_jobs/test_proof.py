@@ -68,8 +68,13 @@ def rows(keys, day="2013-01-01"):
     return [f"{key},{day},{i},{i % 2}" for i, key in enumerate(keys)]
 
 
+def apart(result):
+    """What is not about rows that are alike: most tests here have few of them, again and again."""
+    return [anomaly for anomaly in result["anomalies"] if anomaly["kind"] not in ("few keys", "duplicate rows")]
+
+
 def only(result):
-    [anomaly] = result["anomalies"]
+    [anomaly] = apart(result)
     assert anomaly["fix"]
     return anomaly["severity"], anomaly["kind"], anomaly["where"], anomaly["message"]
 
@@ -81,10 +86,12 @@ def test_keys_that_are_apart_are_proven_to_be(window):
     split = SplitConfig(key="k", eval=0.3, test=0.2)
     keys = [f"c{i % 50}" for i in range(300)]
     result = window(split, a=rows(keys), b=rows(keys[:30]))
-    assert result["anomalies"] == []
+    assert apart(result) == []
     counts = {name: facts["keys"] for name, facts in result["splits"].items()}
     assert sum(counts.values()) == 50 and set(counts) == {"train", "eval", "test"}
     [says] = result["says"]
+    [few] = result["anomalies"]
+    assert few["kind"] == "few keys" and "330 rows hold only 50 different values of k, and eval has" in few["message"]
     assert "no k is in two splits" in says and f"{counts['train']} of train" in says and "2 spans" in says
 
 
@@ -166,7 +173,7 @@ def test_keys_of_several_columns(window):
 
 def test_without_a_key_the_hashes_of_rows_do_not_overlap(window):
     result = window(SplitConfig(eval=0.3, test=0.1), a=rows(range(80)), b=rows(range(80)))
-    assert result["anomalies"] == [] and "no row is in two splits" in result["says"][0]
+    assert apart(result) == [] and "no row is in two splits" in result["says"][0]
 
 
 @pytest.mark.parametrize("other", [SplitConfig(eval=0.5), SplitConfig(eval=0.3, salt=1)])
@@ -282,7 +289,7 @@ def test_a_column_of_dates_in_one_file_and_of_timestamps_in_another_is_an_error(
 def test_without_a_time_column_only_the_spans_are_in_order(window):
     columns = (KEY, TIME.model_copy(update={"role": "key"}))
     result = window(SplitConfig(mode="time"), columns=columns, a=rows("ab"), b=rows("ab"), c=rows("a"))
-    assert result["anomalies"] == []
+    assert apart(result) == []
     assert "a to b train, then c eval" in result["says"][0] and "no column has the role time" in result["says"][0]
 
 
@@ -290,6 +297,64 @@ def test_spans_that_are_not_in_order_are_an_error(window):
     parts = {"train": (("b", "all"),), "eval": (("a", "all"),)}
     found = only(window(SplitConfig(mode="time"), parts=parts, a=rows("ab"), b=rows("ab")))
     assert found[:2] == ("error", "time overlap") and "span b of train does not come before span a of eval" in found[3]
+
+
+# --- rows that are alike
+
+
+def test_an_eval_month_that_is_a_byte_copy_of_train_is_an_error_by_time(window):
+    same = rows(range(30))
+    by, columns = SplitConfig(mode="time"), (KEY, TIME.model_copy(update={"role": "key"}))
+    result = window(by, columns=columns, a=same, b=rows(range(30, 60)), c={"x.csv": same, "y.csv": rows("ab")})
+    [found] = result["anomalies"]
+    assert (found["severity"], found["kind"], found["where"]) == ("warning", "duplicate rows", "train, eval")
+    assert "c x.csv (eval) of a a.csv (train)" in found["message"]
+    result = window(by, columns=columns, d=same, e={"x.csv": same})
+    [found] = result["anomalies"]
+    assert (found["severity"], found["kind"]) == ("error", "duplicate rows") and "leave it out" in found["fix"]
+
+
+def test_copies_within_one_split_count_twice_and_that_is_told(window):
+    result = window(SplitConfig(eval=0.4), a=rows(range(200)), b=rows(range(200)))
+    [found] = result["anomalies"]
+    assert (found["severity"], found["kind"]) == ("warning", "duplicate rows") and "b b.csv of a a.csv" in found[
+        "message"
+    ]
+    assert "50.0% of the rows repeat another one in these columns; such rows are in one split" in result["says"][1]
+
+
+def test_few_different_rows_are_counted(window):
+    lines = [f"{i % 7},2013-01-01,0,{i % 2}" for i in range(400)]
+    result = window(SplitConfig(eval=0.4), a=lines)
+    [found] = result["anomalies"]
+    assert (found["severity"], found["kind"]) == ("warning", "few keys") and "split.key" in found["fix"]
+    assert (
+        "400 rows hold only 7 different values of the columns that are hashed (k, t, x), and eval has "
+        in found["message"]
+    )
+    assert "98.2% of the rows repeat another one" in result["says"][1]
+
+
+@pytest.mark.parametrize(
+    ("split", "fix"),
+    [
+        (SplitConfig(key="t", eval=0.4), "split: {key: k}"),
+        (
+            SplitConfig(mode="column", column="t", values={"2013-01-01": "train", "2013-01-02": "eval"}),
+            "'t' say one split",
+        ),
+    ],
+)
+def test_a_group_in_two_splits_is_told_whatever_splits_the_rows(window, split, fix):
+    group, by = KEY.model_copy(update={"role": "group"}), Column(name="t", type="bytes", nullable=False, role="key")
+    days = [f"2013-01-{day:02d}" for day in range(1, 31 if split.key else 3)]
+    lines = [line for day in days for line in rows([f"q{i}" for i in range(150)], day)]
+    result = window(split, columns=(group, by), a=lines)
+    found = [a for a in result["anomalies"] if a["kind"] == "group overlap"]
+    assert [(a["severity"], a["where"]) for a in found] == [("warning", "train, eval")] and fix in found[0]["fix"]
+    assert "150 groups (k) are in train and in eval" in found[0]["message"] and "a a.csv row " in found[0]["message"]
+    keyed = window(SplitConfig(key="k", eval=0.4), columns=(group, by), b=lines)
+    assert apart(keyed) == [] and "no k is in two splits" in keyed["says"][0]
 
 
 # --- unique

@@ -21,6 +21,7 @@ from headway.records.lengths import unpacked
 from headway.records.tfrecord import frame, read_records
 from headway.schema import Column
 from headway.sources.base import SourceConfig, files, open_source
+from headway.split_columns import from_tags
 from headway.splits import SplitConfig
 from headway.statistics.split import SplitStatistics
 
@@ -250,3 +251,50 @@ def test_rows_of_an_odd_shape_among_others_are_set_aside_by_their_place(tmp_path
     facts, splits, rejected = run(request, tmp_path / "out")
     assert (facts["rows"], facts["quarantined"], [row["x"] for row in splits["all"]]) == (5, 3, [0.0, 2.0])
     assert [row["row"] for row in rejected] == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"), [("where", "id * 4 > 0 and x > 0"), ("label", "id * 4"), ("label", "abs(id * 4) > 1")]
+)
+def test_an_integer_beyond_int64_names_file_and_row(request_for, tmp_path, setting, text):
+    path = tmp_path / "raw.csv"
+    path.write_text("id,x,s,y\n" + "1,oops,a,1\n1,1,a,1\n" * 200 + f"{2**62},1,a,1\n" + "1,1,a,1\n" * 9)
+    request = request_for(path, range_bytes=1024, **{setting: text})
+    pieces = open_source(request.source).ranges(request.files)
+    assert len(pieces) > 2
+    with pytest.raises(DataError) as error:
+        for piece in pieces:
+            (folder := tmp_path / str(piece.index)).mkdir()
+            ingest_range(request, piece, folder, lambda rows: None)
+    assert error.value.where == f"{path} row 401: expression {text!r}"
+    assert error.value.problem == "id * 4 does not fit int64 (id = 4611686018427387904)"
+
+
+def test_columns_that_only_the_split_looks_at_cost_no_row_and_may_go(request_for, tmp_path):
+    """Rows keep their split when a column of the hash is not stored, holds what does not fit, or is gone; and no less."""
+    header, lines = "id,x,s,y", [f"{i},{i / 4},s{i % 3},{i % 2}" for i in range(300)]
+    path = tmp_path / "raw.csv"
+    path.write_text("\n".join([header, *lines]) + "\n")
+    hashed = from_tags(["headway.split=FLOAT x", "headway.split=BYTES s"], where="s")
+
+    columns = request_for(path).read
+
+    def ids(name, keep=columns, stored=("id",), **changes):
+        request = request_for(path, columns=keep, stored=stored, split=SplitConfig(eval=0.4), **changes)
+        facts, splits, _ = run(request.model_copy(update={"hashed": hashed}), tmp_path / name)
+        assert (facts["quarantined"], facts["filtered"]) == (0, 150 if changes else 0)
+        return {split: [row["id"] for row in rows] for split, rows in splits.items()}
+
+    few = tuple(column for column in columns if column.name in ("id", "y"))
+    every = ids("every", stored=("id", "x", "s"))
+    assert ids("few", few) == every and set(every) == {"train", "eval"} and 80 < len(every["eval"]) < 160
+    half = ids("half", few, where="id < 150")
+    assert half == {split: [i for i in of if i < 150] for split, of in every.items()}
+    path.write_text("\n".join([header, *lines[:299], "299,many,s2,0"]) + "\n")
+    odd = ids("odd", few)
+    assert {s: [i for i in of if i < 299] for s, of in odd.items()} == {
+        s: [i for i in of if i < 299] for s, of in every.items()
+    }
+    path.write_text("\n".join(["id,x,y", *(",".join(np.array(line.split(","))[[0, 1, 3]]) for line in lines)]) + "\n")
+    gone = ids("gone", few)
+    assert sum(map(len, gone.values())) == 300 and gone != every

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError, DataError
+from headway.expression_errors import Overflow
 from headway.expressions import FUNCTIONS, parse
 
 BATCH = pa.RecordBatch.from_pydict(
@@ -397,3 +398,55 @@ def test_dates_and_times_are_compared_with_text_in_utc(kind):
 def test_a_filter_must_be_a_condition():
     with pytest.raises(ConfigError, match="gives numbers, and a condition is wanted"):
         parse("i + 1").keep(BATCH)
+
+
+LEAST = -(2**63)
+INTS = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([LEAST, 2**63 - 1, 2**62, -1, 0, 1, 3])
+EXACT = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b if b else None,
+    "%": lambda a, b: a % b if b else None,
+}
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(sorted(EXACT)), st.lists(st.tuples(INTS, INTS), min_size=1, max_size=6))
+def test_integers_are_exact_or_an_error_that_names_the_first_row_that_does_not_fit(op, pairs):
+    batch = pa.RecordBatch.from_pydict({"i": [None, *(a for a, _ in pairs)], "j": [3, *(b for _, b in pairs)]})
+    wanted = [None, *(EXACT[op](a, b) for a, b in pairs)]
+    odd = [row for row, value in enumerate(wanted) if value is not None and not LEAST <= value < 2**63]
+    if not odd:
+        assert of(f"i {op} j", batch) == wanted
+        return
+    with pytest.raises(Overflow) as error:
+        of(f"i {op} j > 0 and i == i", batch)
+    a, b = pairs[odd[0] - 1]
+    assert (error.value.row, f"(i = {a}, j = {b})" in error.value.problem) == (odd[0], True)
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "row"),
+    [
+        ("i * 4 > 0", "i * 4 does not fit int64 (i = 4611686018427387904)", 1),
+        ("abs(i) > 0", f"abs(i) does not fit int64 (i = {LEAST})", 2),
+        ("-i > 0", f"-i does not fit int64 (i = {LEAST})", 2),
+        ("i > 0 or i // -1 == 1", f"i // -1 does not fit int64 (i = {LEAST})", 2),
+        ("tiny > 4611686018427387904 * 4", "4611686018427387904 * 4 does not fit int64", None),
+    ],
+)
+def test_an_integer_beyond_int64_is_told_with_its_part_and_values(text, part, row):
+    batch = pa.RecordBatch.from_pydict({"i": [1, 2**62, LEAST], "tiny": pa.array([127] * 3, pa.int8())})
+    with pytest.raises(DataError) as error:
+        of(text, batch)
+    assert (error.value.problem, error.value.row, error.value.where) == (part, row, f"expression {text!r}")
+    assert "1.0 *" in error.value.fix
+
+
+def test_what_the_fix_says_computes():
+    batch = pa.RecordBatch.from_pydict({"i": [2**62], "u": pa.array([2**64 - 1], pa.uint64())})
+    assert of("1.0 * i * 4", batch) == [2.0**64] and of("abs(1.0 * i)", batch) == [2.0**62]
+    for text in ("u + 1", "-u"):
+        with pytest.raises(Overflow, match="does not fit"):
+            of(text, batch)

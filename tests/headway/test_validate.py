@@ -207,19 +207,51 @@ def test_a_single_label(check, value, shown):
 
 
 def test_unbalanced_classes(check):
-    found = only(check({"label": [1] + [0] * (ROWS - 1)}))
-    assert found[:4] == ("warning", "class balance", "label", "train")
-    assert "1 of 2,000 train rows (0.050%)" in found[4]
+    found, blind = check({"label": [1] + [0] * (ROWS - 1)})["anomalies"]
+    assert (found["severity"], found["kind"], found["where"]) == ("warning", "class balance", "train")
+    assert "1 of 2,000 train rows (0.050%)" in found["message"]
+    assert (blind["severity"], blind["kind"]) == ("info", "leakage")
+    assert "not looked for: fewer than 30 of 2,000 train rows have another label" in blind["message"]
     assert check({"label": [1] + [0] * (ROWS - 1)}, task="regression")["anomalies"] == []
 
 
 def test_labels_of_eval_that_train_never_saw(check):
     two, three = [b"a", b"b"] * (ROWS // 2), [b"c"] * 10 + [b"a", b"b"] * (ROWS // 2 - 5)
     found = only(check(train={"label": two}, eval={"label": three}))
-    assert found[:4] == ("warning", "unseen label", "label", "eval")
-    assert "10 of 2,000 eval rows have a label that no train row has, and count for nothing: 'c' (10)" in found[4]
+    assert found[:4] == ("error", "unseen label", "label", "eval")
+    assert found[4] == (
+        "10 of 2,000 eval rows have a label that no train row has: 'c' (10); train has 'a' (1,000), 'b' (1,000)"
+    )
+    two, three = np.arange(ROWS) % 2, np.where(np.arange(ROWS) < 30, 2, np.arange(ROWS) % 2)
+    found = only(check(train={"label": two}, eval={"label": three}))
+    assert found[0] == "error" and "30 of 2,000 eval rows have a label that no train row has: 2 (30)" in found[4]
+    found = only(check(train={"label": two}, eval={"label": two}, test={"label": three}))
+    assert (found[0], found[3]) == ("warning", "test")  # which judges nothing
     numbers = np.arange(ROWS).astype(np.float32)
     assert check(train={"label": numbers}, eval={"label": numbers + 1})["anomalies"] == []  # a regression
+
+
+@pytest.mark.parametrize(
+    ("train", "lacking", "severity"),
+    [
+        ([0] * 1999 + [1], [0] * ROWS, "error"),  # of two classes one
+        ([0] * 1000 + [1] * 990 + [2] * 10, [0, 1] * 1000, "error"),
+        ([0] * 1000 + [1] * 999 + [2], [0, 1] * 1000, "error"),  # of the same size: one was to be expected
+    ],
+)
+def test_a_class_of_train_that_eval_lacks_is_an_error(check, train, lacking, severity):
+    result = check(train={"label": train}, eval={"label": lacking})
+    [found] = [a for a in result["anomalies"] if a["kind"] == "missing class"]
+    assert (found["severity"], found["where"]) == (severity, "eval") and "split.key" in found["fix"]
+    assert f"none of the 2,000 eval rows has the label {max(train)} (" in found["message"]
+
+
+def test_a_class_of_few_rows_may_miss_a_small_eval_by_chance(check):
+    train = [0] * 1000 + [1] * 997 + [2] * 3
+    result = check(train={"label": train}, rows={"eval": 200})
+    assert [(a["severity"], a["where"]) for a in result["anomalies"] if a["kind"] == "missing class"] == [
+        ("warning", "eval")
+    ]
 
 
 def test_infinite_labels(check):

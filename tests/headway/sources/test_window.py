@@ -1,5 +1,9 @@
 """Windows by count and by time; dated paths; a gap is an error that names what is missing."""
 
+from calendar import monthrange
+from datetime import date, timedelta
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,8 +87,8 @@ def test_names_that_are_no_dates_have_no_gaps():
     | st.sampled_from(["2013", "2013-02", "2013-02-30", "2013-1", "201301", "0000", "2013-01-01T24"])
 )
 def test_dates_are_read_back_from_their_names(name):
-    date = parse_date(name)
-    assert (date.name() == name) if date else name in ("2013-02-30", "2013-1", "201301", "0000", "2013-01-01T24")
+    found = parse_date(name)
+    assert (found.name() == name) if found else name in ("2013-02-30", "2013-1", "201301", "0000", "2013-01-01T24")
 
 
 @pytest.fixture
@@ -141,3 +145,62 @@ def test_patterns_that_name_no_date_are_refused(path, said):
     with pytest.raises(ConfigError) as error:
         load(SourceConfig, {"format": "csv", "path": path}, where="x")
     assert said in str(error.value)
+
+
+ALL_DAYS = [str(date.fromordinal(day)) for day in range(date(2011, 12, 1).toordinal(), date(2013, 3, 1).toordinal())]
+
+
+@given(st.dates(date(2012, 3, 1), date(2013, 2, 28)), st.integers(1, 2))
+def test_months_follow_the_calendar_on_every_day(until, months):
+    lengths = [monthrange(d.year, d.month)[1] for d in (until.replace(day=1), until.replace(day=1) - timedelta(1))]
+    chosen = select_window(ALL_DAYS, f"{months}m", str(until))
+    assert 28 * months <= len(chosen) <= 31 * months
+    whole = until + timedelta(1)
+    if whole.day == 1:  # a whole month, and not a day of another
+        assert len(chosen) == sum(lengths[:months])
+    elif whole.day <= 28:
+        begin = date.fromisoformat(chosen[0])
+        assert (begin.day, (until.month - begin.month) % 12) == (whole.day, months)
+    after = select_window(ALL_DAYS, f"{months}m", str(min(whole, date(2013, 2, 28))))
+    assert after[0] >= chosen[0]  # a later end never begins earlier
+
+
+@pytest.mark.parametrize(
+    ("until", "first"),
+    [
+        ("2013-01-30", "2012-12-31"),
+        ("2013-01-29", "2012-12-30"),
+        ("2012-03-30", "2012-03-01"),
+        ("2012-03-29", "2012-03-01"),
+        ("2012-03-28", "2012-02-29"),
+    ],
+)
+def test_a_month_that_ends_on_a_late_day(until, first):
+    assert select_window(ALL_DAYS, "1m", until)[0] == first
+
+
+@pytest.mark.parametrize(
+    ("path", "taken"),
+    [
+        ("_landing/{span}", ["x/a.csv", "x/deep/b.csv"]),
+        ("_landing/{span}/*.csv", ["x/a.csv"]),
+        ("_landing/{span}/*/*.csv", ["x/deep/b.csv"]),
+        ("_landing/{span}/*/*/*/*.csv", []),
+        ("_landing/{span}/_temporary/0/*/*.csv", ["x/_temporary/0/x/part.csv"]),
+        ("_land*/x/a.csv", ["x/a.csv"]),
+        ("*/x/a.csv", []),
+    ],
+)
+def test_what_the_path_does_not_name_itself_is_hidden_at_any_depth(tmp_path, path, taken):
+    folder = tmp_path / "_landing"
+    for name in ("x/a.csv", "x/deep/b.csv", "x/_temporary/0/x/part.csv", "x/.crc/0/1/c.csv", "x/_d.csv", "_old/a.csv"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("a\n1\n")
+    config = SourceConfig(format="csv", path=f"{tmp_path}/{path}")
+    if taken:
+        assert [Path(f.path).relative_to(folder).as_posix() for f in files(config, spans(config)[0])] == taken
+        assert spans(config) == (["x"] if "{span}" in path else ["all"])
+    else:
+        with pytest.raises(ConfigError, match="hidden files match") as error:
+            files(config, spans(config)[0])
+        assert "write the part that begins with '_'" in str(error.value)

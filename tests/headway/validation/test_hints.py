@@ -75,10 +75,39 @@ def test_columns_that_give_a_number_away(random):
     assert suspects(columns, "regression") == ["total"]
 
 
+@pytest.mark.parametrize("share", [0.4, 0.02, 0.01, 0.004, 0.002])
+def test_a_rare_label_is_looked_at_as_well_as_a_common_one(random, share):
+    label = (random.random(ROWS) < share).astype(np.int64)
+    columns = {
+        "same": label.astype(np.float64),
+        "not": 1 - label,
+        "minus": -label.astype(np.float64),
+        "scaled": 100.0 - 7 * label,
+        "text": pa.array([b"yes" if y else b"no" for y in label], pa.binary()),
+        "three": label * 2 - (random.random(ROWS) < 0.5) * (1 - label),
+        "score": label + random.normal(size=ROWS),
+        "noise": random.normal(size=ROWS),
+        "id": random.permutation(ROWS),
+        "label": label,
+    }
+    assert suspects(columns, "binary") == ["same", "not", "minus", "scaled", "text", "three"]
+    labels = {
+        "columns": columns | {"label": pa.array([b"ab"[y : y + 1] for y in label], pa.binary())},
+        "task": "binary",
+    }
+    assert suspects(**labels) == ["same", "not", "minus", "scaled", "text", "three"]
+
+
+def test_a_rare_class_of_three_counts_as_much_as_a_common_one(random):
+    kind = random.choice(3, ROWS, p=[0.97, 0.02, 0.01])
+    columns = {"code": 5.0 - kind, "noise": random.normal(size=ROWS), "label": kind}
+    assert suspects(columns, "multiclass") == ["code"]
+
+
 def test_too_few_rows_of_a_class_prove_nothing(random):
     label = np.zeros(ROWS, np.int64)
     label[:20] = 1
-    assert suspects({"x": label, "label": label}, "binary") == []
+    assert suspects({"x": label, "label": label}, "binary") == [None]  # and that is said
     assert suspects({"x": label[:50], "label": np.arange(50)}, "regression") == []
 
 

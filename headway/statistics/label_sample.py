@@ -1,0 +1,127 @@
+"""A sample of rows with as many of each class of the label: what a uniform one cannot tell of a rare class.
+
+    sample = LabelSample(4096)
+    sample.update(batch, priority)             # any number of batches; merge() adds another piece's sample
+    sample.table()                             # at most `rows` rows, an equal share of each class; None: no classes
+
+Each class keeps its rows of least priority, so that the sample is the same however rows came in batches and pieces. A label
+of more than `MOST_CLASSES` values has no classes here: nothing is kept of it, and a uniform sample has to do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headway.schema import LABEL
+from headway.splits import column_hash
+from headway.statistics.sample import PRIORITY, RowSample, kept, rows_for
+
+FILE = "sample_by_label.arrow"
+MOST_CLASSES = 32
+_CLASS = "__class"
+Hashes = NDArray[np.uint64]
+
+
+class LabelSample:
+    """For each class the rows of least priority, `rows` over the number of classes."""
+
+    def __init__(self, rows: int, *, off: bool = False):
+        self.rows, self.off = rows, off
+        """off: the label has too many values, or they are not known."""
+        self._classes: dict[int, RowSample] = {}
+        """By the hash of the label's value."""
+
+    @classmethod
+    def create(cls, columns: int) -> LabelSample:
+        return cls(rows_for(columns))
+
+    def update(self, batch: pa.RecordBatch, priority: Hashes) -> None:
+        """Draw from a batch of stored columns with its label; `priority` as `RowSample.update` returns it."""
+        place = batch.schema.get_field_index(LABEL)
+        if self.off or place < 0 or not batch.num_rows:
+            return
+        coded = batch.column(place)
+        if not pa.types.is_dictionary(coded.type):
+            coded = coded.dictionary_encode()
+        codes = coded.indices.to_numpy(zero_copy_only=False)
+        there = np.flatnonzero(np.bincount(codes, minlength=len(coded.dictionary)))
+        if not self._know(
+            column_hash(coded.dictionary.take(pa.array(there))).tolist() if len(there) <= MOST_CLASSES else None
+        ):
+            return
+        hashes = np.zeros(len(coded.dictionary), np.uint64)
+        hashes[there] = column_hash(coded.dictionary.take(pa.array(there)))
+        below = np.zeros(len(coded.dictionary), np.uint64)
+        below[there] = [self._classes[value].below for value in hashes[there].tolist()]
+        chosen = np.flatnonzero(priority < below[codes])
+        for code in there.tolist():
+            sample = self._classes[int(hashes[code])]
+            mine = sample.least(chosen[codes[chosen] == code], priority)
+            if len(mine):
+                names = [PRIORITY, *batch.schema.names]
+                arrays = kept(batch.take(pa.array(mine)).columns)
+                sample.add(pa.table([pa.array(priority[mine]), *arrays], names=names))
+
+    def _know(self, classes: list[int] | None) -> bool:
+        """Make room for classes; False, for good, when there are too many of them."""
+        new = [] if classes is None else [value for value in classes if value not in self._classes]
+        if classes is None or len(self._classes) + len(new) > MOST_CLASSES:
+            self.off, self._classes = True, {}
+            return False
+        if new:
+            share = self.rows // max(2, len(self._classes) + len(new))
+            for sample in self._classes.values():
+                sample.shrink(share)
+            self._classes |= {value: RowSample(share) for value in new}
+        return True
+
+    def merge(self, other: LabelSample) -> None:
+        """Add the rows that another piece drew."""
+        if self.off or not self._know(None if other.off else [*other._classes]):
+            return
+        for value, sample in other._classes.items():
+            self._classes[value].merge(sample)
+
+    def _drawn(self) -> list[tuple[int, pa.Table]]:
+        """Each class's rows, in the order of the classes' hashes."""
+        found = [(value, self._classes[value].drawn()) for value in sorted(self._classes)]
+        return [(value, table) for value, table in found if table is not None]
+
+    def table(self) -> pa.Table | None:
+        """The drawn rows, class after class. None: the label has no classes, or there are no rows."""
+        tables = [table.drop_columns([PRIORITY]) for _, table in self._drawn()]
+        return pa.concat_tables(tables).combine_chunks() if tables else None
+
+    def save(self, path: Path) -> None:
+        """Write the sample, unless it is empty; the same sample gives the same bytes."""
+        drawn = self._drawn()
+        if not drawn:
+            path.unlink(missing_ok=True)
+            return
+        tables = [t.append_column(_CLASS, pa.array(np.full(len(t), value, np.uint64))) for value, t in drawn]
+        whole = pa.concat_tables(tables).combine_chunks()
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, whole.schema) as writer:
+            writer.write_table(whole, max_chunksize=self.rows)
+
+    @classmethod
+    def load(cls, path: Path, columns: int, *, rows: int) -> LabelSample:
+        """What `save` wrote of so many rows."""
+        made = cls.create(columns)
+        if not path.is_file():
+            made.off = rows > 0
+            return made
+        with pa.OSFile(str(path)) as file:  # not mapped: the file may go
+            whole = pa.ipc.open_file(file).read_all()
+        classes: Any = whole.column(_CLASS).to_numpy()
+        whole = whole.drop_columns([_CLASS])
+        values, first = np.unique(classes, return_index=True)
+        made._know(values.tolist())
+        ends = [*first[1:].tolist(), len(classes)]
+        for value, start, end in zip(values.tolist(), first.tolist(), ends, strict=True):
+            made._classes[value].add(whole.slice(start, end - start))
+        return made
