@@ -26,7 +26,6 @@ from headway.schema import LABEL, STORED, Column, Role, Schema, in_columns, name
 from headway.schema_file import from_text, to_text
 from headway.sources.base import InputFile, open_source
 from headway.statistics.split import SplitStatistics
-from headway.tasks import RANKED
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fits import check_all
 
@@ -179,14 +178,6 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
             raise ConfigError("no column says which rows are a group", where=at, fix=f"{name}, as a query's id")
         if located.pipeline.task == "multiclass":
             raise ConfigError("classes have no order", where=at, fix="leave it out")
-    gate = located.pipeline.gate
-    for name in sorted({*gate.thresholds, *(gate.tolerance or {})} & {*RANKED}):
-        if located.pipeline.ndcg_at is None:
-            raise ConfigError(
-                f"metric {name!r} judges the order within groups, and nothing ranks here",
-                where=f"{located.file}: gate",
-                fix="training.ranking, or evaluation.ndcg_at, and a column with role: group",
-            )
     sliced = located.pipeline.evaluation.slices
     for column in read:
         if column.shape and column.name in sliced:

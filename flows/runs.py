@@ -147,10 +147,16 @@ class _Run:
         verdict = end.verdict
         if verdict is not None:
             record["verdict"] = {key: verdict[key] for key in ("verdict", "promote", "reasons")}
+            if baselines := (verdict.get("metrics") or {}).get("baselines"):
+                record["baselines"] = baselines
+            if end.test is not None:
+                record["test"] = end.test
         if end.evaluation is not None:
             record["metrics"] = end.evaluation.get("metrics")
         elif end.facts.get("metrics"):
             record["metrics"] = end.facts["metrics"]
+            if end.facts.get("baselines"):
+                record["baselines"] = end.facts["baselines"]
         record["state"] = "done"
         if verdict is not None and verdict["verdict"] == ALREADY:
             record |= {"state": ALREADY, "version": verdict["champion"]}
