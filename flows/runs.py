@@ -146,7 +146,8 @@ class _Run:
         record["warnings"] = [a["message"] for a in end.anomalies if a["severity"] == "warning"]
         verdict = end.verdict
         if verdict is not None:
-            record["verdict"] = {key: verdict[key] for key in ("verdict", "promote", "reasons")}
+            kept = ("verdict", "promote", "reasons", "primary", "outcome")
+            record["verdict"] = {key: verdict[key] for key in kept if verdict.get(key) is not None}
             if baselines := (verdict.get("metrics") or {}).get("baselines"):
                 record["baselines"] = baselines
             if end.test is not None:

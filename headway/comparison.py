@@ -67,6 +67,11 @@ class Compared:
             return "better" if low > 0 else "worse"
         return "equal" if low >= -self.tolerance else "cannot tell"
 
+    @property
+    def why(self) -> str:
+        """Why it is not compared."""
+        return f"{self.few}; give eval more of them" if self.few else "a model has no value on these rows"
+
     def sentence(self, champion: str, confidence: float) -> str:
         """What happened to the metric, with numbers."""
         found, interval = self.found, _interval(self.interval, confidence)
@@ -88,8 +93,7 @@ class Compared:
                     f"{interval}; the smallest loss that would have been seen is {number(self.detectable)}"
                 )
             case "not compared":
-                why = self.few or "a model gives no value on these rows"
-                return f"{self.subject}{found.metric} cannot be compared with {champion}: {why}"
+                return f"{self.subject}{found.metric} cannot be compared with {champion}: {self.why}"
         text = f"{self.subject}{found.metric} {verb} {moved}, {interval}, wholly beyond {margin}"
         if self.column:
             text += f" (p {number(self.p_adjusted)} after correcting for all slices)"
@@ -133,6 +137,14 @@ class Comparison:
     def failures(self, champion: str) -> list[str]:
         """One sentence for each comparison that failed, overall first."""
         return [c.sentence(champion, self.confidence) for c in (*self.overall, *self.slices) if c.failed]
+
+    def uncompared(self, champion: str) -> list[str]:
+        """One sentence for each reason why metrics could not be compared over all rows."""
+        whys: dict[str, list[str]] = {}
+        for one in self.overall:
+            if one.outcome == "not compared":
+                whys.setdefault(one.why, []).append(one.found.metric)
+        return [f"{' and '.join(names)} cannot be compared with {champion}: {why}" for why, names in whys.items()]
 
     def notes(self, champion: str) -> list[str]:
         """What did not fail: a sentence for each metric, and one for the slices."""

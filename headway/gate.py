@@ -166,9 +166,8 @@ class _Decision:
         self.comparisons |= compared.as_json()
         self.outcome = compared.of(self.primary).outcome
         found.block("reject", *compared.failures(name))
-        few = [c.sentence(name, compared.confidence) for c in compared.overall if c.outcome == "not compared"]
-        if few:
-            self._unjudged("not comparable", "; ".join(few))
+        for reason in compared.uncompared(name):
+            self._unjudged("not comparable", reason)
         found.notes += compared.notes(name)
         self._reference()
         if self.outcome in ("better", "not compared") or any(verdict == "reject" for verdict, _ in found.blocks):
