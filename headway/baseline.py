@@ -5,8 +5,8 @@
 
 The constant is the best one for each metric that the train labels allow: the classes' shares for log loss, calibration and
 AUC (0.5: every row ties), the most frequent class for accuracy, the mean for squared errors, the median for absolute
-errors, and one score for all rows for ndcg and mrr (the mean over all orders). It is fitted on unweighted train rows; with a
-weight column it is therefore not quite the best constant.
+errors, one score for all rows for ndcg (the mean over all orders), and a random order for mrr. It is fitted on unweighted
+train rows; with a weight column it is therefore not quite the best constant.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def constant(task: Task, label: LabelFacts, rows: Rows) -> dict[str, float | Non
     if task == "regression" and (median := prediction_of(task, label, len(rows.label), "mae")) is not None:
         found["mae"] = measure(task, rows.label, median, rows.weight)["mae"]
     if rows.groups is not None and rows.ndcg_at is not None:
-        score = np.zeros(len(rows.label))
-        found |= ranked(rows.label, score, rows.weight, rows.groups, k=rows.ndcg_at).mean()
+        for name in RANKED:
+            score = _order(name, len(rows.label))
+            found[name] = ranked(rows.label, score, rows.weight, rows.groups, k=rows.ndcg_at).mean()[name]
     return found
 
 
@@ -154,6 +155,14 @@ class _Against:
         return f"{self.values}, a gain of {signed(self.gain)}, interval {signed(low)} to {signed(high)}{chance}"
 
 
+def _order(metric: str, rows: int) -> Floats:
+    """Scores that know nothing: one for all rows; for mrr, which gives equal scores less than a random order has, a random
+    order, always the same."""
+    if metric != "mrr":
+        return np.full(rows, 0.5)
+    return np.random.Philox(key=0).random_raw(rows) / 2.0**64
+
+
 def _difference(
     task: Task, label: LabelFacts, rows: Rows, name: str, samples: int, seed: int, check: Callable[[], None]
 ) -> Difference | None:
@@ -161,7 +170,7 @@ def _difference(
     if predicted is None:
         return None
     if name in RANKED:
-        predicted = np.full(len(rows.label), 0.5)  # any score does, if it is one for all rows
+        predicted = _order(name, len(rows.label))
     found = paired(
         task,
         rows.label,

@@ -39,6 +39,17 @@ def test_each_metric_has_its_best_constant():
     assert constant("binary", LabelFacts(), rows(label, label)) is None
 
 
+def test_a_random_order_does_not_beat_the_constant():
+    r = np.random.default_rng(0)
+    groups, label = np.repeat(np.arange(2000), 8), (r.random(16_000) < 0.2).astype(float)
+    data = rows(label, r.random(16_000), groups=groups, ndcg_at=5)
+    for primary in ("ndcg", "mrr"):
+        found = judged("binary", LabelFacts(counts=(8, 2)), data, primary=primary, metrics=("ndcg", "mrr"))
+        assert not found.passed, found
+    known = rows(label, np.clip(r.random(16_000) + 0.2 * label, 0, 1), groups=groups, ndcg_at=5)
+    assert judged("binary", LabelFacts(counts=(8, 2)), known, primary="mrr", metrics=("ndcg", "mrr")).passed
+
+
 def test_learning_nothing_fails_on_many_rows_and_rarely_costs_a_good_model_on_few():
     """Simulated: first models that know nothing, and models of an AUC of 0.76 on 30 rows."""
     facts, metrics = LabelFacts(counts=(700, 300)), ("auc", "loss")
