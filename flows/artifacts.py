@@ -47,7 +47,8 @@ def artifacts_of(output: Output) -> list[Artifact]:
                 found.append(Artifact("splits", said, table=result["splits"]))
             return found
         case "evaluate":
-            key = "evaluation" if output.title == "evaluate" else "evaluation-champion"
+            role = output.title.removeprefix("evaluate").split()[:1]  # champion, reference or test
+            key = "-".join(["evaluation", *role])
             if result.get("incompatible"):
                 text = f"# {output.title}\n\nIt cannot score these rows: {result['incompatible']}\n"
                 return [Artifact(key, output.title, markdown=text)]
@@ -98,7 +99,8 @@ def _distinct(column: Mapping[str, Any]) -> int | str:
 
 def metrics_markdown(title: str, result: Mapping[str, Any]) -> str:
     rows = [[name, number(value)] for name, value in _numbers(result["metrics"]).items()]
-    head = f"# {title.capitalize()}\n\n{counted(result['rows'], 'row')} of the eval split\n\n"
+    split = "test" if title == "evaluate test" else "eval"
+    head = f"# {title.capitalize()}\n\n{counted(result['rows'], 'row')} of the {split} split\n\n"
     return head + _table(["metric", "value"], rows)
 
 
@@ -123,12 +125,13 @@ def verdict_markdown(result: Mapping[str, Any], ending: str | None = None) -> st
     parts.append((ending or "The gate lets the candidate through. Export, replay and promotion follow.") + "\n")
     parts.append("\n".join(f"- {reason}" for reason in result["reasons"]) + "\n")
     metrics = result.get("metrics") or {}
-    candidate, champion = _numbers(metrics.get("candidate") or {}), _numbers(metrics.get("champion") or {})
-    if candidate and champion:
-        rows = [[name, number(value), number(champion.get(name))] for name, value in candidate.items()]
-        parts.append(_table(["metric", "candidate", "champion"], rows))
-    elif candidate:
-        parts.append(_table(["metric", "candidate"], [[name, number(value)] for name, value in candidate.items()]))
+    sides = {name: metrics.get(name) for name in ("candidate", "champion", "reference")} | (
+        metrics.get("baselines") or {}
+    )
+    known = {name: _numbers(values) for name, values in sides.items() if values}
+    if "candidate" in known:
+        rows = [[name, *(number(side.get(name)) for side in known.values())] for name in known["candidate"]]
+        parts.append(_table(["metric", *known], rows))
     return "\n".join(parts)
 
 

@@ -29,7 +29,6 @@ from headway.schema_file import from_text, to_text, with_split
 from headway.sources.base import InputFile, open_source
 from headway.split_columns import chosen, row_columns
 from headway.statistics.split import SplitStatistics
-from headway.tasks import RANKED
 from headway.words import agree, counted, some
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fits import check_all
@@ -226,14 +225,6 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
             raise ConfigError("no column says which rows are a group", where=at, fix=f"{name}, as a query's id")
         if located.pipeline.task == "multiclass":
             raise ConfigError("classes have no order", where=at, fix="leave it out")
-    gate = located.pipeline.gate
-    for name in sorted({*gate.thresholds, *(gate.tolerance or {})} & {*RANKED}):
-        if located.pipeline.ndcg_at is None:
-            raise ConfigError(
-                f"metric {name!r} judges the order within groups, and nothing ranks here",
-                where=f"{located.file}: gate",
-                fix="training.ranking, or evaluation.ndcg_at, and a column with role: group",
-            )
     sliced = located.pipeline.evaluation.slices
     for column in read:
         if column.shape and column.name in sliced:

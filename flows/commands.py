@@ -186,7 +186,7 @@ def _told(record: dict[str, Any], trip: Trip) -> str:
         lines.append(f"  verdict: {record['verdict']['verdict']}")
         lines += [f"    {reason}" for reason in record["verdict"]["reasons"]]
     if record.get("metrics"):
-        lines.append(f"  metrics: {metrics_line(record['metrics'])}")
+        lines.append(f"  metrics: {metrics_line(record['metrics'], record.get('baselines'))}")
     if record["state"] == "promoted":
         version = trip.registry.version(record["version"])
         lines.append(f"  promoted: version {record['version']}, {version.saved_model}")
@@ -402,7 +402,7 @@ def show(
             *(f"  {reason}" for reason in record["verdict"]["reasons"]),
         ]
     if record.get("metrics"):
-        lines.append(f"metrics: {metrics_line(record['metrics'])}")
+        lines.append(f"metrics: {metrics_line(record['metrics'], record.get('baselines'))}")
     if "error" in record:
         lines.append(f"error: {record['error']}")
     answer(options, record, "\n".join(lines))

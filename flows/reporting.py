@@ -200,7 +200,15 @@ def _detail(output: Output) -> str:
     return ""
 
 
-def metrics_line(metrics: dict[str, Any] | None) -> str:
-    """The metrics that a person looks at first."""
+def metrics_line(metrics: dict[str, Any] | None, baselines: dict[str, Any] | None = None) -> str:
+    """The metrics that a person looks at first, with what the baselines have: `auc 0.91 (constant 0.5)`."""
     first = ("auc", "ndcg", "loss", "accuracy", "calibration", "rmse", "mae")
-    return ", ".join(f"{name} {number(metrics[name])}" for name in first if metrics and metrics.get(name) is not None)
+
+    def beside(name: str) -> str:
+        known = {who: found[name] for who, found in (baselines or {}).items() if found.get(name) is not None}
+        if not known or name == "calibration":
+            return ""
+        return " (" + ", ".join(f"{who} {number(value)}" for who, value in known.items()) + ")"
+
+    values = metrics or {}
+    return ", ".join(f"{name} {number(values[name])}{beside(name)}" for name in first if values.get(name) is not None)

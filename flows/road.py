@@ -4,17 +4,19 @@
     end = road(trip, planner)                 # only looks what would run
 
 A `Caller` blocks: locally it runs a step, under Prefect it submits the same step as a task and waits, in a plan it only
-looks for the output. Nothing in here knows which. The steps themselves stand in `flows.road_data` and `flows.road_model`.
+looks for the output. Nothing in here knows which. The steps themselves stand in `flows.road_data`, `flows.road_model` and
+`flows.road_gate`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flows.road_model import ModelSteps
+from flows.road_gate import GateSteps
 from flows.steps import Output
 from flows.trip import Caller, End, Trip
 from headway.registry import Version
+from headway.tasks import Task
 
 
 def road(trip: Trip, caller: Caller, *, freeze: bool = True) -> End:
@@ -28,7 +30,7 @@ def road(trip: Trip, caller: Caller, *, freeze: bool = True) -> End:
     return _Walk(trip, caller, freeze).walk()
 
 
-class _Walk(ModelSteps):
+class _Walk(GateSteps):
     def walk(self) -> End:
         ingested = self._ingest()
         if self._stops("ingest"):
@@ -43,6 +45,7 @@ class _Walk(ModelSteps):
         if self._stops("validate") or not self._passed(validated):
             return self.end
         transform = self._transform(statistics, self._analyse(ingested))
+        task = self._task(transform)
         if self._stops("transform"):
             return self.end
         train = self._train(ingested, transform)
@@ -52,30 +55,33 @@ class _Walk(ModelSteps):
         if champion is not None and champion.facts.get("train") == train.fingerprint and not self.trip.force:
             self._already(champion)
             return self.end
-        return self._judge(ingested, transform, train, champion)
+        return self._judge(ingested, statistics, transform, train, champion, task)
 
-    def _judge(self, ingested: Mapping[str, Output], transform: Output, train: Output, champion: Version | None) -> End:
+    def _judge(
+        self,
+        ingested: Mapping[str, Output],
+        statistics: Output,
+        transform: Output,
+        train: Output,
+        champion: Version | None,
+        task: Task | None,
+    ) -> End:
         candidate = self._evaluate(
             "evaluate", ingested, transform, self._trained_model(train), {"train": train.fingerprint}
         )
         self.end.evaluation = candidate.result
-        scored = None
         if champion is not None:
             self._note_other_rows(champion)
-            scored = self._evaluate(
-                f"evaluate champion {champion.number}",
-                ingested,
-                transform,
-                {"kind": "saved_model", "path": str(champion.saved_model)},
-                {"version": champion.number, "export": champion.facts.get("export")},
-            )
+        judges = self._judges(ingested, transform, champion, task)
         if self._stops("evaluate"):
             return self.end
-        verdict = self._gate(transform, train, candidate, champion, scored)
+        verdict = self._gate(statistics, transform, train, candidate, judges)
         if verdict is None:
-            self.end.later = ["gate", "export", "replay", "promote"]
+            self.end.later = ["gate", *(["evaluate test"] if self.parts["test"] else []), "export", "replay", "promote"]
             return self.end
         self.end.verdict = verdict
+        if verdict["promote"]:
+            self._test(ingested, transform, train)
         if self._stops("gate") or (not verdict["promote"] and self.trip.last is None):
             return self.end
         return self._ship(ingested, transform, train, candidate)

@@ -12,6 +12,7 @@ from typing import Any
 from beam_jobs.request import IngestRequest
 from flows.columns import Columns, resolve
 from flows.proving import splits
+from flows.references import check_metrics, possible_tasks
 from flows.steps import Output, Stage, Step
 from flows.trip import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, Caller, End, Trip
 from headway.errors import DataError
@@ -35,6 +36,7 @@ class DataSteps:
         self.parts = window_splits(self.pipeline.split, self.window)
         self.columns: Columns = resolve(trip.located, trip.files(self.window[0]))
         self.pipeline.validation.check(self.columns.schema.names(), where=str(trip.located.file))
+        check_metrics(trip.located, possible_tasks(self.pipeline.task, self.pipeline.label, self.columns.read))
         self.freeze = freeze
         self.end = End(spans=self.window, notes=list(self.columns.notes))
         self.requests: dict[str, IngestRequest] = {}

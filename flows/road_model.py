@@ -1,22 +1,23 @@
-"""The road's second half, from a fitted transform to a replayed export: train, evaluate, gate, export, replay."""
+"""The road's second half, from a fitted transform to a replayed export: train, evaluate, export, replay."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from flows.references import data_of
 from flows.road_data import DataSteps
 from flows.steps import Output
-from flows.trip import ALREADY, EVALUATE, EXPORT, GATE, REPLAY, TRAIN, End
+from flows.trip import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN, End
 from headway.fingerprint import fingerprint
-from headway.gate import Candidate, Champion, GateRequest
 from headway.registry import Version
+from headway.standing import standing_of
 from tfcore.train.ranking import VERSION as RANKING_VERSION
 from tfcore.transform.parameters import TransformParameters
 
 
 class ModelSteps(DataSteps):
-    """The steps that make a model, hold it against the champion, and ship it."""
+    """The steps that make a model, score it, and ship it."""
 
     def _module(self) -> dict[str, Any]:
         """Part of the key of a stage that calls the user's module."""
@@ -63,6 +64,7 @@ class ModelSteps(DataSteps):
         transform: Output,
         model: dict[str, Any],
         identity: dict[str, Any],
+        split: str = "eval",
     ) -> Output:
         config, group = self.pipeline.evaluation, self.columns.of_role("group")
         key = {
@@ -72,14 +74,14 @@ class ModelSteps(DataSteps):
             "model": identity,
             "inputs": {
                 "transform": transform.fingerprint,
-                "examples": [[out.fingerprint, part] for out, part in self._of(ingested, "eval")],
+                "examples": [[out.fingerprint, part] for out, part in self._of(ingested, split)],
             },
         }
 
         def request() -> dict[str, Any]:
             return {
                 "model": model,
-                "examples": self._examples(ingested, "eval"),
+                "examples": self._examples(ingested, split),
                 "transform": transform.get()["parameters"],
                 "slices": list(config.slices),
                 "slice_min_rows": config.slice_min_rows,
@@ -119,77 +121,6 @@ class ModelSteps(DataSteps):
                 f"eval rows are not drawn as they were for version {champion.number} (the split, or the columns that it "
                 "hashes, changed since): metrics of that run and of this one are of different rows"
             )
-
-    def _gate(
-        self, transform: Output, train: Output, candidate: Output, champion: Version | None, scored: Output | None
-    ) -> dict[str, Any] | None:
-        """The verdict; None in a plan that cannot know."""
-        rolled_back = self._rolled_back(train.fingerprint)
-        group = self.columns.of_role("group")
-        settings = {
-            "slices": list(self.pipeline.evaluation.slices),
-            "eval": [list(part) for part in self.parts["eval"]],
-            "split": self._split_digest(),
-            "force": self.trip.force,
-            **self._ranked(),
-        }
-        key = {
-            "config": self.pipeline.gate.model_dump(mode="json"),
-            **settings,
-            "rolled_back": rolled_back,
-            "inputs": {
-                "train": train.fingerprint,
-                "candidate": candidate.fingerprint,
-                "champion": champion.number if champion else None,
-                "scored": scored.fingerprint if scored else None,
-            },
-        }
-
-        def request() -> GateRequest:
-            task = transform.get()["parameters"]["label"]["task"]
-            return GateRequest(
-                task=task,
-                config=self.pipeline.gate,
-                candidate=Candidate(
-                    model=train.fingerprint,
-                    predictions=candidate.path / candidate.get()["predictions"],
-                    rolled_back=rolled_back,
-                ),
-                champion=self._champion(champion, scored),
-                eval=tuple((span, part) for span, part in self.parts["eval"]),
-                split=self._split_digest(),
-                slices=self.pipeline.evaluation.slices,
-                group=group.name if group else None,
-                seed=self.trip.chosen_seed,
-                force=self.trip.force,
-                **self._ranked(),
-            )
-
-        return self._call(GATE, "gate", key, request).result
-
-    @staticmethod
-    def _champion(champion: Version | None, scored: Output | None) -> Champion | None:
-        if champion is None or scored is None:
-            return None
-        result = scored.get()
-        incompatible = result.get("incompatible")
-        return Champion(
-            version=champion.number,
-            model=str(champion.facts.get("train")),
-            predictions=None if incompatible else scored.path / result["predictions"],
-            incompatible=incompatible,
-            train=tuple((span, part) for span, part in champion.facts.get("train_parts", [])),
-            split=champion.facts.get("split", ""),
-        )
-
-    def _rolled_back(self, train: str) -> str | None:
-        """Which version of this very model was rolled back, and why."""
-        registry = self.trip.registry
-        for number, why in registry.rolled_back().items():
-            version = next((v for v in registry.versions() if v.number == number), None)
-            if version is not None and version.facts.get("train") == train:
-                return f"version {number}, {why}"
-        return None
 
     def _ship(self, ingested: Mapping[str, Output], transform: Output, train: Output, candidate: Output) -> End:
         key = {
@@ -239,6 +170,7 @@ class ModelSteps(DataSteps):
         return self._call(REPLAY, "replay", key, request)
 
     def _facts(self, transform: Output, train: Output, candidate: Output, export: Output) -> dict[str, Any]:
+        verdict = self.end.verdict or {}
         return {
             "pipeline": self.pipeline.name,
             "spans": self.window,
@@ -251,11 +183,15 @@ class ModelSteps(DataSteps):
             "reference": self.reference,
             "export": export.fingerprint,
             "seed": self.trip.chosen_seed,
+            "data": data_of(self.trip, self.parts["train"]),
             "metrics": candidate.get()["metrics"],
+            "baselines": (verdict.get("metrics") or {}).get("baselines") or {},
+            "test": self.end.test,
+            "standing": standing_of(verdict) if "comparisons" in verdict else None,
             "signatures": export.get()["signatures"],
         }
 
     def _already(self, champion: Version) -> None:
         reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
         self.end.verdict = {"verdict": ALREADY, "promote": False, "reasons": [reason], "champion": champion.number}
-        self.end.facts = {"metrics": champion.facts.get("metrics")}
+        self.end.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}

@@ -161,11 +161,18 @@ class _Run:
         record["warnings"] = [a["message"] for a in end.anomalies if a["severity"] == "warning"]
         verdict = end.verdict
         if verdict is not None:
-            record["verdict"] = {key: verdict[key] for key in ("verdict", "promote", "reasons")}
+            kept = ("verdict", "promote", "reasons", "primary", "outcome")
+            record["verdict"] = {key: verdict[key] for key in kept if verdict.get(key) is not None}
+            if baselines := (verdict.get("metrics") or {}).get("baselines"):
+                record["baselines"] = baselines
+            if end.test is not None:
+                record["test"] = end.test
         if end.evaluation is not None:
             record["metrics"] = end.evaluation.get("metrics")
         elif end.facts.get("metrics"):
             record["metrics"] = end.facts["metrics"]
+            if end.facts.get("baselines"):
+                record["baselines"] = end.facts["baselines"]
         record["state"] = "done"
         if verdict is not None and verdict["verdict"] == ALREADY:
             record |= {"state": ALREADY, "version": verdict["champion"]}

@@ -76,6 +76,8 @@ class End:
     anomalies: list[dict[str, Any]] = field(default_factory=list)
     verdict: dict[str, Any] | None = None
     evaluation: dict[str, Any] | None = None
+    test: dict[str, Any] | None = None
+    """Rows and metrics of the test split; only of a candidate that passed."""
     export: Output | None = None
     replay: dict[str, Any] | None = None
     facts: dict[str, Any] = field(default_factory=dict)

@@ -46,6 +46,17 @@ class Difference:
         reach = NormalDist().inv_cdf(0.5 + confidence / 2) * self.standard_error
         return self.difference - reach, self.difference + reach
 
+    def detectable(self, confidence: float, tolerance: float = 0.0, power: float = 0.8) -> float | None:
+        """The smallest true loss that a comparison with this spread would call beyond the tolerance in `power` of all cases.
+
+        It is tolerance + (z(0.5 + confidence / 2) + z(power)) * standard_error, z being the quantile of the normal
+        distribution: at 95% and 80%, tolerance + 2.80 standard errors.
+        """
+        if self.standard_error is None:
+            return None
+        normal = NormalDist()
+        return tolerance + (normal.inv_cdf(0.5 + confidence / 2) + normal.inv_cdf(power)) * self.standard_error
+
     def probability_below(self, bound: float) -> float | None:
         """The one-sided p value of "the true difference is at least `bound`": small when it is clearly below."""
         if self.difference is None or self.standard_error is None:

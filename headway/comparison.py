@@ -1,8 +1,16 @@
 """A candidate held against the champion on the same rows: overall and slice by slice, with what chance can explain.
 
-A metric fails when the interval of (candidate - champion) lies wholly beyond the tolerance on the bad side. Looking at
-many slices finds a bad one by luck, so the slices' p values are corrected together by Holm's method (Holm, "A simple
-sequentially rejective multiple test procedure", 1979), which costs nothing when there is one.
+With the interval of (candidate - champion) turned so that up is good, a metric's outcome is
+
+    better         the interval is wholly above 0
+    equal          it holds 0 and reaches no further down than the tolerance
+    cannot tell    it holds 0 and reaches further down than the tolerance
+    worse          it is wholly below 0, but not wholly beyond the tolerance
+    blocked        it is wholly beyond the tolerance
+    not compared   there is no interval, or there are too few rows for one (`headway.enough`)
+
+Looking at many slices finds a bad one by luck, so the slices' p values are corrected together by Holm's method (Holm, "A
+simple sequentially rejective multiple test procedure", 1979), which costs nothing when there is one.
 """
 
 from __future__ import annotations
@@ -11,23 +19,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from headway.bootstrap import Difference, paired, resampling_units
+from headway.bootstrap import Difference, paired
+from headway.enough import uncompared, upward
 from headway.errors import DataError
 from headway.gate_config import GateConfig, absolute
 from headway.metrics import columns, slice_rows
 from headway.monitor import Monitor
-from headway.ranked import NO_GROUP, codes_of
-from headway.tasks import HIGHER_IS_BETTER, RANKED, Task
-from headway.words import counted, number, signed
-
-CLASS_ROWS = 20
-"""An AUC over fewer rows of either class is too shaky to hold against anybody."""
-LEAST_GROUPS = 20
-"""So is the spread of a few groups: that of a single one is none at all, and any difference would seem certain."""
+from headway.ranked import codes_of
+from headway.tasks import HIGHER_IS_BETTER, Task
+from headway.words import counted, number, signed, some
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,21 +45,58 @@ class Compared:
     p: float | None
     p_adjusted: float | None
     failed: bool
+    detectable: float | None = None
+    """The smallest true loss that would have been blocked in 80% of all cases."""
+    few: str | None = None
+    """Why there are too few rows to compare by."""
 
     @property
     def subject(self) -> str:
         return f"{self.column}={self.value} ({counted(self.rows, 'row')}): " if self.column else ""
 
+    @property
+    def outcome(self) -> str:
+        """One of the words at the top of this module."""
+        if self.failed:
+            return "blocked"
+        interval = upward(self.found.metric, self.interval)
+        if interval is None:
+            return "not compared"
+        low, high = interval
+        if low > 0 or high < 0:
+            return "better" if low > 0 else "worse"
+        return "equal" if low >= -self.tolerance else "cannot tell"
+
+    @property
+    def why(self) -> str:
+        """Why it is not compared."""
+        return f"{self.few}; give eval more of them" if self.few else "a model has no value on these rows"
+
     def sentence(self, champion: str, confidence: float) -> str:
         """What happened to the metric, with numbers."""
-        found = self.found
+        found, interval = self.found, _interval(self.interval, confidence)
         verb = "fell" if (found.difference or 0) < 0 else "rose"
-        text = f"{self.subject}{found.metric} {verb} from {number(found.champion)} ({champion}) "
-        text += f"to {number(found.candidate)}: {signed(found.difference)}, {_interval(self.interval, confidence)}"
-        if self.failed:
-            text += f", wholly beyond the tolerance of {number(self.tolerance)}"
-            if self.column:
-                text += f" (p {number(self.p_adjusted)} after correcting for all slices)"
+        moved = f"from {number(found.champion)} ({champion}) to {number(found.candidate)}: {signed(found.difference)}"
+        margin = f"the tolerance of {number(self.tolerance)}"
+        match self.outcome:
+            case "better":
+                return f"{self.subject}{found.metric} is better: {verb} {moved}, {interval}"
+            case "equal":
+                return f"{self.subject}{found.metric} is equal within {margin}: {moved}, {interval}"
+            case "worse":
+                return (
+                    f"{self.subject}{found.metric} is worse, but not wholly beyond {margin}: {verb} {moved}, {interval}"
+                )
+            case "cannot tell":
+                return (
+                    f"{self.subject}{found.metric}: cannot tell whether it is worse by more than {margin}: {moved}, "
+                    f"{interval}; the smallest loss that would have been seen is {number(self.detectable)}"
+                )
+            case "not compared":
+                return f"{self.subject}{found.metric} cannot be compared with {champion}: {self.why}"
+        text = f"{self.subject}{found.metric} {verb} {moved}, {interval}, wholly beyond {margin}"
+        if self.column:
+            text += f" (p {number(self.p_adjusted)} after correcting for all slices)"
         return text
 
     def as_json(self) -> dict[str, Any]:
@@ -73,6 +112,8 @@ class Compared:
             "p": self.p,
             "p_adjusted": self.p_adjusted,
             "failed": self.failed,
+            "outcome": self.outcome,
+            "detectable": self.detectable,
         }
 
 
@@ -89,22 +130,36 @@ class Comparison:
     left_out: tuple[dict[str, Any], ...] = field(default=())
     confidence: float
 
+    def of(self, metric: str) -> Compared:
+        """The comparison by one metric over all rows."""
+        return next(c for c in self.overall if c.found.metric == metric)
+
     def failures(self, champion: str) -> list[str]:
         """One sentence for each comparison that failed, overall first."""
         return [c.sentence(champion, self.confidence) for c in (*self.overall, *self.slices) if c.failed]
 
+    def uncompared(self, champion: str) -> list[str]:
+        """One sentence for each reason why metrics could not be compared over all rows."""
+        whys: dict[str, list[str]] = {}
+        for one in self.overall:
+            if one.outcome == "not compared":
+                whys.setdefault(one.why, []).append(one.found.metric)
+        return [f"{' and '.join(names)} cannot be compared with {champion}: {why}" for why, names in whys.items()]
+
     def notes(self, champion: str) -> list[str]:
-        """What did not fail, in one or two sentences."""
-        fine = [c for c in self.overall if not c.failed]
-        notes = []
-        if fine:
-            each = [
-                f"{c.found.metric} {signed(c.found.difference)}, {_interval(c.interval, self.confidence)}" for c in fine
-            ]
-            notes.append(f"no worse than {champion} overall within the tolerance: " + "; ".join(each))
+        """What did not fail: a sentence for each metric, and one for the slices."""
+        fine = [c for c in self.overall if c.outcome not in ("blocked", "not compared")]
+        notes = [c.sentence(champion, self.confidence) for c in fine]
         looked = {(c.column, c.value) for c in self.slices}
         if looked and not any(c.failed for c in self.slices):
-            notes.append(f"none of the {len(looked)} slices with enough rows is worse than with {champion}")
+            notes.append(
+                f"on none of the {counted(len(looked), 'slice')} with enough rows is it worse than {champion} by more than "
+                "the tolerance"
+            )
+        if self.left_out:
+            notes.append(
+                "slices that were not compared: " + some([_left_out(entry) for entry in self.left_out], 5, sep="; ")
+            )
         return notes
 
     def as_json(self) -> dict[str, Any]:
@@ -113,6 +168,12 @@ class Comparison:
             "slices": [c.as_json() for c in self.slices],
             "left_out": list(self.left_out),
         }
+
+
+def _left_out(entry: dict[str, Any]) -> str:
+    if "values" in entry:
+        return f"{counted(entry['values'], 'value')} of {entry['slice']} ({entry['why']})"
+    return f"{entry['slice']}={entry['value']} ({entry['why']})"
 
 
 def compare(
@@ -137,6 +198,9 @@ def compare(
         groups = codes_of(candidate.column(group))
     tolerances = config.tolerances(task, ranked=ndcg_at is not None)
 
+    def few(name: str, rows: Any) -> str | None:
+        return uncompared(name, label[rows], weight[rows], None if groups is None else groups[rows])
+
     def test(rows: Any, metrics: Sequence[str], column: str | None, value: str | None) -> list[Compared]:
         found = paired(
             task,
@@ -153,51 +217,40 @@ def compare(
         )
         return [_test(found[name], tolerances[name], config, len(label[rows]), column, value) for name in metrics]
 
-    overall = test(slice(None), list(tolerances), None, None)
+    everything = slice(None)
+    overall = [
+        replace(one, few=why, failed=False, p=None, p_adjusted=None, interval=None, detectable=None)
+        if (why := few(one.found.metric, everything))
+        else one
+        for one in test(everything, list(tolerances), None, None)
+    ]
     tested: list[Compared] = []
     left_out: list[dict[str, Any]] = []
     for column in slices:
-        few = 0
+        small = 0
         for value, rows in slice_rows(candidate, column):
             monitor.check()
             if len(rows) < config.slice_min_rows:
-                few += 1
+                small += 1
                 continue
-            if groups is not None and resampling_units(groups[rows])[1] < LEAST_GROUPS:
-                left_out.append({"slice": column, "value": value, "why": f"under {LEAST_GROUPS} groups"})
-                continue
-            metrics = list(tolerances)
-            if "auc" in metrics and not _both_classes(label[rows]):
-                metrics.remove("auc")
-                left_out.append({"slice": column, "value": value, "why": f"auc: under {CLASS_ROWS} rows of one class"})
-            ordered = [name for name in metrics if name in RANKED]
-            if (
-                ordered
-                and groups is not None
-                and _telling_groups(groups[rows], label[rows], weight[rows]) < LEAST_GROUPS
-            ):
-                metrics = [name for name in metrics if name not in ordered]
-                why = f"{', '.join(ordered)}: under {LEAST_GROUPS} groups with a positive label"
-                left_out.append({"slice": column, "value": value, "why": why})
-            tested += test(rows, metrics, column, value)
-        if few:
-            left_out.append({"slice": column, "values": few, "why": f"fewer than {config.slice_min_rows:,} rows"})
+            whys: dict[str, list[str]] = {}
+            for name in tolerances:
+                if why := few(name, rows):
+                    whys.setdefault(why, []).append(name)
+            for why, names in whys.items():
+                which = "" if len(names) == len(tolerances) else f"{', '.join(names)}: "
+                left_out.append({"slice": column, "value": value, "why": which + why})
+            metrics = [name for name in tolerances if name not in [n for names in whys.values() for n in names]]
+            if metrics:
+                tested += test(rows, metrics, column, value)
+        if small:
+            left_out.append({"slice": column, "values": small, "why": f"fewer than {config.slice_min_rows:,} rows"})
     return Comparison(
         overall=tuple(overall),
         slices=tuple(_holm(tested, config)),
         left_out=tuple(left_out),
         confidence=config.confidence,
     )
-
-
-def _telling_groups(group: NDArray[np.int64], label: np.ndarray, weight: np.ndarray) -> int:
-    """Groups in which an order can be better or worse."""
-    return len(np.unique(group[(label > 0) & (weight > 0) & (group != NO_GROUP)]))
-
-
-def _both_classes(label: np.ndarray) -> bool:
-    positives = int(label.sum())
-    return min(positives, len(label) - positives) >= CLASS_ROWS
 
 
 def _test(
@@ -216,6 +269,7 @@ def _test(
         p=p,
         p_adjusted=p,
         failed=p is not None and p < _alpha(config),
+        detectable=found.detectable(config.confidence, allowed),
     )
 
 

@@ -3,6 +3,7 @@
 gate:
   thresholds: {auc: {min: 0.65}, calibration: {min: 0.9, max: 1.1}}
   tolerance: {auc: 0.002, loss: 1%}        # how much worse than the champion is still no worse
+  primary: auc                             # the metric that a better model is better on
   hold: true                               # a person promotes
 """
 
@@ -23,6 +24,8 @@ DEFAULT_TOLERANCE: dict[str, dict[str, float | str]] = {
     "multiclass": {"loss": 0.005, "accuracy": 0.005},
     "regression": {"rmse": "1%"},
 }
+PRIMARY: dict[str, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "rmse"}
+"""By task, the metric that a better model is better on; where the order within groups is judged it is ndcg."""
 RANKED_TOLERANCE: dict[str, float | str] = {"ndcg": 0.005}
 """Beside them, where the order within groups is judged."""
 
@@ -50,6 +53,19 @@ class GateConfig(Frozen):
         default=None,
         description="by metric, how much worse than the champion is accepted: a number, or a percentage like '1%'",
     )
+    primary: str | None = Field(
+        default=None,
+        description="the metric that a better model is better on; default: ndcg where the order within groups is judged, "
+        "else auc, accuracy or rmse by task, or the first of tolerance when that does not hold it",
+    )
+    baseline: bool = Field(
+        default=True, description="a candidate that does not beat a constant prediction is not promoted"
+    )
+    reference_champions: int = Field(
+        default=10,
+        ge=0,
+        description="the best of the last so many champions is compared with too; 0 or 1: only the champion",
+    )
     slice_min_rows: int = Field(default=1000, ge=2, description="slices with fewer rows are not compared")
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0, description="of the intervals around differences")
     bootstrap: int = Field(default=200, ge=50, le=10_000, description="resamples per comparison")
@@ -69,10 +85,22 @@ class GateConfig(Frozen):
     @field_validator("tolerance")
     @classmethod
     def _known_tolerances(cls, value: dict[str, float | str] | None) -> dict[str, float | str] | None:
+        if value is not None and not value:
+            raise ValueError(
+                "it names no metric, so that nothing would be compared; leave the key out for the defaults"
+            )
         for name, tolerance in (value or {}).items():
             _known(name, ALL_COMPARED)
             absolute(tolerance, 1.0)
         return value
+
+    @model_validator(mode="after")
+    def _known_primary(self) -> GateConfig:
+        if self.primary is not None:
+            _known(self.primary, ALL_COMPARED)
+            if self.tolerance is not None and self.primary not in self.tolerance:
+                raise ValueError(f"primary {self.primary!r} is not among the metrics of tolerance: add it there")
+        return self
 
     def check(self, task: Task, *, ranked: bool = False, where: str = "gate") -> None:
         """ConfigError when a metric that is named does not exist for this task.
@@ -84,6 +112,7 @@ class GateConfig(Frozen):
         for key, names, known in (
             ("thresholds", self.thresholds, (*METRICS[task], *more)),
             ("tolerance", self.tolerance or {}, (*COMPARED[task], *more)),
+            ("primary", (self.primary,) if self.primary else (), (*COMPARED[task], *more)),
         ):
             for name in names:
                 if name in RANKED and not ranked:
@@ -103,7 +132,16 @@ class GateConfig(Frozen):
         """The metrics to compare by and how much worse is accepted."""
         if self.tolerance is not None:
             return self.tolerance
-        return DEFAULT_TOLERANCE[task] | (RANKED_TOLERANCE if ranked else {})
+        default = DEFAULT_TOLERANCE[task] | (RANKED_TOLERANCE if ranked else {})
+        # a primary metric that has no default margin is compared without one
+        return default if self.primary is None else default | {self.primary: default.get(self.primary, 0.0)}
+
+    def primary_metric(self, task: Task, *, ranked: bool = False) -> str:
+        """The metric that a better model is better on; always one that is compared."""
+        if self.primary is not None:
+            return self.primary
+        usual, compared = "ndcg" if ranked else PRIMARY[task], self.tolerances(task, ranked=ranked)
+        return usual if usual in compared else next(iter(compared))
 
 
 def absolute(tolerance: float | str, champion: float) -> float:

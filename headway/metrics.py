@@ -6,8 +6,8 @@
 
 Shapes: labels and weights are [rows]; predictions are [rows] (probability of class 1, or the predicted number) or
 [rows, classes] (probabilities; labels are then class indices). All arithmetic is float64. A metric that has no value
-(AUC of one class, anything of zero weight) is None. By "log loss" the natural logarithm is meant, probabilities clipped
-to [1e-7, 1 - 1e-7] as Keras does.
+(AUC of one class, anything of zero weight, anything of a prediction that is not a finite number) is None. By "log loss"
+the natural logarithm is meant, probabilities clipped to [1e-7, 1 - 1e-7] as Keras does.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ Floats = NDArray[np.float64]
 
 EPSILON = 1e-7
 BINS = 10
+ROUNDING = 1e-6
+"""So far beyond [0, 1] a probability may be: float32 sums of a softmax are."""
 
 
 def measure(
@@ -52,27 +54,60 @@ def measure(
         centre = values["label_mean"]
         values["calibration"] = values["prediction_mean"] / centre if centre else None  # type: ignore[operator]
     if task == "binary":
-        values["ece"] = expected_calibration_error(calibration_bins(label, prediction, weight))
+        bins = [] if np.isnan(prediction).any() else calibration_bins(label, prediction, weight)
+        values["ece"] = expected_calibration_error(bins)
     return {name: _finite(values[name]) for name in METRICS[task]}
 
 
 def arrays(
     task: Task, label: ArrayLike, prediction: ArrayLike, weight: ArrayLike | None = None
 ) -> tuple[Floats, Floats, Floats]:
-    """The three as float64 arrays of agreeing shapes; DataError when they do not agree or break the task."""
+    """The three as float64 arrays of agreeing shapes; DataError when they do not agree or break the task.
+
+    A prediction that is not a finite number becomes NaN.
+    """
+    label, prediction, weight = _shaped(task, label, prediction, weight)
+    finite = np.isfinite(prediction)
+    if not finite.all():
+        prediction = np.where(finite, prediction, np.nan)
+    if task != "regression":
+        with np.errstate(invalid="ignore"):
+            outside = (prediction < -ROUNDING) | (prediction > 1.0 + ROUNDING)
+        if outside.any():
+            at = tuple(int(place) for place in np.argwhere(outside)[0])
+            which = f"row {at[0]}" + (f", class {at[1]}" if len(at) > 1 else "")
+            raise DataError(
+                f"a probability lies between 0 and 1, but {which} is {prediction[at]:.6g}",
+                where="column 'prediction'",
+                fix="write probabilities, not logits",
+            )
+    return label, prediction, weight
+
+
+def _shaped(
+    task: Task, label: ArrayLike, prediction: ArrayLike, weight: ArrayLike | None = None
+) -> tuple[Floats, Floats, Floats]:
+    """As `arrays`, for scores of any range."""
     label, prediction = np.asarray(label, np.float64), np.asarray(prediction, np.float64)
     weight = np.ones(label.shape) if weight is None else np.asarray(weight, np.float64)
     if label.ndim != 1 or prediction.shape[:1] != label.shape or weight.shape != label.shape:
         raise DataError(f"labels {label.shape}, predictions {prediction.shape} and weights {weight.shape} do not agree")
     if prediction.ndim != (2 if task == "multiclass" else 1):
         raise DataError(f"predictions of shape {prediction.shape} do not fit the task {task}")
-    if len(weight) and not weight.min() >= 0:
-        raise DataError("a weight is negative or not a number")
-    if task == "binary" and not np.isin(label, (0.0, 1.0)).all():
-        raise DataError("a label of the binary task is neither 0 nor 1")
-    if task == "multiclass" and len(label) and not ((label >= 0) & (label < prediction.shape[1])).all():
-        raise DataError(f"a label is no class index below {prediction.shape[1]}")
+    _check(~(weight >= 0) | np.isinf(weight), weight, "weight", "a weight is a number that is not negative")
+    if task == "binary":
+        _check(~np.isin(label, (0.0, 1.0)), label, "label", "a label of the binary task is 0 or 1")
+    elif task == "multiclass":
+        known = (label >= 0) & (label < prediction.shape[1]) & (label == np.floor(label))
+        _check(~known, label, "label", f"a label is a class index below {prediction.shape[1]}, a whole number")
     return label, prediction, weight
+
+
+def _check(wrong: NDArray[np.bool_], values: Floats, column: str, rule: str) -> None:
+    """DataError that names the first row that breaks the rule."""
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(f"{rule}, but row {row} is {values[row]:.6g}", where=f"column {column!r}")
 
 
 class _Mean:
@@ -101,15 +136,18 @@ def row_loss(task: Task, label: Floats, prediction: Floats) -> Floats:
 
 
 def row_correct(task: Task, label: Floats, prediction: Floats) -> Floats:
-    """1.0 where the more likely class (probability over 0.5; of equals the first) is the label. [rows]"""
+    """1.0 where the more likely class (probability over 0.5; of equals the first) is the label, NaN where a prediction
+    is not a number. [rows]"""
     chosen = prediction.argmax(1) if task == "multiclass" else prediction > 0.5
-    return (chosen == label).astype(np.float64)
+    unknown = np.isnan(prediction)
+    right = (chosen == label).astype(np.float64)
+    return np.where(unknown.any(1) if task == "multiclass" else unknown, np.nan, right) if unknown.any() else right
 
 
 def auc(label: ArrayLike, score: ArrayLike, weight: ArrayLike | None = None) -> float | None:
     """The exact area under the ROC curve: the weighted share of (positive, negative) pairs that `score` puts in the
     right order, ties counting half. None when a class is missing or a score is not a number."""
-    label, score, weight = arrays("binary", label, score, weight)
+    label, score, weight = _shaped("binary", label, score, weight)
     if not len(score) or np.isnan(score).any():
         return None
     order = np.argsort(score, kind="stable")

@@ -23,10 +23,10 @@ def agree(count: int, one: str, several: str) -> str:
     return one if count == 1 else several
 
 
-def some(names: Sequence[object], most: int, show: Callable[[object], str] = str) -> str:
+def some(names: Sequence[object], most: int, show: Callable[[object], str] = str, sep: str = ", ") -> str:
     """The first few of them, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(map(show, names[:most])) + more
+    return sep.join(map(show, names[:most])) + more
 
 
 def number(value: float | None) -> str:

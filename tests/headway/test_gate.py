@@ -54,12 +54,14 @@ def files(tmp_path_factory):
 
 def request(files, candidate="good", champion="good", **changes):
     config = {"thresholds": {"auc": {"min": 0.6}}, **changes.pop("config", {})}
-    known = {"version": 3, "model": "old", "predictions": files[champion]} if champion else None
+    parts = (("2013-01", "all"),)  # the candidate's data are newer, unless a test says otherwise
+    known = {"version": 3, "model": "old", "predictions": files[champion], "train": parts} if champion else None
+    ours = {"train": (*parts, ("2013-02", "all"))} | changes.pop("candidate_facts", {})
     return GateRequest(
         **{
             "task": "binary",
             "config": GateConfig(**config),
-            "candidate": Candidate(model="new", predictions=files[candidate], **changes.pop("candidate_facts", {})),
+            "candidate": Candidate(model="new", predictions=files[candidate], **ours),
             "champion": Champion(**{**known, **changes.pop("champion_facts", {})}) if known else None,
             "slices": ("carrier",),
             **changes,
@@ -77,8 +79,10 @@ def test_promote_when_no_worse(files):
     verdict, promote, reasons = outcome(request(files, "same"))
     assert (verdict, promote) == ("promote", True)
     assert "every threshold is met: auc 0.7" in reasons and "(at least 0.6)" in reasons
-    assert "no worse than version 3 overall within the tolerance: auc -0." in reasons and "95% interval" in reasons
-    assert "none of the 3 slices" in reasons
+    assert "its data are newer, and nothing blocks it: the candidate was trained up to span 2013-02" in reasons
+    assert "auc is worse, but not wholly beyond the tolerance of 0.002: fell from 0.7" in reasons
+    assert "95% interval" in reasons and "none of the 3 slices" in reasons
+    assert "slices that were not compared: 1 value of carrier (fewer than 1,000 rows)" in reasons
 
 
 def test_reject_when_clearly_worse(files):
@@ -132,7 +136,7 @@ def test_not_comparable_when_the_champion_saw_the_rows(files):
     assert outcome(request(files, **facts, config={"uncomparable": "thresholds"}))[:2] == ("not comparable", True)
     strict = {"uncomparable": "thresholds", "thresholds": {"auc": {"min": 0.9}}}
     assert outcome(request(files, **facts, config=strict))[:2] == ("reject", False)
-    assert outcome(request(files, **{**facts, "eval": (("2013-03", "all"),)}))[0] == "promote"
+    assert outcome(request(files, **{**facts, "eval": (("2013-03", "all"),)}))[0] == "keep champion"
 
 
 def test_trained_on():
@@ -177,7 +181,8 @@ def test_a_rolled_back_model_returns_only_by_force(files):
 
 def test_predictions_that_are_not_numbers_are_rejected(files):
     verdict, _, reasons = outcome(request(files, "nan"))
-    assert verdict == "reject" and "3 of 12,000 predictions are not finite" in reasons
+    assert verdict == "reject"
+    assert "gives 3 of 12,000 predictions that are not finite numbers, the first in row 0" in reasons
 
 
 def test_other_rows_are_an_error_not_a_verdict(files, tmp_path):
@@ -195,12 +200,17 @@ def test_other_rows_are_an_error_not_a_verdict(files, tmp_path):
         decide(request({**files, "other": tmp_path / "none"}, "other"))
 
 
-def test_groups_and_seed_reach_the_bootstrap(files):
+def test_groups_and_seed_reach_the_bootstrap(files, tmp_path):
+    days = {}
+    for name in ("good", "same"):
+        days[name] = tmp_path / f"{name}.parquet"
+        pq.write_table(pq.read_table(files[name]).append_column("day", pa.array(np.arange(N) % 200)), days[name])
     by_row = decide(request(files, "same"))["comparisons"]["overall"][0]
-    by_group = decide(request(files, "same", group="carrier"))["comparisons"]["overall"][0]
+    by_group = decide(request(days, "same", group="day"))["comparisons"]["overall"][0]
     other_seed = decide(request(files, "same", seed=1))["comparisons"]["overall"][0]
     assert by_row == decide(request(files, "same"))["comparisons"]["overall"][0]
-    assert by_row["difference"] == by_group["difference"] and by_row["interval"] != by_group["interval"]
+    assert by_row["difference"] == by_group["difference"] and by_group["interval"] is not None
+    assert by_row["interval"] != by_group["interval"]
     assert by_row["interval"] != other_seed["interval"]
     with pytest.raises(DataError, match="'nothing'"):
         decide(request(files, "same", group="nothing"))
@@ -296,6 +306,9 @@ def test_holm_by_hand():
         ({"tolerance": {"auc": "much"}}, "percentage"),
         ({"tolerance": {"auc": -0.1}}, "not negative"),
         ({"tolerance": {"ece": 0.1}}, "unknown metric 'ece'"),
+        ({"tolerance": {}}, "names no metric"),
+        ({"primary": "acu"}, "did you mean 'auc'"),
+        ({"primary": "loss", "tolerance": {"auc": 0.1}}, "not among the metrics of tolerance"),
         ({"confidence": 2}, "confidence"),
         ({"treshold": {}}, "treshold"),
     ],

@@ -119,6 +119,17 @@ def test_regression_and_multiclass():
     }
 
 
+def test_a_prediction_that_is_no_number_leaves_no_metric_a_value():
+    for bad in (np.nan, np.inf):
+        found = measure("binary", [0, 1, 0, 1], [bad, 0.8, 0.2, 0.6])
+        assert {name for name, value in found.items() if value is not None} == {"label_mean"}
+        assert set(measure("multiclass", [0, 1], [[bad, 0.5], [0.2, 0.8]]).values()) == {None}
+
+
+def test_probabilities_may_be_off_by_the_rounding_of_float32():
+    assert measure("binary", [0, 1], [-1e-7, 1 + 1e-7])["accuracy"] == 1
+
+
 def test_what_has_no_value_is_none():
     assert measure("binary", [1, 1], [0.2, 0.3])["auc"] is None
     assert measure("binary", [0, 0], [0.2, 0.3])["calibration"] is None
@@ -131,10 +142,13 @@ def test_what_has_no_value_is_none():
 @pytest.mark.parametrize(
     ("task", "label", "prediction", "weight", "message"),
     [
-        ("binary", [0, 2], [0.1, 0.2], None, "neither 0 nor 1"),
+        ("binary", [0, 2], [0.1, 0.2], None, "column 'label': .* is 0 or 1, but row 1 is 2"),
         ("binary", [0, 1], [0.1], None, "do not agree"),
-        ("binary", [0, 1], [0.1, 0.2], [1, -1], "negative"),
-        ("binary", [0, 1], [0.1, 0.2], [1, np.nan], "negative"),
+        ("binary", [0, 1], [0.1, 0.2], [1, -1], "column 'weight': .* not negative, but row 1 is -1"),
+        ("binary", [0, 1], [0.1, 0.2], [1, np.nan], "row 1 is nan"),
+        ("binary", [0, 1], [0.1, 1.2], None, "column 'prediction': a probability .* but row 1 is 1.2"),
+        ("multiclass", [0, 1], [[0.5, 0.5], [-0.1, 1.1]], None, "row 1, class 0 is -0.1"),
+        ("multiclass", [0, 1.5], [[0.1, 0.9], [0.2, 0.8]], None, "column 'label': .* whole number, but row 1 is 1.5"),
         ("binary", [0, 1], [[0.1], [0.2]], None, "do not fit"),
         ("multiclass", [0, 3], [[0.1, 0.9], [0.2, 0.8]], None, "class index below 2"),
     ],

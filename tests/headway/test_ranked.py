@@ -137,5 +137,5 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
     assert GateConfig().tolerances("binary", ranked=True) == {"auc": 0.002, "loss": 0.002, "ndcg": 0.005}
     with pytest.raises(ConfigError, match="nothing ranks here"):
         decide(GateRequest.model_validate(base | {"ndcg_at": None}))
-    with pytest.raises(ValueError, match="no column says them"):
+    with pytest.raises(ValueError, match="needs a column with role: group"):
         GateRequest.model_validate(base | {"group": None})
