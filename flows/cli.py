@@ -82,7 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = next((token for token in asked if not token.startswith("-")), "")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from headway.errors import HeadwayError
+    from headway.quiet import quiet_libraries
 
+    if arguments is None:  # this process is ours
+        quiet_libraries()
     app = application()
     try:
         if not tokens or "--help" in asked or "-h" in asked:

@@ -41,6 +41,7 @@ from headway.disk import storage_error
 from headway.errors import KINDS, HeadwayError
 from headway.imports import uncollected
 from headway.monitor import Monitor
+from headway.quiet import quiet_libraries
 
 PROGRESS_SECONDS = 0.1
 """Progress is passed on at most this often; the last of a call always is."""
@@ -203,6 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preload", default="tensorflow,keras", help="modules to import before the first request")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    quiet_libraries()
     faulthandler.enable()  # a crash in native code then prints where Python was
     for descriptor in (options.requests, options.answers):
         os.set_inheritable(descriptor, False)  # a grandchild must not hold the pipes open
