@@ -232,7 +232,7 @@ def plan(
     trip = trip_of(pipeline, options)
     planner = Planner(trip.store)
     end = road(trip, planner, freeze=False)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
         for o in planner.outputs
     ]

@@ -31,8 +31,9 @@ def settled(run: dict[str, Any], owner: dict[str, Any] | None) -> dict[str, Any]
         owner: who holds, or last held, the lock of its pipeline.
     """
     ours = owner is not None and owner.get("run") == run["run"]
+    last: datetime.datetime | None
     if ours and not gone(owner or {}):
-        last, state = _now(), "running"
+        last, state = datetime.datetime.now(datetime.UTC), "running"
     else:
         # the lease's last sign of life, or the last stage that it wrote down
         seen = (owner or {}).get("renewed") if ours else None
@@ -64,10 +65,6 @@ def find(store: Store, name: str | None, *, pipeline: str) -> dict[str, Any]:
         raise StoreError(f"{len(found)} runs begin with {name!r}", where=store.name, fix=f"name one: {listed}")
     problem = "there is no run yet" if name in (None, LATEST) else f"there is no run {name!r}"
     raise StoreError(problem, where=store.name, fix=f"newest runs: {listed}" if listed else "headway run makes one")
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
 
 
 def _time(text: Any) -> datetime.datetime | None:

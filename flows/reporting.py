@@ -165,7 +165,11 @@ class _BarMonitor(Monitor):
 
 
 def _facts(facts: dict[str, Any]) -> str:
-    shown = [f"{name} {number(value)}" for name, value in facts.items() if isinstance(value, int | float)]
+    shown = [
+        f"{name.replace('_', ' ')} {number(value)}"
+        for name, value in facts.items()
+        if isinstance(value, int | float) and not name.endswith("_per_second")  # the speed stands beside it
+    ]
     return "".join(f", {text}" for text in shown[:2])
 
 

@@ -131,7 +131,7 @@ class NotWhole(Exception):
         self.what, self.at = what, at
 
 
-def framed(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def framed(file: IO[bytes] | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
     """(the byte at which it begins, the record) for every record of an open file, each checked.
 
     Raises:
