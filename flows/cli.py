@@ -83,8 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from headway.errors import HeadwayError
     from headway.process import own
+    from headway.quiet import quiet_libraries
 
-    own()
+    if arguments is None:  # this process is ours
+        own()
+        quiet_libraries()
     app = application()
     try:
         if not tokens or "--help" in asked or "-h" in asked:

@@ -7,6 +7,7 @@ where they are needed: a help page needs none.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from pathlib import Path
@@ -18,13 +19,18 @@ from flows.cli import stop_on_signals
 from flows.options import Columns, Count, JsonOption, Options, PipelinePath, RunOptions, Whole, WindowOptions
 from headway.errors import ConfigError, StoreError
 from headway.redaction import redact
-from headway.words import counted
+from headway.words import counted, duration
 
 if TYPE_CHECKING:
     from flows.pipeline import Located
+    from flows.steps import Output
     from flows.trip import Trip
     from headway.registry import Registry
     from headway.store import Store
+
+
+_RUN = re.compile(r"\d[\da-f-]*|latest")
+"""How the name of a run begins."""
 
 
 def overrides_of(options: Options) -> dict[str, Any]:
@@ -139,31 +145,46 @@ def export(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions(
 def _up_to(command: str, trip: Trip, options: RunOptions) -> int:
     """Run the road up to the trip's last stage and tell of it."""
     record = execute(options, trip)
-    text = _told(record, trip)
+    text, more = _told(record, trip), {}
+    if command == "stats" and (last := _last(record, trip)) is not None:
+        more = {"statistics": last.get()["columns"]}
     if not options.json and command in ("stats", "validate", "evaluate"):
         text = "\n".join([*_tables(record, trip), text])
-    answer(options, record | {"outputs": _paths(record, trip)}, text)
+    answer(options, record | {"outputs": _paths(record, trip)} | more, text)
     return 0
 
 
-def _tables(record: dict[str, Any], trip: Trip) -> list[str]:
-    """What the stage asked for has to show: statistics by column, anomalies, metrics by slice."""
-    from flows.artifacts import artifacts_of
+def _last(record: dict[str, Any], trip: Trip) -> Output | None:
+    """The output of the trip's last stage."""
     from flows.steps import Output
+
+    for ran in reversed(record["stages"]):
+        manifest = trip.store.find(ran["stage"], ran["fingerprint"])
+        if ran["stage"] == trip.last and manifest is not None:
+            path = trip.store.output(ran["stage"], ran["fingerprint"])
+            return Output(ran["title"], ran["stage"], ran["fingerprint"], path, manifest.result, hit=True)
+    return None
+
+
+def _tables(record: dict[str, Any], trip: Trip) -> list[str]:
+    """What the stage asked for has to show: statistics by column of each split, anomalies, metrics by slice."""
+    from flows.artifacts import artifacts_of, column_rows
     from flows.tables import findings, text_table
 
-    found = []
-    for ran in record["stages"]:
-        manifest = trip.store.find(ran["stage"], ran["fingerprint"])
-        if manifest is None or ran["stage"] != trip.last:
-            continue
-        path = trip.store.output(ran["stage"], ran["fingerprint"])
-        output = Output(ran["title"], ran["stage"], ran["fingerprint"], path, manifest.result, hit=True)
-        for artifact in artifacts_of(output):
-            if artifact.table:
-                show = findings if "message" in artifact.table[0] else text_table
-                found.append(f"{artifact.description}\n{show(artifact.table)}\n")
-    return found
+    output = _last(record, trip)
+    if output is None:
+        return []
+    if output.stage == "statistics":
+        result = output.get()
+        return [
+            f"columns of the {split} split, {counted(rows, 'row')}\n{text_table(column_rows(result, split))}\n"
+            for split, rows in result["rows"].items()
+        ]
+    return [
+        f"{artifact.description}\n{(findings if 'message' in artifact.table[0] else text_table)(artifact.table)}\n"
+        for artifact in artifacts_of(output)
+        if artifact.table
+    ]
 
 
 def _paths(record: dict[str, Any], trip: Trip) -> dict[str, str]:
@@ -198,20 +219,29 @@ def _told(record: dict[str, Any], trip: Trip) -> str:
     return "\n".join(lines)
 
 
-def plan(pipeline: PipelinePath = ".", /, *, options: WindowOptions = WindowOptions()) -> int:
+def plan(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    explain: Annotated[bool, Parameter(help="also the keys that differ, with their digests")] = False,
+    options: WindowOptions = WindowOptions(),
+) -> int:
     from flows.engine import Planner
     from flows.road import road
+    from flows.why import in_words
 
     trip = trip_of(pipeline, options)
     planner = Planner(trip.store)
     end = road(trip, planner, freeze=False)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
         for o in planner.outputs
     ]
     lines = [f"{trip.located.pipeline.name}: {end.spans[0]} to {end.spans[-1]} ({counted(len(end.spans), 'span')})"]
     lines += [
-        f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {r['why'] or ''}".rstrip() for r in rows
+        f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {in_words(r['why'], r['stage'])}".rstrip()
+        + (f"\n    {r['fingerprint']}  {r['why'] or ''}".rstrip() if explain else "")
+        for r in rows
     ]
     lines += [f"  note: {note}" for note in end.notes]
     if end.later:
@@ -345,11 +375,11 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
         for version in reversed(registry.versions()):
             mark = "champion" if version.number == champion else "rolled back" if version.number in gone else ""
             spans = version.facts.get("spans") or ["?"]
-            metrics = metrics_line(version.facts.get("metrics"))
-            lines.append(
-                f"  {version.number:>4}  {mark:<11}  {version.created[:16]}  {spans[0]} to {spans[-1]}  {metrics}"
-            )
-            lines.append(f"        {version.saved_model}")
+            made = version.created[:16].replace("T", " ")
+            lines.append(f"  {version.number:>4}  {mark:<11}  {made}  {spans[0]} to {spans[-1]}")
+            lines += [
+                f"        {line}" for line in (metrics_line(version.facts.get("metrics")), version.saved_model) if line
+            ]
     answer(options, value, "\n".join(lines) or "no model was promoted yet")
     return 0
 
@@ -361,41 +391,66 @@ def runs(
     limit: Annotated[Count, Parameter(help="runs to show")] = 20,
     options: Options = Options(),
 ) -> int:
+    from flows.history import runs_of
+    from flows.tables import text_table
+
     _, store = store_of(pipeline, options)
-    found = store.runs()[:limit]
-    lines = []
-    for r in found:
-        spans = r.get("spans") or ["-"]
-        ran = sum(not s["cached"] for s in r["stages"])
-        version = f" v{r['version']}" if "version" in r else ""
-        took = f"{r.get('seconds', 0):>7.1f} s  {ran} ran"
-        lines.append(f"{r['run']}  {r['pipeline']:<16} {r['state'] + version:<20} {took}  {spans[0]} to {spans[-1]}")
-    answer(options, found, "\n".join(lines) or "no run yet")
+    found = runs_of(store)[:limit]
+    rows = [
+        {
+            "run": r["run"],
+            "pipeline": r["pipeline"],
+            "state": r["state"] + (f", v{r['version']}" if "version" in r else ""),
+            "took": duration(r.get("seconds", 0.0)),
+            "ran": sum(not s["cached"] for s in r["stages"]),
+            "window": _window(r.get("spans")),
+        }
+        for r in found
+    ]
+    answer(options, found, text_table(rows) or "no run yet")
     return 0
+
+
+def _window(spans: list[str] | None) -> str:
+    return "" if not spans else spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
 
 
 def show(
     pipeline: PipelinePath = ".",
-    run: Annotated[str, Parameter(help="its name")] = "latest",
+    run: Annotated[
+        str | None, Parameter(help="its name or the beginning of it, or latest (default: the latest that trained)")
+    ] = None,
     /,
     *,
     options: Options = Options(),
 ) -> int:
+    """One run; `headway show RUN` is one of the pipeline in this folder."""
+    from flows.history import find
     from flows.reporting import metrics_line
+    from flows.why import in_words
 
-    _, store = store_of(pipeline, options)
-    record = store.run(run)
-    lines = [f"{key}: {value}" for key, value in record.items() if key not in ("stages", "verdict", "metrics", "error")]
-    lines.append("stages:")
+    if run is None and _RUN.fullmatch(pipeline) and not Path(pipeline).exists():
+        pipeline, run = ".", pipeline
+    located, store = store_of(pipeline, options)
+    record = find(store, run, pipeline=located.pipeline.name)
+    spans, seed = record.get("spans") or [], record.get("seed")
+    version = f", version {record['version']}" if "version" in record else ""
+    lines = [
+        f"run {record['run']} of {record['pipeline']}: {record['state']}{version}",
+        f"window: {_window(spans) or 'not known'} ({counted(len(spans), 'span')}), seed {seed}",
+        f"started: {record['started'][:16].replace('T', ' ')} UTC, took {duration(record.get('seconds', 0.0))}",
+        *(f"{word}: {text}" for word in ("note", "warning") for text in record.get(f"{word}s", [])),
+        "stages:",
+    ]
     for s in record["stages"]:
-        took = "cached" if s["cached"] else f"{s['seconds']:.1f} s"
-        lines.append(f"  {s['title']:<22} {took:>8}  {store.output(s['stage'], s['fingerprint'])}")
-        if s["why"] and not s["cached"]:
-            lines.append(f"  {'':<22} {'':>8}  ran because: {s['why']}")
+        took = "cached" if s["cached"] else duration(s["seconds"])
+        why = "" if s["cached"] else in_words(s["why"], s["stage"]).replace("has not run yet", "for the first time")
+        lines.append(f"  {s['title']:<22} {took:>8}  {why}".rstrip())
+        lines.append(f"      {store.output(s['stage'], s['fingerprint'])}")
         if s["stage"] == "train" and (found := store.find(s["stage"], s["fingerprint"])) is not None:
-            lines += [f"  {'':<22} {'':>8}  {sentence}" for sentence in _training_says(found.result)]
+            lines += [f"      {sentence}" for sentence in _training_says(found.result)]
         if s["stage"] == "splits" and (found := store.find(s["stage"], s["fingerprint"])) is not None:
-            lines += [f"  {'':<22} {'':>8}  {sentence}" for sentence in found.result["says"]]
+            lines += [f"      {sentence}" for sentence in found.result["says"]]
     if "verdict" in record:
         lines += [
             f"verdict: {record['verdict']['verdict']}",

@@ -11,13 +11,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from flows.steps import Output
 from headway.monitor import Monitor
 from headway.redaction import redact
-from headway.words import counted, number
+from headway.words import counted, duration, number
 
 _LINE_SECONDS = 5.0
 """Without a terminal a stage says how far it is this often."""
@@ -65,21 +66,47 @@ class Lines(Reporter):
         print(redact(line), file=sys.stderr, flush=True)
 
 
+class Pace:
+    """How fast a step goes, from what it has told so far; what came before its first word (imports, tracing) is not counted.
+
+    `clock` is for tests.
+    """
+
+    _SECONDS, _SHARE, _LONG = 5.0, 0.01, 60.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._first: tuple[float, float] | None = None
+
+    def words(self, done: float, total: float | None, unit: str) -> tuple[str, str]:
+        """(speed, time left) as ', 120 rows/s' and ', 3 min left'; empty until they mean something."""
+        now = self._clock()
+        if self._first is None or done < self._first[1]:
+            self._first = (now, done)
+            return "", ""
+        seconds, made = now - self._first[0], done - self._first[1]
+        if seconds < self._SECONDS or made <= 0:
+            return "", ""
+        rate = made / seconds
+        speed = f", {rate:,.0f} {unit}/s" if rate >= 10 else f", {rate:.2g} {unit}/s"
+        known = total and (made >= self._SHARE * total or seconds >= self._LONG)
+        return speed, f", {duration((total - done) / rate)} left" if total and known else ""
+
+
 class _LineMonitor(Monitor):
     def __init__(self, reporter: Lines, title: str):
         super().__init__(reporter.stop)
-        self._reporter, self._title = reporter, title
-        self._began = self._said = time.monotonic()
+        self._reporter, self._title, self._pace = reporter, title, Pace()
+        self._said = time.monotonic()
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
+        speed, left = self._pace.words(done, total, unit)
         now = time.monotonic()
         if now - self._said < self._reporter.seconds:
             return
         self._said = now
         share = f" of {total:,.0f}" if total else ""
-        rate = done / max(now - self._began, 1e-9)
-        left = f", {(total - done) / rate:,.0f} s left" if total and rate > 0 else ""
-        self._reporter.note(f"  {self._title}: {done:,.0f}{share} {unit}, {rate:,.0f} {unit}/s{_facts(facts)}{left}")
+        self._reporter.note(f"  {self._title}: {done:,.0f}{share} {unit}{speed}{_facts(facts)}{left}")
 
     def log(self, line: str) -> None:
         self._reporter.note(f"  {self._title}: {line}")
@@ -91,14 +118,13 @@ class Bars(Reporter):
     def __init__(self, stop: threading.Event | None = None):
         super().__init__(stop)
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
         self.progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description:<24}"),
             BarColumn(24),
             TextColumn("{task.fields[status]}"),
-            TimeRemainingColumn(compact=True),
             console=Console(stderr=True),
             transient=True,
         )
@@ -133,18 +159,22 @@ class Bars(Reporter):
 class _BarMonitor(Monitor):
     def __init__(self, reporter: Bars, title: str):
         super().__init__(reporter.stop)
-        self._reporter, self._title, self._began = reporter, title, time.monotonic()
+        self._reporter, self._title, self._pace = reporter, title, Pace()
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        rate = done / max(time.monotonic() - self._began, 1e-9)
-        self._reporter.update(self._title, done, total, f"{done:,.0f} {unit}, {rate:,.0f}/s{_facts(facts)}")
+        speed, left = self._pace.words(done, total, unit)
+        self._reporter.update(self._title, done, total, f"{done:,.0f} {unit}{speed}{_facts(facts)}{left}")
 
     def log(self, line: str) -> None:
         self._reporter.note(f"  {self._title}: {line}")
 
 
 def _facts(facts: dict[str, Any]) -> str:
-    shown = [f"{name} {number(value)}" for name, value in facts.items() if isinstance(value, int | float)]
+    shown = [
+        f"{name.replace('_', ' ')} {number(value)}"
+        for name, value in facts.items()
+        if isinstance(value, int | float) and not name.endswith("_per_second")  # the speed stands beside it
+    ]
     return "".join(f", {text}" for text in shown[:2])
 
 
@@ -185,8 +215,9 @@ def _detail(output: Output) -> str:
             label = parameters["label"]
             return f"{counted(len(parameters['fitted']), 'column')}, {label['task']}"
         case "train":
-            loss = number(result.get("final_loss"))
-            return f"{counted(result['steps'], 'step')}, loss {loss}, {number(result.get('steps_per_second'))} steps/s"
+            loss, speed = result.get("final_loss"), result.get("steps_per_second")
+            told = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
+            return ", ".join(told + [f"{number(speed)} steps/s"] * (speed is not None))
         case "evaluate":
             if result.get("incompatible"):
                 return f"cannot score these rows: {result['incompatible']}"

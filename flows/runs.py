@@ -154,6 +154,8 @@ class _Run:
         if output.stage == "train" and not output.hit:
             # its weights are in the store: nothing resumes from here any more
             self.trip.store.discard(self.trip.store.checkpoints / output.fingerprint)
+        if "spans" in self.record:  # so that a run which is killed later shows how far it came
+            self.trip.store.save_run(self.record | {"seen": now()})
 
     def _finish(self, end: End) -> None:
         record = self.record

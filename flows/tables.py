@@ -5,37 +5,49 @@ print(text_table([{"column": "carrier", "rows": 1200}]))
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 _WIDEST = 48
 
 
-def text_table(rows: Sequence[Mapping[str, Any]], *, whole: Collection[str] = ()) -> str:
+def text_table(rows: Sequence[Mapping[str, Any]], *, whole: Collection[str] = (), width: int | None = None) -> str:
     """The columns of all rows, in the order in which they first occur; numbers to the right, and what is empty
-    throughout left out. Long cells are cut, but for those of the columns named in `whole`."""
+    throughout left out. Long cells are cut, but for those of the columns named in `whole`.
+
+    Args:
+        width: of the terminal, unless given. Columns that do not fit beside each other go below, in further blocks that
+            begin with the first column again.
+    """
     if not rows:
         return ""
     seen = dict.fromkeys(name for row in rows for name in row)
     names = [name for name in seen if any(row.get(name) not in (None, "") for row in rows)]
-    cells = [[_cell(row.get(name), cut=name not in whole) for name in names] for row in rows]
-    right = [all(_is_number(row.get(name)) for row in rows) for name in names]
-    widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
-    fitted = (
-        [_fit(cell, width, to_right) for cell, width, to_right in zip(line, widths, right, strict=True)]
-        for line in [names, *cells]
+    room = shutil.get_terminal_size().columns if width is None else width
+    columns = [_column(name, rows, room, cut=name not in whole) for name in names]
+    blocks: list[list[list[str]]] = []
+    for column in columns:
+        if not blocks or (sum(len(one[0]) + 2 for one in [*blocks[-1], column]) > room and blocks[-1] != columns[:1]):
+            blocks.append([] if not blocks else columns[:1])
+        blocks[-1].append(column)
+    return "\n\n".join(
+        "\n".join("  " + "  ".join(line).rstrip() for line in zip(*block, strict=True)) for block in blocks
     )
-    return "\n".join("  " + "  ".join(line).rstrip() for line in fitted)
 
 
-def _fit(cell: str, width: int, right: bool) -> str:
-    return cell.rjust(width) if right else cell.ljust(width)
+def _column(name: str, rows: Sequence[Mapping[str, Any]], room: int, *, cut: bool) -> list[str]:
+    """A column's name and cells, all of one width."""
+    cells = [name, *(_cell(row.get(name), min(_WIDEST, max(room // 2, 16)) if cut else None) for row in rows)]
+    width = max(map(len, cells))
+    right = all(_is_number(row.get(name)) for row in rows)
+    return [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
 
 
-def _cell(value: Any, cut: bool) -> str:
+def _cell(value: Any, most: int | None) -> str:
     text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
     text = text.replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")  # a row is a line
-    return text if len(text) <= _WIDEST or not cut else text[: _WIDEST - 3] + "..."
+    return text if most is None or len(text) <= most else text[: most - 3] + "..."
 
 
 def _is_number(value: Any) -> bool:

@@ -26,6 +26,9 @@ FIXES = {
     errno.EACCES: "give this user the right to write there, or name another store",
     errno.EPERM: "give this user the right to write there, or name another store",
     errno.EIO: "check the disk: it failed to read or write",
+    errno.ENOTDIR: "name a folder: a part of this path is a file",
+    errno.ENAMETOOLONG: "name a shorter path",
+    errno.EMFILE: "raise the limit of open files: ulimit -n",
     errno.EFBIG: "raise `ulimit -f`, or name a store on a disk that takes larger files",
 }
 """What to do about each way in which a disk refuses to be written."""

@@ -57,6 +57,12 @@ class Store:
                     raise StoreError(
                         "a file is in the way of a folder", where=str(folder), fix="name another store"
                     ) from None
+                except FileNotFoundError:
+                    raise StoreError(
+                        "this folder cannot be made",
+                        where=str(folder),
+                        fix="name a store on a disk that can be written",
+                    ) from None
 
     def output(self, stage: str, fingerprint: str) -> Path:
         """Where an output is, or would be."""

@@ -6,6 +6,7 @@ some(["a", "b", "c"], 2) # 'a, b and 1 more'
 number(0.712345)      # '0.7123'
 number(12345.678)     # '12,345.68'
 signed(-0.0021)       # '-0.0021'
+duration(102_700)     # '29 h'
 """
 
 from __future__ import annotations
@@ -45,3 +46,13 @@ def number(value: float | None) -> str:
 def signed(value: float | None) -> str:
     """As `number`, with its sign always shown."""
     return number(value) if value is None or value <= 0 else f"+{number(value)}"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that a person would say."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    for limit, unit, name in ((90, 1, "s"), (90 * 60, 60, "min"), (36 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 86400:,.0f} days"

@@ -42,6 +42,7 @@ from headway.errors import KINDS, HeadwayError
 from headway.imports import uncollected
 from headway.monitor import Monitor
 from headway.process import own
+from headway.quiet import quiet_libraries
 
 PROGRESS_SECONDS = 0.1
 """Progress is passed on at most this often; the last of a call always is."""
@@ -204,6 +205,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preload", default="tensorflow,keras", help="modules to import before the first request")
     options = parser.parse_args(arguments)
     own()
+    quiet_libraries()
     for number in (signal.SIGINT, signal.SIGTERM):
         # a terminal, a supervisor: they signal every process, and the parent decides; it ends this one by the pipe
         signal.signal(number, signal.SIG_IGN)

@@ -9,7 +9,10 @@ The framing is TensorFlow's (tensorflow/core/lib/io/record_writer.h).
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -94,21 +97,28 @@ class ShardWriter:
 
 
 def read_records(path: Path) -> Iterator[bytes]:
-    """The records of a shard, each checked.
+    """The records of a shard, each checked; of a file compressed with gzip too.
 
     Raises:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
     """
     try:
         file = path.open("rb")
+        head = file.read(_HEADER.size)
+        file.seek(0)
     except OSError as error:
         raise DataError(
             f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path), fix=_FIX
         ) from None
-    with file:
+    # a plain file's first bytes are a length, whose checksum holds; gzip's are not
+    plain = len(head) == _HEADER.size and masked(head[:8]) == _HEADER.unpack(head)[1]
+    zipped = head.startswith(b"\x1f\x8b") and not plain
+    with file, gzip.GzipFile(fileobj=file) if zipped else contextlib.nullcontext(file) as source:
         try:
-            for _, record in framed(file):
+            for _, record in framed(source):
                 yield record
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(f"not a whole gzip file: {error}", where=str(path), fix=_FIX) from None
         except NotWhole as error:
             raise DataError(f"{error.what} (record at byte {error.at})", where=str(path), fix=_FIX) from None
 
@@ -121,7 +131,7 @@ class NotWhole(Exception):
         self.what, self.at = what, at
 
 
-def framed(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def framed(file: IO[bytes] | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
     """(the byte at which it begins, the record) for every record of an open file, each checked.
 
     Raises:

@@ -183,3 +183,12 @@ def test_the_port_of_make_up_is_blamed_only_when_it_is_the_cause(monkeypatch, ca
     monkeypatch.setattr(flows.up, "stop", fails)
     with pytest.raises(ValueError, match="another"):
         flows.up.main(["stop"])
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system in which no folder can be made")
+def test_a_store_that_cannot_be_made_is_told():
+    from headway.errors import StoreError
+    from headway.store import Store
+
+    with pytest.raises(StoreError, match="this folder cannot be made"):
+        Store(Path("/proc/headway")).create()

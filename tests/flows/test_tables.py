@@ -29,5 +29,14 @@ def test_no_rows_are_no_table():
 
 def test_long_cells_are_cut_but_for_columns_that_are_wanted_whole():
     row = {"value": "v" * 60, "reason": "r" * 60 + " at byte 7"}
-    assert text_table([row], whole=["reason"]).splitlines()[1] == f"  {'v' * 45}...  {'r' * 60} at byte 7"
-    assert text_table([row]).splitlines()[1] == f"  {'v' * 45}...  {'r' * 45}..."
+    assert text_table([row], whole=["reason"], width=200).splitlines()[1] == f"  {'v' * 45}...  {'r' * 60} at byte 7"
+    assert text_table([row], width=200).splitlines()[1] == f"  {'v' * 45}...  {'r' * 45}..."
+
+
+def test_a_wide_table_goes_on_below_at_the_width_of_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    row = {"column": "income", "type": "float32", "mean": 3011.71, "deviation": 923.6, "most frequent": "x" * 60}
+    lines = text_table([row]).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line.split()[0] for line in lines if line] == ["column", "income"] * 2
+    assert "deviation" in "".join(lines) and "xxx..." in lines[-1] and "mean" in lines[0]

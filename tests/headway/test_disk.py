@@ -20,6 +20,7 @@ from headway.errors import StoreError
         (errno.EROFS, "can be written"),
         (errno.EACCES, "right"),
         (errno.EIO, "disk"),
+        (errno.ENOTDIR, "is a file"),
         (errno.EFBIG, "ulimit -f"),
     ],
 )

@@ -1,5 +1,6 @@
 """Shards for others: JSON rows, classic Examples that stock tf.io parses, a folder that tensorflow_datasets reads."""
 
+import gzip
 import json
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 
 from headway.errors import ConfigError, DataError
 from headway.interchange import SPEC, export_examples, rows, value
+from headway.records.classic import encode_classic
+from headway.records.tfrecord import frame
 from headway.schema import Column
 
 tf = pytest.importorskip("tensorflow")
@@ -120,3 +123,15 @@ def test_tensorflow_datasets_reads_the_folder(written, tmp_path):
 
 def test_cells_as_json():
     assert value([b"a", float("-inf")]) == ["a", "-Infinity"]
+
+
+def test_a_shard_compressed_with_gzip_is_read_and_a_damaged_one_is_told(tmp_path):
+    record = encode_classic(
+        pa.record_batch({"a": pa.array([7], pa.int64())}), columns=[Column(name="a", type="int64", nullable=False)]
+    )[0]
+    whole = gzip.compress(frame(record))
+    (tmp_path / "x.gz").write_bytes(whole)
+    assert list(rows(tmp_path / "x.gz")) == [{"a": 7}]
+    (tmp_path / "y.gz").write_bytes(whole[:-6])
+    with pytest.raises(DataError, match="not a whole gzip file"):
+        list(rows(tmp_path / "y.gz"))
