@@ -55,7 +55,7 @@ def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(he
 
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.split("training:")[0] + judged)
     said = headway("train", tmp_path, check=2).stderr
-    assert "metric 'mrr' judges the order within groups, and nothing ranks here" in said
+    assert "metric 'ndcg' judges the order within groups, and nothing ranks here" in said
 
     text = PIPELINE.replace("{type: string, role: group}", "{type: string, role: key}")
     (tmp_path / "pipeline.yaml").write_text(text)
