@@ -126,5 +126,7 @@ def line_of(error: BaseException, file: Path) -> str:
     """ "file.py, line 12": the last line of the user's file that the error passed through."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{file.name}, line {error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file.absolute()]
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file.absolute()
+    ]
     return f"{file.name}, line {lines[-1]}" if lines else file.name
