@@ -499,7 +499,7 @@ def verify(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
     value = {"problems": [{"file": str(path), "problem": problem} for path, problem in problems]}
     lines = [f"{path}: {problem}" for path, problem in problems]
     outputs = sum(1 for _ in store.all_outputs())
-    fix = "delete the damaged output's folder: the next run makes it again"
+    fix = "delete the damaged output's folder; a run that reads it finds the damage, and makes it again by itself"
     answer(
         options,
         value,

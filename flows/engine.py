@@ -4,27 +4,32 @@
     output = engine.call(step)                # blocks
     outputs = engine.call_many(steps)         # steps of one stage, run as one where the stage can
 
-Nothing here knows Prefect; a Prefect task calls the same engine.
+A step that fails has the outputs that it reads checked against their checksums: one that is damaged is made anew, once, and
+the step is run again. Nothing here knows Prefect; a Prefect task calls the same engine.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from flows.child import Child
+from flows.damage import NEVER, Damaged, damaged_inputs
 from flows.steps import Output, Step
+from headway.errors import HeadwayError, StoreError
 from headway.fingerprint import first_difference
 from headway.manifest import Counts, Manifest
 from headway.monitor import Monitor
 from headway.store import Store
 
 OnOutput = Callable[[Output], None]
+Result = TypeVar("Result")
 
 
 class Engine:
@@ -50,6 +55,9 @@ class Engine:
         self.store, self.child = store, child
         self._runtime = dict(runtime or {})
         self._monitor_for, self._on_output = monitor_for, on_output
+        self._steps: dict[tuple[str, str], Step] = {}
+        """Those that were called, in their order, so that a damaged output can be made anew."""
+        self._made_anew: set[tuple[str, str]] = set()
 
     def call(self, step: Step) -> Output:
         return self.call_many([step])[0]
@@ -58,6 +66,8 @@ class Engine:
         """The outputs of `steps`, all of one stage, in their order."""
         outputs: dict[int, Output] = {}
         missing: list[int] = []
+        for step in steps:
+            self._steps.setdefault((step.stage.name, step.fingerprint), step)
         for stage in {step.stage.name for step in steps}:
             self.store.prefetch(stage, [step.fingerprint for step in steps])
         for i, step in enumerate(steps):
@@ -68,9 +78,58 @@ class Engine:
                 missing.append(i)
         if missing:
             todo = [steps[i] for i in missing]
-            ran = self._together(todo) if todo[0].stage.many else [self._one(step) for step in todo]
+            if todo[0].stage.many:
+                ran = self._mended(todo, lambda: self._together(todo))
+            else:
+                ran = [self._mended([step], functools.partial(self._one, step)) for step in todo]
             outputs.update(zip(missing, ran, strict=True))
         return [outputs[i] for i in range(len(steps))]
+
+    def _mended(self, steps: Sequence[Step], attempt: Callable[[], Result]) -> Result:
+        """What `attempt` gives; where it fails for a damaged output that the steps read, once more with a new one.
+
+        Raises:
+            StoreError: the output was damaged again at once, or another run has to make it.
+        """
+        try:
+            return attempt()
+        except NEVER:
+            raise
+        except Exception as error:
+            found = self._damaged(steps)
+            if not found:
+                raise
+            self._make_anew(found, steps[0].title, error)
+            return attempt()
+
+    def _damaged(self, steps: Sequence[Step]) -> list[Damaged]:
+        """What the steps read that is damaged, in the order in which it was made."""
+        found: list[Damaged] = []
+        # the step's own error is what is told, so what cannot be looked at is no news
+        with contextlib.suppress(HeadwayError, OSError):
+            for step in steps:
+                found += damaged_inputs(self.store, step.request())
+        places = {key: place for place, key in enumerate(self._steps)}
+        # what is gone and was not made in this run may be meant to be gone: the statistics of an old champion
+        found = [one for one in dict.fromkeys(found) if one.key in places or not one.gone]
+        return sorted(found, key=lambda one: places.get(one.key, len(places)))
+
+    def _make_anew(self, damaged: Sequence[Damaged], title: str, error: Exception) -> None:
+        """Remove damaged outputs and run their steps again."""
+        monitor = self._monitor_for(title)
+        for one in damaged:
+            if one.key in self._made_anew:
+                raise StoreError(
+                    f"{one.problem}; it was made anew in this run, and is damaged again",
+                    where=str(one.path),
+                    fix="check the disk and the memory of this machine, then run again",
+                ) from error
+            self._made_anew.add(one.key)
+            monitor.log(f"{one.path}: {one.problem}; the output is damaged, so {one.stage} is run again")
+            self.store.discard(self.store.output(*one.key))
+        for one in damaged:
+            if one.key in self._steps:
+                self.call(self._steps[one.key])
 
     def _one(self, step: Step) -> Output:
         monitor = self._monitor_for(step.title)

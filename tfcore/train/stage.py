@@ -33,6 +33,7 @@ from tfcore.runtime import prepare
 from tfcore.staged import staged
 from tfcore.train.checkpoint import Checkpoints, Found
 from tfcore.train.cluster import chosen, train_apart
+from tfcore.train.compiling import slow_under_xla
 from tfcore.train.data import MOST_OPEN_SHARDS, TrainingData, class_counts, class_names
 from tfcore.train.distributed import DistributedLearner, agreement, same_start
 from tfcore.train.early_stopping import Patience
@@ -208,10 +209,27 @@ class _Training:
         config = self.request.training
         large = config.ranking is not None and config.batch_size >= LARGE_BATCH
         on_gpu = "GPU" in (self.placement.device or "")  # where the op has no kernel
-        if config.jit != "auto" or not large or on_gpu or library() is None:
+        if config.jit != "auto" or on_gpu:
+            return config.jit
+        if (op := self._slow_op()) is not None:
+            self.monitor.log(
+                f"training.jit: auto runs steps uncompiled: the model calls {op}, which XLA makes slow on a CPU"
+            )
+            return "off"
+        if not large or library() is None:
             return config.jit
         self.monitor.log("training.ranking uses the op in C++, which XLA has no kernel for: steps run uncompiled")
         return "off"
+
+    def _slow_op(self) -> str | None:
+        """An op of the model whose gradient XLA makes slow where it is trained; None when there is none."""
+        choice, inputs = self.placement.choice, self.request.transform.inputs()
+        if choice.name != "cpu" and not choice.logical and tf.config.get_visible_devices("GPU"):
+            return None
+        if not self.request.model.user_defined and all(len(row) < 3 for row, _ in inputs.values()):
+            return None  # only images go through such ops in a built-in model
+        specs = self.data.specs(self.stack)
+        return slow_under_xla(self.model, {name: specs[name] for name in inputs})
 
     def _offsets(self) -> list[float] | None:
         sampling, rates = self.request.training.sampling, self.data.rates

@@ -15,6 +15,7 @@ from tfcore.models import build
 from tfcore.models_config import ModelConfig
 from tfcore.testing import assert_resumes_exactly, assert_same_bytes
 from tfcore.train.checkpoint import Checkpoints
+from tfcore.train.compiling import slow_under_xla
 from tfcore.train.config import OptimizerConfig
 from tfcore.train.knobs import Knobs
 from tfcore.train.learner import Learner, row_losses
@@ -387,3 +388,28 @@ def test_the_history_is_the_same_however_steps_were_cut_into_calls():
 def test_cancelling_ends_the_loop_between_calls():
     asked = iter([False, False, True])
     assert train(learner(), 30, cancelled=lambda: next(asked)) == 8
+
+
+class Pooled(keras.layers.Layer):
+    def call(self, inputs):
+        return tf.nn.max_pool2d(inputs, 2, 2, "VALID")
+
+
+@pytest.mark.parametrize(
+    ("layers", "op"),
+    [
+        ([keras.layers.Flatten(), keras.layers.Dense(4, activation="relu")], None),
+        ([keras.layers.Conv2D(2, 3)], "Conv2D"),
+        ([keras.layers.Reshape((32, 3)), keras.layers.Conv1D(2, 3)], "Conv2D"),
+        ([keras.layers.MaxPooling2D()], "MaxPool"),
+        ([Pooled()], "MaxPool"),
+        ([keras.Sequential([keras.layers.Dense(2), keras.layers.DepthwiseConv2D(2)])], "DepthwiseConv2dNative"),
+    ],
+)
+def test_what_xla_makes_slow_on_a_cpu_is_known_without_a_compilation(layers, op):
+    photo = keras.Input([8, 12, 1], name="photo")
+    x = photo
+    for layer in layers:
+        x = layer(x)
+    model = keras.Model({"photo": photo}, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
+    assert slow_under_xla(model, {"photo": tf.TensorSpec([4, None, 8, 12, 1], tf.float32)}) == op
