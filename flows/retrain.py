@@ -175,7 +175,7 @@ def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
         first.append(time.monotonic())
         stop.set()
         if first[-1] - first[0] > SAME_STOP_SECONDS:
-            signal.signal(number, before[number])
+            signal.signal(number, before[signal.Signals(number)])
             os.kill(os.getpid(), number)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -321,7 +321,7 @@ def test_what_prefect_yaml_no_longer_names_is_removed(prefect):
 
     file = prefect.folder / "prefect.yaml"
     content = yaml.safe_load(file.read_text())
-    flights, extra = content["deployments"]
+    flights, _ = content["deployments"]
     del flights["schedules"]
     file.write_text(yaml.safe_dump(content | {"deployments": [flights]}))
     told = _up(prefect.folder, "start", "--port", prefect.port).stdout
