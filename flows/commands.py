@@ -18,7 +18,7 @@ from flows.tables import findings, text_table
 from flows.trip import Trip
 from headway.config import read_value
 from headway.errors import ConfigError, StoreError
-from headway.redaction import redact
+from headway.redaction import redact, redacted
 from headway.registry import Registry, names
 from headway.store import Store
 from headway.words import counted
@@ -58,7 +58,7 @@ def store_of(options: argparse.Namespace) -> tuple[Located, Store]:
 
 
 def answer(options: argparse.Namespace, value: Any, text: str) -> None:
-    print(json.dumps(value, indent=1) if options.json else redact(text))
+    print(json.dumps(redacted(value, secrets_only=True), indent=1) if options.json else redact(text))
 
 
 def execute(options: argparse.Namespace, trip: Trip) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def _typed(prefect, *parameters):
     env |= {"PREFECT_HOME": str(prefect.folder / "client"), "NO_PROXY": "127.0.0.1", "COLUMNS": "200"}
     options = [part for parameter in parameters for part in ("-p", parameter)]
     command = [str(PREFECT), "deployment", "run", "retrain/flights", "--watch", *options]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
     latest = {"sort": "EXPECTED_START_TIME_DESC", "flow_runs": {"state": {"type": {"not_any_": ["SCHEDULED"]}}}}
     return done.returncode, done.stdout + done.stderr, prefect("/flow_runs/filter", latest)[0]
 
