@@ -18,7 +18,7 @@ from cyclopts import Parameter
 from flows.cli import stop_on_signals
 from flows.options import Columns, Count, JsonOption, Options, PipelinePath, RunOptions, Whole, WindowOptions
 from headway.errors import ConfigError, StoreError
-from headway.redaction import redact
+from headway.redaction import redact, redacted
 from headway.words import counted, duration
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def store_of(pipeline: str, options: Options) -> tuple[Located, Store]:
 
 
 def answer(options: JsonOption, value: Any, text: str) -> None:
-    print(json.dumps(value, indent=1) if options.json else redact(text))
+    print(json.dumps(redacted(value, secrets_only=True), indent=1) if options.json else redact(text))
 
 
 def execute(options: RunOptions, trip: Trip) -> dict[str, Any]:

@@ -42,4 +42,6 @@ def remove_old_automation() -> None:
     """Remove the automation of earlier versions, which crashed live flow runs after an outage; `flows.watch` is its
     successor."""
     with contextlib.suppress(ValueError):  # there is none
-        Automation.read(name=_OLD_AUTOMATION).delete()  # type: ignore[union-attr]
+        found = Automation.read(name=_OLD_AUTOMATION)
+        assert isinstance(found, Automation)
+        found.delete()

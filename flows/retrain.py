@@ -42,7 +42,7 @@ from flows.runs import Helpers, execute
 from flows.steps import Output, Step
 from flows.trip import Caller, Trip
 from headway.errors import Cancelled, HeadwayError
-from headway.redaction import remember, scrub
+from headway.redaction import protect, remember, scrub
 
 
 @flow(name="retrain", persist_result=False, log_prints=True)
@@ -62,6 +62,7 @@ def retrain(
         seed: instead of the pipeline's.
         force: promote whatever the gate says.
     """
+    protect()
     remember(access.CLIENT, os.environ.get(access.CLIENT, ""))
     asked = Asked(str(flow_run.id), threading.Event())
     report: RunLog | None = None
@@ -175,7 +176,7 @@ def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
         first.append(time.monotonic())
         stop.set()
         if first[-1] - first[0] > SAME_STOP_SECONDS:
-            signal.signal(number, before[number])
+            signal.signal(number, before[signal.Signals(number)])
             os.kill(os.getpid(), number)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -71,7 +71,7 @@ class RunLog(Lines):
                 else:
                     text, about = redact(artifact.markdown), redact(artifact.description)
                     made = create_markdown_artifact(text, key=key, description=about)
-                    if output.stage == GATE.name:
+                    if output.stage == GATE.name and isinstance(made, UUID):
                         self._verdict = (made, output.get())
             except Exception as error:  # the run matters more than a picture of it
                 self.logger().warning("artifact %s was not published: %s", key, error)

@@ -49,4 +49,4 @@ class Outliving:
 
 def outlive_reader() -> None:
     """From now on nothing that this process prints raises BrokenPipeError."""
-    sys.stdout, sys.stderr = Outliving(sys.stdout), Outliving(sys.stderr)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = Outliving(sys.stdout), Outliving(sys.stderr)

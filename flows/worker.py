@@ -64,7 +64,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
                 return getattr(status, name)
 
         try:
-            return await super().run(flow_run, configuration, Noting())  # type: ignore[arg-type]
+            return await super().run(flow_run, configuration, Noting())
         finally:
             self.engines.pop(flow_run.id, None)
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headway.config_words import sentences
 from headway.errors import ConfigError
-from headway.redaction import remember
+from headway.redaction import protect, remember
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -161,4 +161,5 @@ def expand(text: str, *, where: str) -> str:
         remember(match[1], found)
         return found
 
+    protect()
     return _VARIABLE.sub(value, text)

@@ -55,24 +55,30 @@ def remember(name: str, value: str) -> None:
     _hidden[name] = re.compile(found if secret else rf"(?<!\w)(?:{found})(?!\w)")
     for known in sorted(_values, key=lambda n: len(_values[n]), reverse=True):
         _hidden[known] = _hidden.pop(known)
-    protect()
 
 
-def redact(text: str) -> str:
-    """`text` without what is hidden."""
+def redact(text: str, *, secrets_only: bool = False) -> str:
+    """`text` without what is hidden.
+
+    Args:
+        secrets_only: leave the values of variables whose name is an ordinary one: for answers that programs work with,
+            whose paths have to be the real ones.
+    """
     for name, pattern in list(_hidden.items()):
+        if secrets_only and not _SECRET_NAME.search(name):
+            continue
         text = pattern.sub(lambda _, name=name: f"${{{name}}}", text)  # type: ignore[misc]
     return USERINFO.sub(r"\1***@", text) if "@" in text else text
 
 
-def redacted(value: Any) -> Any:
+def redacted(value: Any, *, secrets_only: bool = False) -> Any:
     """A JSON value, each text in it redacted; keys stay."""
     if isinstance(value, str):
-        return redact(value)
+        return redact(value, secrets_only=secrets_only)
     if isinstance(value, dict):
-        return {key: redacted(item) for key, item in value.items()}
+        return {key: redacted(item, secrets_only=secrets_only) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(item) for item in value]
+        return [redacted(item, secrets_only=secrets_only) for item in value]
     return value
 
 

@@ -25,6 +25,11 @@ ROOT = Path(__file__).parent.parent.parent
 PREFECT = Path(sys.executable).with_name("prefect")
 
 
+def served(test):
+    """A test on a real server, which takes several times as long where others work too."""
+    return pytest.mark.slow(pytest.mark.prefect_server(pytest.mark.timeout(600)(test)))
+
+
 def _free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -101,7 +106,7 @@ class Server:
         return json.loads(file.read_text())["pid"] if file.exists() else None
 
 
-def _until(true, seconds=90, about=lambda: None):
+def _until(true, seconds=180, about=lambda: None):
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, about()
@@ -137,7 +142,7 @@ def _typed(prefect, *parameters):
     env |= {"PREFECT_HOME": str(prefect.folder / "client"), "NO_PROXY": "127.0.0.1", "COLUMNS": "200"}
     options = [part for parameter in parameters for part in ("-p", parameter)]
     command = [str(PREFECT), "deployment", "run", "retrain/flights", "--watch", *options]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
     latest = {"sort": "EXPECTED_START_TIME_DESC", "flow_runs": {"state": {"type": {"not_any_": ["SCHEDULED"]}}}}
     return done.returncode, done.stdout + done.stderr, prefect("/flow_runs/filter", latest)[0]
 
@@ -153,8 +158,7 @@ def _tasks(prefect, run):
         time.sleep(0.5)
 
 
-@pytest.mark.slow
-@pytest.mark.prefect_server
+@served
 def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     code, text, run = _typed(prefect, f"pipeline={project}", "until=2013-03")
     assert code == 0, text
@@ -205,8 +209,7 @@ def _endless(project):
     return trains, recorded
 
 
-@pytest.mark.slow
-@pytest.mark.prefect_server
+@served
 def test_a_cancelled_run_stops_cleanly(prefect, project):
     trains, recorded = _endless(project)
     run = prefect.start(pipeline=str(project))
@@ -216,8 +219,7 @@ def test_a_cancelled_run_stops_cleanly(prefect, project):
     assert recorded() == "cancelled"
 
 
-@pytest.mark.slow
-@pytest.mark.prefect_server
+@served
 def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, project):
     trains, recorded = _endless(project)
     run = prefect.start(pipeline=str(project))
@@ -235,8 +237,7 @@ def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, proje
     assert not (project / "store" / "models").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.prefect_server
+@served
 def test_a_worker_that_dies_with_its_run_and_one_that_is_stopped(prefect, project):
     trains, recorded = _endless(project)
     # killed with its run while that was Pending: nobody is left to say so but the watch
@@ -256,8 +257,7 @@ def test_a_worker_that_dies_with_its_run_and_one_that_is_stopped(prefect, projec
     assert prefect.state(run)["type"] == "CANCELLED" and recorded() == "cancelled"
 
 
-@pytest.mark.slow
-@pytest.mark.prefect_server
+@served
 def test_nobody_without_the_password_runs_anything(prefect, tmp_path):
     deployment = prefect("/deployments/name/retrain/flights")["id"]
     ran = tmp_path / "ran"
@@ -309,8 +309,7 @@ if {os.geteuid() == 0}:
     assert not ran.exists()
 
 
-@pytest.mark.slow
-@pytest.mark.prefect_server
+@served
 def test_what_prefect_yaml_no_longer_names_is_removed(prefect):
     made = prefect("/deployments/name/retrain/flights")
     mine = {"schedule": {"cron": "1 1 1 1 *"}, "active": False, "slug": "mine"}
@@ -321,7 +320,7 @@ def test_what_prefect_yaml_no_longer_names_is_removed(prefect):
 
     file = prefect.folder / "prefect.yaml"
     content = yaml.safe_load(file.read_text())
-    flights, extra = content["deployments"]
+    flights, _ = content["deployments"]
     del flights["schedules"]
     file.write_text(yaml.safe_dump(content | {"deployments": [flights]}))
     told = _up(prefect.folder, "start", "--port", prefect.port).stdout

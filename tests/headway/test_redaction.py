@@ -165,4 +165,6 @@ def test_what_python_prints_of_an_uncaught_error():
 def test_json_values_keep_their_shape():
     remember("TOKEN", SECRET)
     value = {"a": [SECRET, 1, None, {"b": (True, SECRET)}], SECRET: 2.5}
+    remember("LANDING", "/mnt/landing")
+    assert redacted([SECRET, "/mnt/landing/a"], secrets_only=True) == ["${TOKEN}", "/mnt/landing/a"]
     assert redacted(value) == {"a": ["${TOKEN}", 1, None, {"b": [True, "${TOKEN}"]}], SECRET: 2.5}
