@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.schema import LABEL
@@ -24,6 +25,7 @@ from headway.statistics.sample import PRIORITY, RowSample, kept, rows_for
 FILE = "sample_by_label.arrow"
 MOST_CLASSES = 32
 _CLASS = "__class"
+_RANGE = 256
 Hashes = NDArray[np.uint64]
 
 
@@ -45,27 +47,35 @@ class LabelSample:
         place = batch.schema.get_field_index(LABEL)
         if self.off or place < 0 or not batch.num_rows:
             return
-        coded = batch.column(place)
-        if not pa.types.is_dictionary(coded.type):
-            coded = coded.dictionary_encode()
-        codes = coded.indices.to_numpy(zero_copy_only=False)
-        there = np.flatnonzero(np.bincount(codes, minlength=len(coded.dictionary)))
-        if not self._know(
-            column_hash(coded.dictionary.take(pa.array(there))).tolist() if len(there) <= MOST_CLASSES else None
-        ):
+        values, codes = _coded(batch.column(place))
+        counts = np.bincount(codes, minlength=len(values))
+        there = np.flatnonzero(counts)
+        if len(there) > MOST_CLASSES:
+            self._know(None)
             return
-        hashes = np.zeros(len(coded.dictionary), np.uint64)
-        hashes[there] = column_hash(coded.dictionary.take(pa.array(there)))
-        below = np.zeros(len(coded.dictionary), np.uint64)
-        below[there] = [self._classes[value].below for value in hashes[there].tolist()]
-        chosen = np.flatnonzero(priority < below[codes])
-        for code in there.tolist():
-            sample = self._classes[int(hashes[code])]
-            mine = sample.least(chosen[codes[chosen] == code], priority)
+        classes = column_hash(values.take(pa.array(there))).tolist()
+        if not self._know(classes):
+            return
+        samples = [self._classes[value] for value in classes]
+        bounds = np.zeros(len(values), np.uint64)
+        bounds[there] = [s.likely(n) for s, n in zip(samples, counts[there].tolist(), strict=True)]
+        few = np.flatnonzero(priority < bounds[codes])
+        drawn = []
+        for sample, code in zip(samples, there.tolist(), strict=True):
+            mine = few[codes[few] == code]
+            if len(mine) < sample.rows and bounds[code] < sample.below:
+                mine = np.flatnonzero((codes == code) & (priority < sample.below))
+            drawn.append(sample.least(mine, priority))
+        rows = np.concatenate(drawn)
+        if not len(rows):
+            return
+        arrays = kept(batch.take(pa.array(rows)).columns)
+        whole = pa.table([pa.array(priority[rows]), *arrays], names=[PRIORITY, *batch.schema.names])
+        start = 0
+        for sample, mine in zip(samples, drawn, strict=True):
             if len(mine):
-                names = [PRIORITY, *batch.schema.names]
-                arrays = kept(batch.take(pa.array(mine)).columns)
-                sample.add(pa.table([pa.array(priority[mine]), *arrays], names=names))
+                sample.add(whole.slice(start, len(mine)))
+            start += len(mine)
 
     def _know(self, classes: list[int] | None) -> bool:
         """Make room for classes; False, for good, when there are too many of them."""
@@ -125,3 +135,14 @@ class LabelSample:
         for value, start, end in zip(values.tolist(), first.tolist(), ends, strict=True):
             made._classes[value].add(whole.slice(start, end - start))
         return made
+
+
+def _coded(label: pa.Array) -> tuple[pa.Array, NDArray[Any]]:
+    """(values, which of them each row has); not all of the values need occur."""
+    if pa.types.is_int64(label.type):
+        ends = pc.min_max(label).as_py()
+        if ends["max"] - ends["min"] < _RANGE:  # a hash table takes ten times as long
+            values = np.arange(ends["min"], ends["max"] + 1)
+            return pa.array(values), label.to_numpy(zero_copy_only=False) - ends["min"]
+    coded = label if pa.types.is_dictionary(label.type) else label.dictionary_encode()
+    return coded.dictionary, coded.indices.to_numpy(zero_copy_only=False)

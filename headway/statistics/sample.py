@@ -55,7 +55,11 @@ class RowSample:
         numbers = np.arange(self._seen, self._seen + batch.num_rows, dtype=np.uint64)
         self._seen += batch.num_rows
         priority = mix64(numbers, _SALT)
-        chosen = self.least(np.flatnonzero(priority < self.below), priority)
+        bound = self.likely(batch.num_rows)
+        chosen = np.flatnonzero(priority < bound)
+        if len(chosen) < self.rows and bound < self.below:
+            chosen = np.flatnonzero(priority < self.below)
+        chosen = self.least(chosen, priority)
         if len(chosen):
             arrays = kept(batch.take(pa.array(chosen)).columns)
             names = [PRIORITY, *batch.schema.names]
@@ -64,9 +68,17 @@ class RowSample:
 
     def least(self, chosen: NDArray[np.int64], priority: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Of some rising rows those that may stay: the `rows` of least priority."""
-        if len(chosen) <= self.rows:
+        if len(chosen) < self.rows:
             return chosen
-        return np.sort(chosen[np.argpartition(priority[chosen], self.rows - 1)[: self.rows]])
+        found = priority[chosen]
+        bound = np.partition(found, self.rows - 1)[self.rows - 1]
+        # of an equal draw the rows that came first stay, so that none of this priority is needed any more
+        self.below = min(self.below, bound)
+        return chosen[found <= bound][: self.rows]
+
+    def likely(self, rows: int) -> np.uint64:
+        """A bound that nearly always lets enough of so many rows through; it spares sorting all of them."""
+        return min(self.below, np.uint64((2 * self.rows << 64) // rows)) if rows > 4 * self.rows else self.below
 
     def shrink(self, rows: int) -> None:
         """Keep no more than so many rows from now on."""
