@@ -126,7 +126,7 @@ def replay(request):
         "load_seconds": seconds,
         "tensorflow": tf.__version__,
     }
-    if not answer["ok"]:
+    if worst is not None and not answer["ok"]:
         answer |= cause(model, worst["signature"], inputs, request)
     return answer
 

@@ -2,9 +2,9 @@
 
     slow_under_xla(model, specs)             # "Conv2D", or None
 
-XLA's CPU compiler has no fast kernel for the gradients of convolutions and pooling: a step of a small convolutional model
-takes nine times as long compiled as plain (`bench/README.md`), and minutes to compile. It is known and not measured, since a
-compiled step and a plain one round differently: a timing would decide over a training's bits.
+XLA's CPU compiler has no fast kernel for the gradients of convolutions and pooling: a step of a small convolutional model took
+nine times as long compiled as plain, and pooling's gradient is refused where ops are deterministic. That is known here and
+not measured, since a compiled step and a plain one round differently: a timing would decide over a training's bits.
 """
 
 from __future__ import annotations
