@@ -116,6 +116,8 @@ def _told(record: dict[str, Any], trip: Trip) -> str:
     lines += [f"  warning: {warning}" for warning in record["warnings"]]
     if not ran:
         lines.append(f"  nothing to do: all {len(record['stages'])} outputs are there already")
+    if "training" in record:
+        lines.append(f"  training: {_chosen(record['training'])}")
     if "verdict" in record:
         lines.append(f"  verdict: {record['verdict']['verdict']}")
         lines += [f"    {reason}" for reason in record["verdict"]["reasons"]]
@@ -147,13 +149,24 @@ def plan(options: argparse.Namespace) -> int:
     lines += [
         f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {r['why'] or ''}".rstrip() for r in rows
     ]
+    if end.training:
+        lines.append(f"  training: {_chosen(end.training)}")
+    elif any(r["stage"] == "train" for r in rows):
+        lines.append(
+            "  training: what is left out is chosen by the number of train rows, known after ingest and transform"
+        )
     lines += [f"  note: {note}" for note in end.notes]
     if end.later:
         lines.append(f"  then, as the verdict goes: {', '.join(end.later)}")
     elif end.verdict:
         lines.append(f"  verdict: {end.verdict['verdict']}")
-    answer(options, {"spans": end.spans, "steps": rows, "later": end.later, "notes": end.notes}, "\n".join(lines))
+    value = {"spans": end.spans, "steps": rows, "later": end.later, "notes": end.notes, "training": end.training}
+    answer(options, value, "\n".join(lines))
     return 0
+
+
+def _chosen(training: dict[str, Any]) -> str:
+    return f"{counted(training['rows'], 'train row')}: {training['says']}"
 
 
 def promote(options: argparse.Namespace) -> int:
@@ -256,7 +269,10 @@ def runs(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     _, store = store_of(options)
     record = store.run(options.run)
-    lines = [f"{key}: {value}" for key, value in record.items() if key not in ("stages", "verdict", "metrics", "error")]
+    apart = ("stages", "training", "verdict", "metrics", "error")
+    lines = [f"{key}: {value}" for key, value in record.items() if key not in apart]
+    if "training" in record:
+        lines.append(f"training: {_chosen(record['training'])}")
     lines.append("stages:")
     for s in record["stages"]:
         took = "cached" if s["cached"] else f"{s['seconds']:.1f} s"

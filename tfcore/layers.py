@@ -96,6 +96,25 @@ def _u32(value: int) -> tf.Tensor:
     return tf.constant(value, tf.uint32)
 
 
+@keras.saving.register_keras_serializable("headway")
+class SoftClip(keras.layers.Layer):
+    """x / sqrt(1 + (x / limit)^2): x itself near zero, and never beyond +-limit."""
+
+    def __init__(self, limit: float, **keywords: Any):
+        super().__init__(**keywords)
+        self.limit = float(limit)
+
+    def call(self, inputs: Any) -> Any:
+        share = tf.clip_by_value(inputs / self.limit, -100.0, 100.0)  # its square is finite in float16 too
+        return self.limit * share * tf.math.rsqrt(1.0 + tf.square(share))
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"limit": self.limit}
+
+
 class OffsetEmbedding(keras.layers.Layer):
     """The embeddings of several categorical columns in one table: column k's id i is row offset[k] + i.
 
@@ -105,10 +124,21 @@ class OffsetEmbedding(keras.layers.Layer):
         sizes: number of ids of each column.
         width: of every embedding.
         seed: of the initial values, uniform in [-0.05, 0.05) as in Keras.
+        regularizer: of the table.
     """
 
-    def __init__(self, sizes: Sequence[int], width: int, *, seed: int, initial: str = "uniform", **keywords: Any):
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        width: int,
+        *,
+        seed: int,
+        initial: str = "uniform",
+        regularizer: keras.regularizers.Regularizer | None = None,
+        **keywords: Any,
+    ):
         super().__init__(**keywords)
+        self._regularizer = regularizer
         self.offsets = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int32)
         self.rows, self.width = int(sum(sizes)), width
         self._initializer = (
@@ -120,7 +150,11 @@ class OffsetEmbedding(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         # float32 whatever the layer computes in: the gradients of many rows with one id are added up in it
         self.table = self.add_weight(
-            name="table", shape=(self.rows, self.width), initializer=self._initializer, autocast=False
+            name="table",
+            shape=(self.rows, self.width),
+            initializer=self._initializer,
+            regularizer=self._regularizer,
+            autocast=False,
         )
         self.built = True
 
@@ -140,6 +174,7 @@ class ListEmbedding(keras.layers.Layer):
         lengths: slots of each column, which lie one behind the other; -1 in a slot is no id.
         width: of every embedding.
         seed: of the initial values, uniform in [-0.05, 0.05) as in Keras.
+        regularizer: of the table.
     """
 
     def __init__(
@@ -150,9 +185,11 @@ class ListEmbedding(keras.layers.Layer):
         *,
         seed: int,
         initial: str = "uniform",
+        regularizer: keras.regularizers.Regularizer | None = None,
         **keywords: Any,
     ):
         super().__init__(**keywords)
+        self._regularizer = regularizer
         starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
         self.offsets = np.repeat(starts, lengths).astype(np.int32)
         self.lengths, self.rows, self.width = tuple(lengths), int(sum(sizes)), width
@@ -165,7 +202,11 @@ class ListEmbedding(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         # float32 whatever the layer computes in: the gradients of many rows with one id are added up in it
         self.table = self.add_weight(
-            name="table", shape=(self.rows, self.width), initializer=self._initializer, autocast=False
+            name="table",
+            shape=(self.rows, self.width),
+            initializer=self._initializer,
+            regularizer=self._regularizer,
+            autocast=False,
         )
         self.built = True
 
