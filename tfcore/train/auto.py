@@ -31,6 +31,7 @@ LEAST_HOLDOUT = 100
 """The same for models without penalties: a user's, or one of images."""
 EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 500, 3000
 RATE, WARMUP = 0.002, 0.05
+SOFT_CLIP = 4.0
 PATIENCE, LOOKS = 10, 40
 """Evaluations of the holdout: how many without improvement end the training, and how many there are in all."""
 _BATCHES = ((2_000, 32), (8_000, 64), (32_000, 128))
@@ -97,7 +98,7 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
         return model
     rows, chosen = facts.rows, dict[str, Any]()
     chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), model.hidden)
-    chosen["linear"] = True
+    chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
     # the linear path's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
     chosen["linear_l2"] = _rounded(1.0 / rows)
     chosen["l2"] = _rounded(5.0 / rows + 3000.0 / rows**2)

@@ -15,7 +15,7 @@ from tfcore.models_config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 2
+VERSION = 3
 """Raised by whoever changes what training writes for the same request."""
 
 
