@@ -203,6 +203,8 @@ def _told(record: dict[str, Any], trip: Trip) -> str:
     lines += [f"  warning: {warning}" for warning in record["warnings"]]
     if not ran:
         lines.append(f"  nothing to do: all {len(record['stages'])} outputs are there already")
+    if "training" in record:
+        lines.append(f"  training: {_chosen(record['training'])}")
     if "verdict" in record:
         lines.append(f"  verdict: {record['verdict']['verdict']}")
         lines += [f"    {reason}" for reason in record["verdict"]["reasons"]]
@@ -243,13 +245,24 @@ def plan(
         + (f"\n    {r['fingerprint']}  {r['why'] or ''}".rstrip() if explain else "")
         for r in rows
     ]
+    if end.training:
+        lines.append(f"  training: {_chosen(end.training)}")
+    elif any(r["stage"] == "train" for r in rows):
+        lines.append(
+            "  training: what is left out is chosen by the number of train rows, known after ingest and transform"
+        )
     lines += [f"  note: {note}" for note in end.notes]
     if end.later:
         lines.append(f"  then, as the verdict goes: {', '.join(end.later)}")
     elif end.verdict:
         lines.append(f"  verdict: {end.verdict['verdict']}")
-    answer(options, {"spans": end.spans, "steps": rows, "later": end.later, "notes": end.notes}, "\n".join(lines))
+    value = {"spans": end.spans, "steps": rows, "later": end.later, "notes": end.notes, "training": end.training}
+    answer(options, value, "\n".join(lines))
     return 0
+
+
+def _chosen(training: dict[str, Any]) -> str:
+    return f"{counted(training['rows'], 'train row')}: {training['says']}"
 
 
 Reason = Annotated[str, Parameter(metavar="TEXT", help="is kept in the registry's history")]
@@ -440,6 +453,7 @@ def show(
         f"window: {_window(spans) or 'not known'} ({counted(len(spans), 'span')}), seed {seed}",
         f"started: {record['started'][:16].replace('T', ' ')} UTC, took {duration(record.get('seconds', 0.0))}",
         *(f"{word}: {text}" for word in ("note", "warning") for text in record.get(f"{word}s", [])),
+        *([f"training: {_chosen(record['training'])}"] if "training" in record else []),
         "stages:",
     ]
     for s in record["stages"]:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from beam_jobs.runner import RunnerConfig
 from headway import schema, user_files
@@ -95,7 +95,15 @@ class Pipeline(Frozen):
     runner: RunnerConfig = Field(default_factory=RunnerConfig)
     validation: ValidateConfig = Field(default_factory=ValidateConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
-    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    training: Annotated[
+        TrainingConfig,
+        BeforeValidator(
+            lambda value: {} if value == "auto" else value, json_schema_input_type=Literal["auto"] | TrainingConfig
+        ),
+    ] = Field(
+        default_factory=TrainingConfig,
+        description="auto: the number of train rows decides; so it does for each key left out",
+    )
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     gate: GateConfig = Field(default_factory=GateConfig)
     export: ExportConfig = Field(default_factory=ExportConfig)

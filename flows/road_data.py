@@ -42,6 +42,7 @@ class DataSteps:
         self.requests: dict[str, IngestRequest] = {}
         self.statistics = ""
         self.reference: dict[str, Any] | None = None
+        self.training, self.model = self.pipeline.training, self.pipeline.model
 
     def _stops(self, stage: str) -> bool:
         return self.trip.last == stage

@@ -12,6 +12,7 @@ from flows.trip import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN, End
 from headway.fingerprint import fingerprint
 from headway.registry import Version
 from headway.standing import standing_of
+from tfcore.train.auto import Facts, described, resolve
 from tfcore.train.ranking import VERSION as RANKING_VERSION
 from tfcore.transform.parameters import TransformParameters
 
@@ -24,12 +25,34 @@ class ModelSteps(DataSteps):
         digest = self.trip.located.module_digest()
         return {"module": digest} if digest else {}
 
+    def _resolve(self, ingested: Mapping[str, Output], transform: Output) -> None:
+        """The training's and the model's settings, those left out chosen by size; in a plan that cannot know it yet they
+        stay as they are."""
+        parts = self._of(ingested, "train")
+        if transform.result is None or any(out.result is None for out, _ in parts):
+            return
+        parameters = TransformParameters.model_validate(transform.result["parameters"])
+        facts = Facts(
+            rows=sum(out.get()["splits"].get(part, {"rows": 0})["rows"] for out, part in parts),
+            width=len(parameters.numeric) + len(parameters.categorical),
+            task=parameters.label.task,
+            images=any(fitted.pixels is not None for fitted in parameters.fitted),
+        )
+        self.training, self.model = resolve(self.pipeline.training, self.pipeline.model, facts)
+        self.end.training = {
+            "rows": facts.rows,
+            "training": self.training.model_dump(mode="json"),
+            "model": self.model.model_dump(mode="json"),
+            "says": described(self.training, self.model),
+        }
+
     def _train(self, ingested: Mapping[str, Output], transform: Output) -> Output:
-        training = self.pipeline.training
+        self._resolve(ingested, transform)
+        training = self.training
         examples = [[out.fingerprint, part] for out, part in self._of(ingested, "train")]
         key: dict[str, Any] = {
             "config": {
-                "model": self.pipeline.model.model_dump(mode="json"),
+                "model": self.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json", exclude={"worker_timeout"}),  # it changes no bit
                 "seed": self.trip.chosen_seed,
             },
@@ -45,7 +68,7 @@ class ModelSteps(DataSteps):
             return {
                 "examples": self._examples(ingested, "train"),
                 "transform": transform.get()["parameters"],
-                "model": self.pipeline.model.model_dump(mode="json"),
+                "model": self.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json"),
                 "seed": self.trip.chosen_seed,
                 "module": str(module) if module else None,
@@ -102,7 +125,7 @@ class ModelSteps(DataSteps):
         return {
             "kind": "trained",
             "path": str(train.path),
-            "config": self.pipeline.model.model_dump(mode="json"),
+            "config": self.model.model_dump(mode="json"),
             "seed": self.trip.chosen_seed,
             "module": str(module) if module else None,
             "preprocess": self._preprocess(),

@@ -161,6 +161,8 @@ class _Run:
         record = self.record
         record["spans"], record["notes"] = end.spans, end.notes
         record["warnings"] = [a["message"] for a in end.anomalies if a["severity"] == "warning"]
+        if end.training is not None:
+            record["training"] = end.training
         verdict = end.verdict
         if verdict is not None:
             kept = ("verdict", "promote", "reasons", "primary", "outcome")

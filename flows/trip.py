@@ -74,6 +74,8 @@ class End:
     notes: list[str] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     anomalies: list[dict[str, Any]] = field(default_factory=list)
+    training: dict[str, Any] | None = None
+    """The settings of the training and the model, those left out chosen by the train rows; None: not known yet."""
     verdict: dict[str, Any] | None = None
     evaluation: dict[str, Any] | None = None
     test: dict[str, Any] | None = None

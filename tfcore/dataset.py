@@ -67,6 +67,7 @@ def training_dataset(
     keep_bytes: int = 0,
     groups: GroupOrder | None = None,
     jit: bool = False,
+    count: int | None = None,
 ) -> tf.data.Dataset:
     """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
     [K, B], weight float32 [K, B]; with groups "group" int64 [K, B], see `tfcore.ranking.groups`.
@@ -83,6 +84,7 @@ def training_dataset(
         groups: batches hold whole groups, in this order, filled up with rows of weight 0. Made of the same rows, and neither
             with `own` nor with mixup.
         jit: rows in memory are put together by XLA; the same rows in less time.
+        count: how many stacks are wanted, where that is known: what is made ahead would else be many epochs of few rows.
 
     Raises:
         DataError: there are no rows, or those that are to stay in memory cannot be read.
@@ -175,6 +177,8 @@ def training_dataset(
 
     epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
     rows = epochs.flat_map(epoch_rows).rebatch(stack * batch, drop_remainder=True)
+    if count is not None:
+        rows = rows.take(count)
     spec = kept.spec if kept is not None and late else rows.element_spec
 
     pick = None

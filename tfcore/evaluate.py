@@ -4,6 +4,7 @@
 
 `out/predictions.parquet` has one row for each row of the shards: row, label (the number, or the class index), weight,
 prediction (a probability, probabilities, or the number; float64), each slice column and the group column as text.
+Beside a training's model `out/predictions-linear.parquet` has those of the linear baseline that it left, the same columns.
 `out/metrics.json` is `headway.metrics.summary` of it, `out/expected.npy` the first predictions as the model gave them.
 """
 
@@ -32,6 +33,7 @@ from headway.words import counted
 from tfcore.dataset import Shards, evaluation_dataset, safe
 from tfcore.evaluate_request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.feeds import Feed
+from tfcore.linear import FILE, NAME, LinearModel
 from tfcore.retrace import RetraceGuard
 from tfcore.runtime import prepare
 from tfcore.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
@@ -44,6 +46,8 @@ from tfcore.transform.images import Tolerant
 __all__ = ["VERSION", "predict"]
 
 PREDICTIONS, METRICS, EXPECTED = "predictions.parquet", "metrics.json", "expected.npy"
+PREDICTION = "prediction"
+LINEAR = f"predictions-{NAME}.parquet"
 EXPECTED_ROWS = 2000
 PARQUET_ROWS = 131_072
 MOST_REFUSED = 100
@@ -64,8 +68,9 @@ def predict(
         remote: how shards that are in a bucket yet come here while others are scored.
 
     Returns:
-        predictions (the file's name), rows, metrics (overall), by_slice, calibration_bins, seconds, rows_per_second,
-        traces; or {"incompatible": why} for a SavedModel that cannot score these rows.
+        predictions (the file's name), baselines (their files by name; none of a SavedModel), rows, metrics (overall),
+        by_slice, calibration_bins, seconds, rows_per_second, traces; or {"incompatible": why} for a SavedModel that cannot
+        score these rows.
 
     Raises:
         ConfigError: a slice is no stored column.
@@ -110,6 +115,7 @@ def _predict(
     (out / METRICS).write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return {
         "predictions": PREDICTIONS,
+        "baselines": {NAME: LINEAR} if (out / LINEAR).exists() else {},
         "rows": rows,
         "weight": found["weight"],
         "metrics": found["overall"],
@@ -129,7 +135,7 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
     if request.ndcg_at is not None and request.transform.label.task == "multiclass":
         raise ConfigError("classes have no order", where="evaluation.ndcg_at", fix="leave it out")
     names = [column.name for column in shards.columns]
-    reserved = {"row", "label", "weight", "prediction"}
+    reserved = {"row", "label", "weight", PREDICTION}
     for what, wanted in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):
         for name in wanted:
             if name not in names:
@@ -142,6 +148,13 @@ def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedMo
     if isinstance(request.model, TrainedModel):
         return TrainedScorer(request.model, request.transform)
     return SavedModelScorer(request.model.path, request.transform.label, shards.columns)
+
+
+def _linear(request: EvaluateRequest) -> LinearModel | None:
+    """The linear baseline that a training left beside its model."""
+    if not isinstance(request.model, TrainedModel) or not (request.model.path / FILE).exists():
+        return None
+    return LinearModel.load(request.model.path / FILE)
 
 
 def _transform(request: EvaluateRequest) -> Transform | None:
@@ -172,13 +185,18 @@ def _write(
     first: list[NDArray[np.float32]] = []
     rows = kept = 0
     task = request.transform.label.task
-    with _Writer(file) as writer:
+    linear = _linear(request)
+    with _Writer(file) as writer, _Writer(file.with_name(LINEAR)) as beside:
         for batch in safe(dataset, shards):
             monitor.check()
             scores = scorer(batch)
             # only the last batch is padded, and only at its end
             valid = int(np.count_nonzero(batch["valid"]))
-            writer.add(_table(task, batch, scores, texts, rows, valid))
+            table = _table(task, batch, scores, texts, rows, valid)
+            writer.add(table)
+            if linear is not None:
+                found = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
+                beside.add(table.set_column(table.schema.get_field_index(PREDICTION), PREDICTION, _predictions(found)))
             if kept < EXPECTED_ROWS:
                 first.append(scores.given[: min(valid, EXPECTED_ROWS - kept)])
                 kept += len(first[-1])
@@ -200,7 +218,7 @@ def _table(
         "row": pa.array(np.arange(start, start + count)),
         "label": pa.array(label.astype(np.float64 if task == "regression" else np.int64)),
         "weight": pa.array(batch["weight"].numpy()[:count].astype(np.float64)),
-        "prediction": _predictions(scores.exact[:count]),
+        PREDICTION: _predictions(scores.exact[:count]),
     }
     for name in texts:
         present = batch[f"raw/{name}/present"].numpy()[:count]

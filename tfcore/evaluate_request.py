@@ -15,7 +15,7 @@ from tfcore.models_config import ModelConfig
 from tfcore.train.request import Examples
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 1
+VERSION = 2
 """Raised by whoever changes what evaluation writes for the same request."""
 
 

@@ -109,6 +109,25 @@ def _u32(value: int) -> tf.Tensor:
 
 
 @keras.saving.register_keras_serializable("headway")
+class SoftClip(keras.layers.Layer):
+    """x / sqrt(1 + (x / limit)^2): x itself near zero, and never beyond +-limit."""
+
+    def __init__(self, limit: float, **keywords: Any):
+        super().__init__(**keywords)
+        self.limit = float(limit)
+
+    def call(self, inputs: Any) -> Any:
+        share = tf.clip_by_value(inputs / self.limit, -100.0, 100.0)  # its square is finite in float16 too
+        return self.limit * share * tf.math.rsqrt(1.0 + tf.square(share))
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"limit": self.limit}
+
+
+@keras.saving.register_keras_serializable("headway")
 class OffsetEmbedding(keras.layers.Layer):
     """The embeddings of several categorical columns in one table: column k's id i is row offset[k] + i.
 
@@ -118,10 +137,21 @@ class OffsetEmbedding(keras.layers.Layer):
         sizes: number of ids of each column.
         width: of every embedding.
         seed: of the initial values, uniform in [-0.05, 0.05) as in Keras.
+        regularizer: of the table.
     """
 
-    def __init__(self, sizes: Sequence[int], width: int, *, seed: int, initial: str = "uniform", **keywords: Any):
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        width: int,
+        *,
+        seed: int,
+        initial: str = "uniform",
+        regularizer: keras.regularizers.Regularizer | None = None,
+        **keywords: Any,
+    ):
         super().__init__(**keywords)
+        self._regularizer = keras.regularizers.get(regularizer)
         self.offsets = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int32)
         self.rows, self.width = int(sum(sizes)), width
         self._made_of = _plain(sizes=sizes, width=width, seed=seed, initial=initial)
@@ -134,7 +164,11 @@ class OffsetEmbedding(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         # float32 whatever the layer computes in: the gradients of many rows with one id are added up in it
         self.table = self.add_weight(
-            name="table", shape=(self.rows, self.width), initializer=self._initializer, autocast=False
+            name="table",
+            shape=(self.rows, self.width),
+            initializer=self._initializer,
+            regularizer=self._regularizer,
+            autocast=False,
         )
         self.built = True
 
@@ -146,7 +180,7 @@ class OffsetEmbedding(keras.layers.Layer):
         return (*input_shape, self.width)
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | json.loads(self._made_of)
+        return super().get_config() | json.loads(self._made_of) | _regularized(self._regularizer)
 
 
 @keras.saving.register_keras_serializable("headway")
@@ -158,6 +192,7 @@ class ListEmbedding(keras.layers.Layer):
         lengths: slots of each column, which lie one behind the other; -1 in a slot is no id.
         width: of every embedding.
         seed: of the initial values, uniform in [-0.05, 0.05) as in Keras.
+        regularizer: of the table.
     """
 
     def __init__(
@@ -168,9 +203,11 @@ class ListEmbedding(keras.layers.Layer):
         *,
         seed: int,
         initial: str = "uniform",
+        regularizer: keras.regularizers.Regularizer | None = None,
         **keywords: Any,
     ):
         super().__init__(**keywords)
+        self._regularizer = keras.regularizers.get(regularizer)
         starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
         self.offsets = np.repeat(starts, lengths).astype(np.int32)
         self.lengths, self.rows, self.width = tuple(lengths), int(sum(sizes)), width
@@ -184,7 +221,11 @@ class ListEmbedding(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         # float32 whatever the layer computes in: the gradients of many rows with one id are added up in it
         self.table = self.add_weight(
-            name="table", shape=(self.rows, self.width), initializer=self._initializer, autocast=False
+            name="table",
+            shape=(self.rows, self.width),
+            initializer=self._initializer,
+            regularizer=self._regularizer,
+            autocast=False,
         )
         self.built = True
 
@@ -204,7 +245,11 @@ class ListEmbedding(keras.layers.Layer):
         return (input_shape[0], len(self.lengths), self.width)
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | json.loads(self._made_of)
+        return super().get_config() | json.loads(self._made_of) | _regularized(self._regularizer)
+
+
+def _regularized(regularizer: keras.regularizers.Regularizer | None) -> dict[str, Any]:
+    return {} if regularizer is None else {"regularizer": keras.regularizers.serialize(regularizer)}
 
 
 @keras.saving.register_keras_serializable("headway")

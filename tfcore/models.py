@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
 from tfcore.knobs import KnobVariables, knob
-from tfcore.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding
+from tfcore.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip
 from tfcore.models_config import ModelConfig
 from tfcore.own_training import check_no_own_training
 from tfcore.precision import computing_in
@@ -36,6 +36,8 @@ WEIGHTS = "weights"
 """The prefix of the weights' checkpoint in a training's output."""
 _VARIABLE = "model/{}/.ATTRIBUTES/VARIABLE_VALUE"
 IMAGE_FILTERS = (32, 64, 128)
+LINEAR_SPEED = 10.0
+"""How much faster the linear path of a model learns than its hidden layers, up to 32 inputs."""
 Layout = Any
 """tfcore.transform's TransformParameters."""
 
@@ -101,19 +103,38 @@ def _inputs(layout: Layout) -> dict[str, keras.KerasTensor]:
 
 def _mlp(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
     inputs = _inputs(layout)
-    return keras.Model(inputs, _output(_deep(inputs, config, layout, seed, step), layout), name="mlp")
+    deep = _deep(inputs, config, layout, seed, step)
+    total = _sum([deep, *_wide(inputs, config, layout, seed)]) if config.linear else deep
+    return keras.Model(inputs, _output(total, layout), name="mlp")
 
 
 def _wide_deep(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
     """A linear model over every input (and crosses of categories) added to the output of an mlp."""
     inputs = _inputs(layout)
+    total = _sum([_deep(inputs, config, layout, seed, step), *_wide(inputs, config, layout, seed)])
+    return keras.Model(inputs, _output(total, layout), name="wide_deep")
+
+
+def _sum(parts: list[keras.KerasTensor]) -> keras.KerasTensor:
+    return parts[0] if len(parts) == 1 else keras.layers.Add(dtype="float32", name="wide_and_deep")(parts)
+
+
+def _wide(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> list[keras.KerasTensor]:
+    """The parts of a linear model over every input.
+
+    With `linear` each is multiplied by `LINEAR_SPEED`, less where inputs are many: an optimizer like Adam moves every weight
+    by about the learning rate, so that the linear model is there first and the hidden layers learn what it leaves.
+    """
     count = outputs(layout)
-    parts = [_deep(inputs, config, layout, seed, step)]
+    speed = LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32) if config.linear else 1.0
+    # the penalty is that of the weight as it counts
+    penalty = _l2(config.linear_l2 * speed**2)
+    parts = []
     if layout.numeric:
         parts.append(
-            keras.layers.Dense(count, use_bias=False, kernel_initializer="zeros", name="wide_numeric")(
-                inputs["numeric"]
-            )
+            keras.layers.Dense(
+                count, use_bias=False, kernel_initializer="zeros", kernel_regularizer=penalty, name="wide_numeric"
+            )(inputs["numeric"])
         )
     sizes = [entry.size for entry in layout.categorical]
     if sizes:
@@ -121,15 +142,24 @@ def _wide_deep(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable
         if config.crosses:
             cross = Cross(_cross_indices(config, layout), sizes, config.cross_buckets, name="crosses")
             ids, sizes = keras.layers.Concatenate(name="wide_ids")([ids, cross(ids)]), [*sizes, *cross.sizes]
-        weights = OffsetEmbedding(sizes, count, seed=seed, initial="zeros", name="wide_categorical")(ids)
+        weights = OffsetEmbedding(
+            sizes, count, seed=seed, initial="zeros", regularizer=penalty, name="wide_categorical"
+        )(ids)
         parts.append(keras.ops.sum(weights, axis=1))
     elif config.crosses:
         _cross_indices(config, layout)
     if layout.lists:
-        weights = _list_embedding(layout, count, seed, name="wide_lists", initial="zeros")(inputs["lists"])
+        weights = _list_embedding(layout, count, seed, name="wide_lists", initial="zeros", regularizer=penalty)(
+            inputs["lists"]
+        )
         parts.append(keras.ops.sum(weights, axis=1))
-    total = parts[0] if len(parts) == 1 else keras.layers.Add(dtype="float32", name="wide_and_deep")(parts)
-    return keras.Model(inputs, _output(total, layout), name="wide_deep")
+    if speed == 1.0:
+        return parts
+    return [keras.layers.Rescaling(speed, name=f"wide_speed_{number}")(part) for number, part in enumerate(parts)]
+
+
+def _l2(penalty: float) -> keras.regularizers.Regularizer | None:
+    return keras.regularizers.L2(penalty / 2) if penalty else None
 
 
 def _cross_indices(config: ModelConfig, layout: Layout) -> list[list[int]]:
@@ -148,16 +178,21 @@ def _cross_indices(config: ModelConfig, layout: Layout) -> list[list[int]]:
 def _deep(
     inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
-    parts = []
+    parts, penalty = [], _l2(config.l2)
     if layout.categorical:
         sizes = [entry.size for entry in layout.categorical]
-        embedded = OffsetEmbedding(sizes, config.embedding, seed=seed, name="embeddings")(inputs["categorical"])
+        embedded = OffsetEmbedding(sizes, config.embedding, seed=seed, regularizer=penalty, name="embeddings")(
+            inputs["categorical"]
+        )
         parts.append(keras.layers.Flatten(name="embedded")(embedded))
     if layout.lists:
-        embedded = _list_embedding(layout, config.embedding, seed, name="list_embeddings")(inputs["lists"])
+        embedded = _list_embedding(layout, config.embedding, seed, name="list_embeddings", regularizer=penalty)(
+            inputs["lists"]
+        )
         parts.append(keras.layers.Flatten(name="embedded_lists")(embedded))
     if layout.numeric:
-        parts.append(inputs["numeric"])
+        numeric = inputs["numeric"]
+        parts.append(SoftClip(config.soft_clip, name="soft_clip")(numeric) if config.soft_clip else numeric)
     parts += [
         _image_features(inputs[name], name, seed) for name, (row, dtype) in layout.inputs().items() if dtype == "uint8"
     ]
@@ -166,14 +201,17 @@ def _deep(
     x = parts[0] if len(parts) == 1 else keras.layers.Concatenate(name="features")(parts)
     for number, units in enumerate(config.hidden):
         start = keras.initializers.GlorotUniform(seed=seed + 1 + number)
-        x = keras.layers.Dense(units, activation="relu", kernel_initializer=start, name=f"hidden_{number}")(x)
+        x = keras.layers.Dense(
+            units, activation="relu", kernel_initializer=start, kernel_regularizer=penalty, name=f"hidden_{number}"
+        )(x)
         rate = knob("dropout", config.dropout)
         rate = rate if isinstance(rate, tf.Variable) else config.dropout
         if isinstance(rate, tf.Variable) or rate:
             x = HashDropout(rate, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
     return keras.layers.Dense(
         outputs(layout),
-        kernel_initializer=keras.initializers.GlorotUniform(seed=seed),
+        kernel_initializer="zeros" if config.linear else keras.initializers.GlorotUniform(seed=seed),
+        kernel_regularizer=penalty,
         bias_initializer=_bias(config, layout),
         dtype="float32",
         name="output",

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from headway.config import Frozen
 
 BUILT_IN = ("mlp", "wide_deep")
+_NEWER = ("linear", "soft_clip", "l2", "linear_l2")
+"""Settings that are not written out while they have their default: they came after others."""
+Penalty = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class ModelConfig(Frozen):
@@ -33,6 +36,16 @@ class ModelConfig(Frozen):
     cross_buckets: int = Field(
         default=10_000, ge=2, le=2**24, description="weights for a cross; more combinations share"
     )
+    linear: bool = Field(
+        default=False,
+        description="add a linear model of every input to the output, and start the hidden layers' at zero",
+    )
+    soft_clip: Penalty = Field(
+        default=0.0,
+        description="hidden layers see numbers as x / sqrt(1 + (x / soft_clip)^2), within +-soft_clip; 0: as x",
+    )
+    l2: Penalty = Field(default=0.0, description="added to the loss: l2 / 2 * the squared weights of the hidden layers")
+    linear_l2: Penalty = Field(default=0.0, description="the same for the weights of the linear part")
     options: dict[str, Any] = Field(default_factory=dict, description="handed to the user's function as they are")
 
     @field_validator("name")
@@ -62,10 +75,18 @@ class ModelConfig(Frozen):
             raise ValueError(f"options: only a user's function takes them, not {self.name}")
         if self.user_defined:
             # compared with the defaults, not with what was written down: a dumped config has every field
-            for field in ("hidden", "embedding", "dropout", "base_rate_bias", "cross_buckets"):
+            for field in ("hidden", "embedding", "dropout", "base_rate_bias", "cross_buckets", *_NEWER):
                 if getattr(self, field) != type(self).model_fields[field].default:
                     raise ValueError(f"{field}: {self.name} is not given it; put it under options")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)  # a model without them keeps the fingerprint it had
+        for name in _NEWER:
+            if value.get(name) == type(self).model_fields[name].default:
+                value.pop(name, None)
+        return value
 
     @property
     def user_defined(self) -> bool:

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, DataError, StoreError
+from headway.metrics import auc
 from headway.monitor import Monitor
 from headway.schema import Column
 from tfcore.evaluate import predict, text_column
@@ -106,6 +107,9 @@ def test_every_row_is_predicted_once_in_order_with_its_slices_and_group(binary, 
     assert written["carrier"].to_pylist() == [names[value] for value in binary.rows["carrier"].to_pylist()]
     assert written["prediction"].type == pa.float64()
     assert (result["rows"], result["traces"]) == (ROWS, 1)
+    beside = pq.read_table(tmp_path / result["baselines"]["linear"])
+    assert beside.drop_columns("prediction").equals(written.drop_columns("prediction"))
+    assert auc(beside["label"].to_numpy(), beside["prediction"].to_numpy()) > 0.85
     assert result["metrics"]["auc"] > 0.85
     assert abs(result["metrics"]["calibration"] - 1) < 0.2
     assert set(result["by_slice"]["carrier"]) == {"AA", "BB", "\\xff", "(null)"}

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
 from tfcore.knobs import KnobVariables
-from tfcore.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, hash_uniform
+from tfcore.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip, hash_uniform
 from tfcore.models import build, load_weights, save_weights, to_predictions
 from tfcore.models_config import ModelConfig
 from tfcore.testing import assert_same_bytes
@@ -76,6 +76,32 @@ def test_outputs_begin_at_what_the_label_is_on_average():
     )
     kind = layout("regression", mean=2000.0, std=3.0)
     assert np.allclose(build(ModelConfig(**SMALL), kind, seed=0)(nothing), 2000, atol=1)
+
+
+@pytest.mark.parametrize("name", ["mlp", "wide_deep"])
+def test_a_linear_path_begins_at_the_base_rate_and_has_the_penalty_of_its_weights(name):
+    kind = layout(numeric=64, counts=(90, 10))  # 66 inputs: it learns 32 / 66 * 10 times as fast
+    config = ModelConfig(name=name, linear=True, soft_clip=4.0, l2=0.5, linear_l2=0.1, **SMALL)
+    model = build(config, kind, seed=0)
+    np.testing.assert_allclose(to_predictions("binary", model(rows(kind))), 0.1, atol=1e-6)
+    table = model.get_layer("wide_numeric").kernel
+    hidden = [layer.kernel for layer in model.layers if layer.name.startswith(("hidden", "output"))]
+    hidden.append(model.get_layer("embeddings").table)
+    before = 0.25 * sum(float(tf.reduce_sum(tf.square(kernel))) for kernel in hidden)
+    assert np.isclose(float(tf.add_n(model.losses)), before)
+    table.assign(tf.ones_like(table))
+    speed = 10.0 * 32 / 66
+    assert np.isclose(float(tf.add_n(model.losses)) - before, 0.1 / 2 * 64 * speed**2)
+    inputs = rows(kind)
+    logit = np.log(0.1 / 0.9) + speed * tf.reduce_sum(inputs["numeric"], axis=1)
+    np.testing.assert_allclose(model(inputs)[:, 0], logit, rtol=1e-4)
+    assert not build(ModelConfig(**SMALL), kind, seed=0).losses
+
+
+def test_soft_clip_bounds_what_is_far_and_leaves_what_is_near():
+    found = SoftClip(4.0)(tf.constant([[0.0, 0.1, -1.0, 40.0, 1e30, -1e30]])).numpy()[0]
+    np.testing.assert_allclose(found, [0.0, 0.1, -0.9701, 3.9801, 4.0, -4.0], atol=1e-3)
+    assert np.isfinite(SoftClip(4.0, dtype="float16")(tf.constant([[6e4]], tf.float16)).numpy()).all()
 
 
 def test_one_table_looks_up_what_a_table_for_each_column_would():

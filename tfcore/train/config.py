@@ -84,18 +84,27 @@ class OptimizerConfig(Frozen):
 
 
 class EarlyStoppingConfig(Frozen):
-    """Stop when the loss on a carve of the train split no longer falls; the best weights are kept."""
+    """Stop when the loss on a holdout of the train split no longer falls; the best weights are kept."""
 
     patience: int = Field(default=5, ge=1, description="evaluations without improvement before stopping")
-    every_steps: int = Field(default=200, ge=1, description="steps between two evaluations of the carve")
-    carve: float = Field(default=0.1, gt=0.0, le=0.5, description="share of the train rows, never trained on")
+    every_steps: int = Field(default=200, ge=1, description="steps between two evaluations of the holdout")
+    carve: float = Field(
+        default=0.1, gt=0.0, le=0.5, description="the holdout: a share of the train rows, never trained on"
+    )
     min_delta: float = Field(default=0.0, ge=0.0, description="a smaller fall of the loss is no improvement")
 
 
 class TrainingConfig(Frozen):
-    """Length, batches, optimizer, and how the loop runs."""
+    """Length, batches, optimizer, and how the loop runs.
 
-    epochs: float | None = Field(default=None, gt=0, description="passes over the train rows; 3 if steps is not given")
+    In a pipeline the keys that are left out are chosen by the number of train rows: `tfcore.train.auto`.
+    """
+
+    epochs: float | None = Field(
+        default=None,
+        gt=0,
+        description="passes over the train rows; without it and steps the number of train rows decides",
+    )
     steps: int | None = Field(default=None, ge=1, description="optimizer steps, instead of epochs")
     batch_size: int = Field(default=256, ge=1, le=2**20)
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
@@ -173,6 +182,14 @@ class TrainingConfig(Frozen):
         "epoch of sorted data (by time, say) cost accuracy: what is learnt last weighs more",
     )
     summaries: bool = Field(default=True, description="write TensorBoard summaries")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _left_out(cls, value: Any) -> Any:
+        """`batch_size: auto` is the same as no batch_size."""
+        if not isinstance(value, dict):
+            return value
+        return {name: given for name, given in value.items() if given != "auto" or name in ("jit", "strategy")}
 
     @field_validator("optimizer", mode="before")
     @classmethod

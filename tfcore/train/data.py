@@ -36,6 +36,7 @@ from tfcore.dataset import (
 from tfcore.decode import Labeler
 from tfcore.feeds import Feed
 from tfcore.holes import owned
+from tfcore.linear import LinearModel, cheap
 from tfcore.live import live_stacks
 from tfcore.order import shard_order
 from tfcore.ranking.groups import GROUP
@@ -218,8 +219,10 @@ class TrainingData:
         ranked = {GROUP: tf.TensorSpec(shape, tf.int64)} if self._training.ranking else {}
         return inputs | ranked | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
 
-    def stacks(self, stack: int, model: keras.Model | None = None) -> Callable[[int], Iterator[Batch]]:
-        """From a step to the endless stacks whose first batch is that step's; for `model`."""
+    def stacks(
+        self, stack: int, model: keras.Model | None = None, total: int | None = None
+    ) -> Callable[[int], Iterator[Batch]]:
+        """From a step to the stacks whose first batch is that step's; for `model`. Endless, or up to step `total`."""
         own = self._own(model)
 
         def begin(step: int) -> Iterator[Batch]:
@@ -245,6 +248,7 @@ class TrainingData:
                 keep_bytes=KEPT_BYTES,
                 groups=self._groups,
                 jit=self._training.jit != "off",
+                count=None if total is None else -(-(total - step) // stack),
             )
             return safe(self._placed(dataset, own=own is not None), self._shards)
 
@@ -293,6 +297,28 @@ class TrainingData:
             return batches
         self._carved = list(batches)
         return self._carved
+
+    def linear_baseline(self) -> LinearModel | None:
+        """A linear model of the train rows' numbers and categories, the holdout's among them; None where it is not cheap."""
+        layout = self._parameters
+        sizes = [entry.size for entry in layout.categorical]
+        images = any(fitted.pixels is not None for fitted in layout.fitted)
+        if self._live is not None or images or not cheap(self._shards.total, len(layout.numeric) + sum(sizes)):
+            return None
+        found = evaluation_dataset(
+            self._shards,
+            self._transform,
+            labeler(self._shards, layout),
+            batch=min(CARVE_BATCH, self._shards.total),
+        )
+        batches = [
+            {name: rows[name].numpy()[rows["valid"].numpy()] for name in ("numeric", "categorical", "label", "weight")}
+            for rows in safe(found, self._shards)
+        ]
+        rows = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+        return LinearModel.fit(
+            **rows, sizes=sizes, task=layout.label.task, classes=len(layout.label.classes or ()) or 1
+        )
 
 
 def _check_live(training: TrainingConfig) -> None:

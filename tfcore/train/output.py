@@ -1,6 +1,7 @@
 """What a training leaves in its output, and what it answers.
 
-finish(training, out, step, stopped)     # {"steps": 2000, "final_loss": 0.41, ...}; model.json, history.json, best/
+finish(training, out, step, stopped)     # {"steps": 2000, "final_loss": 0.41, ...}; model.json, history.json, best/;
+                                         # and linear.npz, a linear model of the same rows, where that is cheap
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.words import counted
 from tfcore import models
+from tfcore.linear import FILE as LINEAR
 from tfcore.train.checkpoint import VARIABLES, Found
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ def finish(training: _Training, out: Path, step: int, stopped: str) -> dict[str,
         result["loss_scale"] = {"value": float(scale.value.numpy()), "skipped": training.recorder.excused}
     if config.keep_best and training.checkpoints:
         result["best_checkpoints"] = [_keep(found, out) for found in training.checkpoints.best()]
+    if (linear := training.data.linear_baseline()) is not None:
+        linear.save(out / LINEAR)
     model = {
         "model": request.model.model_dump(mode="json"),
         "seed": request.seed,

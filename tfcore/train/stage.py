@@ -277,7 +277,7 @@ class _Training:
         if not (self.patience and self.patience.exhausted):
             step = run(
                 self.learner,
-                self.data.stacks(self.stack, self.model),
+                self.data.stacks(self.stack, self.model, self.total),
                 start=self.start,
                 total=self.total,
                 knobs=self._values,

@@ -1,0 +1,136 @@
+"""tfcore.train.auto: what is left out is chosen by the size of the data, what is given stays; no TensorFlow."""
+
+import subprocess
+import sys
+
+import pytest
+
+from headway.fingerprint import fingerprint
+from tfcore.models_config import ModelConfig
+from tfcore.train.auto import HOLDOUT, LARGE, MOST_STEPS, Facts, described, resolve
+from tfcore.train.config import EarlyStoppingConfig, TrainingConfig
+from tfcore.train.schedule import ConstantRate
+
+
+def facts(rows, task="binary", **more):
+    return Facts(rows=rows, width=10, task=task, **more)
+
+
+def resolved(rows, training=None, model=None, **more):
+    return resolve(TrainingConfig(**(training or {})), ModelConfig(**(model or {})), facts(rows, **more))
+
+
+def dumped(configs):
+    return [config.model_dump(mode="json") for config in configs]
+
+
+def test_it_needs_no_tensorflow():
+    code = "import sys, tfcore.train.auto; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize("rows", [1, 30, 147, 800, 1500, 5000, HOLDOUT - 1])
+def test_few_rows_have_enough_small_batches_and_a_penalized_model_with_a_linear_path(rows, task):
+    training, model = resolved(rows, task=task)
+    assert 500 <= training.steps <= MOST_STEPS and training.epochs is None
+    assert training.batch_size <= 128
+    assert training.early_stopping is None
+    assert training.learning_rate.name == "cosine"
+    assert 0 < training.learning_rate.warmup_steps < training.steps / 10
+    assert model.linear and model.l2 > model.linear_l2 > 0 and model.soft_clip
+    assert (len(model.hidden) < 4) == (rows < 1000)
+    assert "a linear path" in described(training, model) and "no holdout" in described(training, model)
+
+
+def test_penalties_fall_and_steps_rise_with_the_rows():
+    found = [resolved(rows) for rows in (50, 400, 900, 5000, 19_000)]
+    assert [model.l2 for _, model in found] == sorted((model.l2 for _, model in found), reverse=True)
+    assert [training.steps for training, _ in found] == sorted(training.steps for training, _ in found)
+    assert [training.batch_size for training, _ in found] == sorted(training.batch_size for training, _ in found)
+
+
+def test_more_rows_have_a_holdout_and_the_plain_model():
+    training, model = resolved(50_000)
+    assert training.early_stopping.carve == 0.1 and training.early_stopping.patience == 10
+    assert training.steps == MOST_STEPS
+    assert model == ModelConfig()
+    assert "early stopping on a holdout of 10%" in described(training, model)
+
+
+@pytest.mark.parametrize("rows", [0, LARGE, 30_000_000])
+def test_many_rows_are_trained_on_as_ever(rows):
+    assert resolved(rows) == (TrainingConfig(), ModelConfig())
+    assert dumped(resolved(rows)) == dumped((TrainingConfig(), ModelConfig()))
+
+
+def test_steps_do_not_jump_where_the_data_become_large():
+    assert TrainingConfig().total_steps(LARGE) == MOST_STEPS
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"epochs": 3},
+        {"steps": 7},
+        {"batch_size": 200},
+        {"learning_rate": 0.5},
+        {"early_stopping": None},
+        {"early_stopping": {"patience": 2}},
+        {"epochs": 3, "batch_size": 256, "learning_rate": 0.001},
+    ],
+)
+@pytest.mark.parametrize("rows", [100, 40_000])
+def test_what_is_given_stays(given, rows):
+    training, _ = resolved(rows, given)
+    wanted = TrainingConfig(**given)
+    assert all(getattr(training, name) == getattr(wanted, name) for name in given)
+    if {"epochs", "steps"} & given.keys():
+        assert training.early_stopping is None  # a length that is given is run in full
+        assert None in (training.epochs, training.steps)
+
+
+def test_what_is_left_out_beside_a_given_key_is_chosen():
+    training, _ = resolved(147, {"epochs": 3})
+    assert training.batch_size == 32 and training.steps is None
+    assert training.learning_rate.warmup_steps == 1  # of 14 steps
+    assert resolved(147, {"optimizer": "sgd"})[0].learning_rate == ConstantRate()
+    _, model = resolved(147, model={"hidden": (7,), "l2": 0.0})
+    assert model.hidden == (7,) and model.l2 == 0.0 and model.linear
+
+
+def test_batches_can_be_split_and_hold_whole_groups():
+    assert resolved(147, {"micro_batches": 64})[0].batch_size == 64
+    assert resolved(147, {"strategy": "mirrored", "replicas": 2})[0].batch_size == 32
+    assert resolved(147, {"strategy": "mirrored"})[0].batch_size == 256
+    assert resolved(147, {"ranking": {}})[0].batch_size == 256
+
+
+def test_models_without_penalties_have_a_holdout():
+    for more in ({"model": {"name": "mine:build"}}, {"images": True}, {"model": {"l2": 0.0}}):
+        training, model = resolved(400, **more)
+        assert training.early_stopping == EarlyStoppingConfig(patience=10, every_steps=12, carve=0.2)
+        assert not model.l2
+        assert resolved(60, **more)[0].early_stopping is None
+    assert resolved(400, model={"name": "mine:build", "options": {"a": 1}})[1].options == {"a": 1}
+
+
+@pytest.mark.parametrize("rows", [147, 1500, 50_000, LARGE])
+def test_the_values_written_out_are_the_same_training(rows):
+    """Also after a way through JSON, as in a plan; and resolving again changes nothing."""
+    training, model = resolved(rows)
+    written = TrainingConfig.model_validate(training.model_dump(mode="json"))
+    drawn = ModelConfig.model_validate(model.model_dump(mode="json"))
+    again = resolve(written, drawn, facts(rows))
+    assert fingerprint(dumped(again)) == fingerprint(dumped((training, model)))
+    assert fingerprint(dumped(resolve(training, model, facts(rows)))) == fingerprint(dumped((training, model)))
+
+
+def test_auto_stands_for_a_key_that_is_left_out():
+    given = {"batch_size": "auto", "early_stopping": "auto", "jit": "auto", "epochs": 2}
+    assert TrainingConfig.model_validate(given).model_fields_set == {"jit", "epochs"}
+
+
+def test_model_settings_that_came_later_are_not_written_out_while_they_have_their_default():
+    assert not {"linear", "soft_clip", "l2", "linear_l2"} & ModelConfig().model_dump(mode="json").keys()
+    assert ModelConfig(linear=True, l2=0.5).model_dump(mode="json").items() >= {"linear": True, "l2": 0.5}.items()

@@ -1,0 +1,142 @@
+"""`training: auto`: the settings that a pipeline leaves out, chosen by the size of the train split; TensorFlow-free.
+
+    facts = Facts(rows=1_200, width=12, task="binary")
+    training, model = resolve(TrainingConfig(), ModelConfig(), facts)
+    training.steps, training.batch_size, model.hidden          # 937, 32, (100, 70, 50, 25)
+
+A key that the pipeline gives stays as it is; each key left out is chosen by itself. From `LARGE` rows on everything left out
+has the default of its config. The values follow from measurements: bench/models.py and docs/pipeline.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import Field
+
+from headway.config import Frozen
+from headway.tasks import Task
+from tfcore.models_config import ModelConfig
+from tfcore.train.config import EarlyStoppingConfig, TrainingConfig
+from tfcore.train.schedule import CosineRate
+
+LARGE = 256_000
+"""From this many train rows on, three epochs of batches of 256 are as many steps as the longest automatic training."""
+REGULARIZED = 20_000
+"""Below this many train rows the built-in models have a linear path and penalties on their weights."""
+HOLDOUT = 20_000
+"""From this many train rows on a holdout ends the training; below it the penalties do: a holdout of so few rows is noisy, and
+the rows are missed in the training."""
+LEAST_HOLDOUT = 100
+"""The same for models without penalties: a user's, or one of images."""
+EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 500, 3000
+RATE, WARMUP = 0.002, 0.05
+SOFT_CLIP = 4.0
+PATIENCE, LOOKS = 10, 40
+"""Evaluations of the holdout: how many without improvement end the training, and how many there are in all."""
+_BATCHES = ((2_000, 32), (8_000, 64), (32_000, 128))
+"""(below so many rows, the batch size); else that of the config."""
+_HIDDEN = ((500, (16,)), (1_000, (32, 16)))
+_ADAM = ("adam", "adamw", "nadam")
+
+Config = TypeVar("Config", TrainingConfig, ModelConfig)
+
+
+class Facts(Frozen):
+    """What the settings are chosen by."""
+
+    rows: int = Field(ge=0, description="of the train split")
+    width: int = Field(ge=0, description="inputs of the model: numbers, and categories of one id each")
+    task: Task
+    images: bool = Field(default=False, description="whether an input is an image")
+
+
+def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple[TrainingConfig, ModelConfig]:
+    """Both configs with every key that was left out chosen by the size of the data.
+
+    What comes out has every key set, so that resolving it again changes nothing, and an explicit spelling of the same
+    values is the same config.
+    """
+    if facts.rows >= LARGE or not facts.rows:
+        return _explicit(training), _explicit(model)
+    model = _model(model, facts)
+    return _training(training, facts, penalized=model.l2 > 0), _explicit(model)
+
+
+def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> TrainingConfig:
+    given, chosen = training.model_fields_set, dict[str, Any]()
+    batch = training.batch_size
+    if "batch_size" not in given:
+        batch = chosen["batch_size"] = _batch(training, facts.rows)
+    timed = training.epochs is not None or training.steps is not None
+    if not timed:
+        steps = round(EPOCHS * facts.rows / batch)
+        chosen["steps"] = min(max(steps, LEAST_STEPS), MOST_STEPS)
+    steps = training.model_copy(update=chosen).total_steps(facts.rows)
+    if not timed and "early_stopping" not in given and facts.rows >= (HOLDOUT if penalized else LEAST_HOLDOUT):
+        chosen["early_stopping"] = EarlyStoppingConfig(
+            patience=PATIENCE, every_steps=max(1, steps // LOOKS), carve=0.1 if facts.rows >= 1_000 else 0.2
+        )
+    if "learning_rate" not in given and training.optimizer.name in _ADAM:
+        chosen["learning_rate"] = CosineRate(name="cosine", initial=RATE, warmup_steps=max(1, round(WARMUP * steps)))
+    return _explicit(training, chosen)
+
+
+def _batch(training: TrainingConfig, rows: int) -> int:
+    """By the rows, and such that replicas and micro-batches divide it; the config's own where groups have to fit in."""
+    default = training.batch_size
+    parts = training.micro_batches * (training.replicas or training.workers or 1)
+    if training.ranking is not None or (training.strategy not in ("auto", "cpu", "gpu") and parts == 1):
+        return default
+    least = next((batch for below, batch in _BATCHES if rows < below), default)
+    return next((batch for batch in (32, 64, 128) if batch >= least and batch % parts == 0), default)
+
+
+def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
+    """Smaller below a thousand rows; with a linear path and penalties where rows are few."""
+    if model.user_defined or facts.images or facts.rows >= REGULARIZED:
+        return model
+    rows, chosen = facts.rows, dict[str, Any]()
+    chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), model.hidden)
+    chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
+    # the linear path's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
+    chosen["linear_l2"] = _rounded(1.0 / rows)
+    chosen["l2"] = _rounded(5.0 / rows + 3000.0 / rows**2)
+    return _explicit(model, {name: value for name, value in chosen.items() if name not in model.model_fields_set})
+
+
+def _rounded(value: float) -> float:
+    """To three digits: as it is written out, so that who copies it has the same."""
+    return float(f"{value:.3g}")
+
+
+def _explicit(config: Config, chosen: dict[str, Any] | None = None) -> Config:
+    """The config with the chosen values and every key set."""
+    values = {name: getattr(config, name) for name in type(config).model_fields} | (chosen or {})
+    return type(config)(**values)
+
+
+def described(training: TrainingConfig, model: ModelConfig) -> str:
+    """The resolved values in one line, as a plan and a run show them."""
+    length = f"{training.steps:,} steps" if training.steps is not None else f"{training.epochs or 3.0:g} epochs"
+    rate = training.learning_rate
+    warm = f" after {rate.warmup_steps:,} steps of warm-up" if rate.warmup_steps else ""
+    early = training.early_stopping
+    stop = (
+        f"early stopping on a holdout of {early.carve:.0%} every {early.every_steps:,} steps, patience {early.patience}"
+        if early
+        else "no holdout"
+    )
+    parts = [
+        f"{length} of {training.batch_size} rows",
+        f"{training.optimizer.name}, {rate.name} learning rate {max(rate.ends()):g}{warm}",
+        stop,
+        model.name,
+    ]
+    if not model.user_defined:
+        parts.append(f"hidden {', '.join(map(str, model.hidden)) or 'none'}")
+        if model.linear:
+            parts.append("a linear path")
+        if model.l2 or model.linear_l2:
+            parts.append(f"l2 {model.l2:g} (linear path {model.linear_l2:g})")
+    return "; ".join(parts)
