@@ -12,7 +12,7 @@ is TensorFlow's public one, and it is all that this module knows of TensorFlow b
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,8 @@ from tensorflow.core.protobuf.struct_pb2 import StructuredValue
 from tfcore.signatures import Signature, Tensor
 
 SAVED = "saved_model.pb"
+AT_ONCE = 32
+"""Shapes that one operation tells: TensorFlow's optimizer takes time that grows with the square of them."""
 
 
 class Group(NamedTuple):
@@ -261,17 +263,21 @@ class _Signature:
 def _joined(group: Group, members: Sequence[str], taken: set[str]) -> tuple[list[NodeDef], str, str]:
     """(nodes, all values one behind the other, how many each has)"""
     count = len(members)
-    shapes = NodeDef(name=_free(f"{group.name}_shapes", taken), op="ShapeN", input=members)
-    shapes.attr["T"].type = group.dtype.as_datatype_enum
-    shapes.attr["N"].i = count
-    shapes.attr["out_type"].type = tf.int32.as_datatype_enum
+    made, lengths = [], []
+    for begin in range(0, count, AT_ONCE):
+        some = members[begin : begin + AT_ONCE]
+        shapes = NodeDef(name=_free(f"{group.name}_shapes_{begin}", taken), op="ShapeN", input=some)
+        shapes.attr["T"].type = group.dtype.as_datatype_enum
+        shapes.attr["N"].i = len(some)
+        shapes.attr["out_type"].type = tf.int32.as_datatype_enum
+        made.append(shapes)
+        lengths += [f"{shapes.name}:output:{place}" for place in range(len(some))]
     if count == 1:
-        return [shapes], members[0], f"{shapes.name}:output:0"
+        return made, members[0], lengths[0]
     axis = NodeDef(name=_free(f"{group.name}_axis", taken), op="Const")
     axis.attr["dtype"].type = tf.int32.as_datatype_enum
     axis.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
-    made = [shapes, axis]
-    lengths = [f"{shapes.name}:output:{place}" for place in range(count)]
+    made.append(axis)
     for what, inputs, dtype in (("flat", members, group.dtype), ("lengths", lengths, tf.int32)):
         node = NodeDef(
             name=_free(f"{group.name}_{what}", taken), op="ConcatV2", input=[*inputs, f"{axis.name}:output:0"]
@@ -280,7 +286,7 @@ def _joined(group: Group, members: Sequence[str], taken: set[str]) -> tuple[list
         node.attr["N"].i = count
         node.attr["Tidx"].type = tf.int32.as_datatype_enum
         made.append(node)
-    return made, f"{made[2].name}:output:0", f"{made[3].name}:output:0"
+    return made, f"{made[-2].name}:output:0", f"{made[-1].name}:output:0"
 
 
 def _placeholder(tensor: Tensor, name: str, taken: set[str]) -> Iterator[NodeDef]:
@@ -303,8 +309,7 @@ def _placeholder(tensor: Tensor, name: str, taken: set[str]) -> Iterator[NodeDef
 
 def _free(name: str, taken: set[str]) -> str:
     """A name that no other node or argument has."""
-    base = name = re.sub(r"[^A-Za-z0-9_/.]", "_", name)
-    number = 0
+    base, number = name, 0
     while name in taken:
         number += 1
         name = f"{base}_{number}"
@@ -313,17 +318,30 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _default(tensor: Tensor) -> Any:
-    dtype = tf.as_dtype(tensor.dtype)
-    value = tensor.default if tensor.shape == () else [tensor.default]
-    return tf.make_tensor_proto(np.asarray(value, dtype.as_numpy_dtype))
+    return _default_proto(tensor.default, tensor.dtype, tensor.shape)
 
 
 def _type(tensor: Tensor) -> int:
-    return int(tf.as_dtype(tensor.dtype).as_datatype_enum)
+    return _type_enum(tensor.dtype)
 
 
 def _shape(tensor: Tensor) -> Any:
-    return tf.TensorShape(tensor.shape).as_proto()
+    return _shape_proto(tensor.shape)
+
+
+@functools.cache
+def _default_proto(value: Any, dtype: str, shape: tuple[int | None, ...]) -> Any:
+    return tf.make_tensor_proto(np.asarray(value if shape == () else [value], tf.as_dtype(dtype).as_numpy_dtype))
+
+
+@functools.cache
+def _type_enum(dtype: str) -> int:
+    return int(tf.as_dtype(dtype).as_datatype_enum)
+
+
+@functools.cache
+def _shape_proto(shape: tuple[int | None, ...]) -> Any:
+    return tf.TensorShape(shape).as_proto()
 
 
 def _info(info: Any, tensor: Tensor, name: str) -> None:

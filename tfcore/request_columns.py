@@ -27,7 +27,8 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
     """
     names = tensor_names(columns)
     groups = {_kind(group): group for group in pack(inputs)}
-    told = {column.name for column in columns if names[column.name] + PRESENT in {tensor.name for tensor in inputs}}
+    given = {tensor.name for tensor in inputs}
+    told = {column.name for column in columns if names[column.name] + PRESENT in given}
     rows = _rows(tensors, [names[column.name] for column in columns], groups)
     companions = {kind: _companions(groups[kind], tensors, rows) for kind in ("present", "length") if kind in groups}
     by_tensor = {names[column.name]: column for column in columns}

@@ -159,7 +159,7 @@ def _categories(
             which: tf.Tensor = tf.range(len(group))[:, None]
         else:
             values = tf.concat([column.values for column in raw], 0)
-            sizes = tf.concat(tf.raw_ops.ShapeN(input=[column.values for column in raw]), 0)
+            sizes = _sizes([column.values for column in raw])
             which = tf.repeat(tf.range(len(group)), sizes)
         if last[0].op == "hash":
             text = values if group[0].column.type == "bytes" else tf.strings.as_string(values)
@@ -174,6 +174,12 @@ def _categories(
     # NaN in a column that cannot be null counts as the lowest bucket
     nulls = [one.null_id if one.null_id is not None else 0 for one in group]
     return tf.where(present, ids, each(nulls, tf.int32))
+
+
+def _sizes(values: Sequence[tf.Tensor]) -> tf.Tensor:
+    """int32 [tensors]: how many values each has. Some at once: TensorFlow's optimizer takes quadratic time of them."""
+    shapes = [tf.raw_ops.ShapeN(input=values[begin : begin + 32]) for begin in range(0, len(values), 32)]
+    return tf.concat([shape for some in shapes for shape in some], 0)
 
 
 def _of_codes(ids: tf.Tensor, codes: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
