@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ from tfcore.transform.parameters import TransformParameters
 VERSION = 4
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
+
+SILENT_SECONDS = 3.0
 
 Tensors = dict[str, tf.Tensor]
 Predict = Callable[[Tensors], Tensors]
@@ -195,6 +198,18 @@ def save(
     return signatures
 
 
+class Steps:
+    """Says what an export does next, once it takes longer than a few seconds."""
+
+    def __init__(self, monitor: Monitor):
+        self._monitor, self._began = monitor, time.monotonic()
+
+    def __call__(self, step: str) -> None:
+        self._monitor.check()
+        if (seconds := time.monotonic() - self._began) > SILENT_SECONDS:
+            self._monitor.log(f"{step} ({seconds:.0f} s so far)")
+
+
 class ExportRequest(Frozen):
     """A trained model: where its weights are and what it was built from."""
 
@@ -224,6 +239,7 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         columns=request.transform.raw,
         task=label.task,
         classes=label.classes,
+        progress=Steps(monitor),
     )
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     inputs = len(signatures["serving_default"].inputs)

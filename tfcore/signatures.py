@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Literal
 
 from headway.config import Frozen
@@ -77,6 +77,12 @@ def nullable_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
         Tensor(name=names[c.name] + PRESENT, dtype="bool", column=c.name, default=True) for c in columns if c.nullable
     ]
     return (*raw_inputs(columns), *lengths, *companions)
+
+
+def of_companions(signatures: Container[str]) -> str:
+    """The signature that takes companions: models exported by Headway before `serving_nullable` have them in
+    `serving_default`."""
+    return NULLABLE if NULLABLE in signatures else DEFAULT
 
 
 def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
