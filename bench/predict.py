@@ -4,7 +4,7 @@
     python bench/predict.py --rounds 1 --rows 500000
 
 The tutorial reads Parquet as rows (dicts), gives them to RunInference with a model handler that calls the SavedModel's
-serving_default on each batch Beam makes, and writes a JSON line a row. Headway reads the same columns of the same file in
+serving_nullable on each batch Beam makes, and writes a JSON line a row. Headway reads the same columns of the same file in
 Arrow batches and writes Parquet with the key and each row's source. Both run on Beam's local runner. Every run is a process
 of its own; rows/s leave imports out, peak memory is of the whole process.
 
@@ -161,7 +161,7 @@ def tutorial(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
                 kind = tf.float32 if name in NUMBERS else tf.string
                 tensors[name] = tf.constant([empty if value is None else value for value in values], kind)
                 tensors[name + "__present"] = tf.constant([value is not None for value in values])
-            found = model.signatures["serving_default"](**tensors)["probability"].numpy()
+            found = model.signatures["serving_nullable"](**tensors)["probability"].numpy()
             return [{"row_id": row["row_id"], "prediction": float(p)} for row, p in zip(batch, found, strict=True)]
 
     options: dict[str, Any] = {"direct_running_mode": "in_memory", "direct_num_workers": 1}

@@ -37,12 +37,16 @@ class Decoder:
         """One serialized row group (scalar), or a batch of classic Examples [n], as raw columns."""
         if self.grouped:
             parsed = tf.io.parse_single_example(records, self._spec)
-            return {column.name: self._group(column, parsed) for column in self.columns}
+            nullable = [column.name for column in self.columns if column.nullable]
+            present = {}
+            if nullable:  # at once, since a wide table has thousands
+                known = tf.cast(tf.stack([parsed[f"{name}/present"] for name in nullable]), tf.bool)
+                present = dict(zip(nullable, tf.unstack(known, len(nullable)), strict=True))
+            return {column.name: self._group(column, parsed, present.get(column.name)) for column in self.columns}
         return raw_columns(parse_examples(records, self.columns), self.columns)
 
     @staticmethod
-    def _group(column: Column, parsed: Mapping[str, tf.Tensor]) -> RawColumn:
-        present = tf.cast(parsed[f"{column.name}/present"], tf.bool) if column.nullable else None
+    def _group(column: Column, parsed: Mapping[str, tf.Tensor], present: tf.Tensor | None) -> RawColumn:
         lengths = parsed[f"{column.name}/lengths"] if column.is_list else None
         if column.encoding == "dictionary":
             return RawColumn(parsed[f"{column.name}/dict"], present, parsed[f"{column.name}/codes"], lengths)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,36 +29,27 @@ from headway.words import counted
 from tfcore.described import Described, write_description
 from tfcore.models import build, load_weights, to_predictions
 from tfcore.models_config import ModelConfig
+from tfcore.packed import packed_outputs, packed_specs, unpack
 from tfcore.python_failure import python_functions
+from tfcore.request_columns import of_examples, of_tensors
 from tfcore.retrace import RetraceGuard
 from tfcore.signatures import (
-    LENGTH,
-    PRESENT,
     Signature,
     Tensor,
     classify_argument,
     describe,
+    nullable_inputs,
     output_names,
-    raw_inputs,
-    tensor_names,
 )
 from tfcore.transform.derived import transform_of
 from tfcore.transform.graph import RawColumn
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 3
+VERSION = 4
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
 
-DTYPES = {
-    "int64": tf.int64,
-    "float32": tf.float32,
-    "string": tf.string,
-    "bytes": tf.string,
-    "bool": tf.bool,
-    "int32": tf.int32,
-    "uint8": tf.uint8,
-}
+SILENT_SECONDS = 3.0
 
 Tensors = dict[str, tf.Tensor]
 Predict = Callable[[Tensors], Tensors]
@@ -65,7 +57,7 @@ Predict = Callable[[Tensors], Tensors]
 
 
 class Served(tf.Module):
-    """The functions behind the signatures. Everything they capture is an attribute, so that it is saved with them.
+    """What the signatures' functions capture: as attributes, so that it is saved with them.
 
     Args:
         transform: {column: RawColumn} -> model inputs; its `named` gives the outputs of the `transform` signature.
@@ -90,131 +82,70 @@ class Served(tf.Module):
         self.model_variables = list(variables)
         self._predict = predict
         self._columns = tuple(columns)
-        self._names = tensor_names(columns)
-        inputs = raw_inputs(columns)
-        self.serving_default = _named_function(lambda tensors: self.predict(self.raw(tensors)), inputs)
-        self.named_transform = _named_function(lambda tensors: self.transformed(self.raw(tensors)), inputs)
-        if (argument := classify_argument(task)) is not None:
-            name = argument.name
-            self.classify = _named_function(
-                lambda tensors: classified(task, self.predict(self.raw(tensors)), tensors[name], classes or ()),
-                (*inputs, argument),
+        self._task, self._classes = task, tuple(classes or ())
+
+    def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
+        """A tf.function for each signature; it takes and gives the tensors as `tfcore.packed` packs them."""
+        answers: dict[str, Callable[[Tensors, dict[str, RawColumn]], Tensors]] = {
+            "transform": lambda _, columns: self._transformed(columns),
+            "classify": lambda tensors, columns: self._classified(tensors, columns),
+        }
+
+        def function(name: str) -> Any:
+            inputs = signatures[name].inputs
+            answer = answers.get(name, lambda _, columns: self.predict(columns))
+            if name == "serve_examples":
+                spec = {"examples": tf.TensorSpec([None], tf.string, name="examples")}
+                return _named_function(lambda t: self.predict(of_examples(t["examples"], self._columns)), spec)
+            return _named_function(
+                lambda tensors: answer(tensors, of_tensors(tensors, self._columns, inputs)), packed_specs(inputs)
             )
-        examples = Tensor(name="examples", dtype="string")
-        self.serve_examples = _named_function(lambda t: self.predict(self.parse(t["examples"])), (examples,))
+
+        return {name: function(name) for name in signatures}
 
     def predict(self, columns: Mapping[str, RawColumn]) -> Tensors:
         return self._predict(self.transform(columns))
 
-    def transformed(self, columns: Mapping[str, RawColumn]) -> Tensors:
+    def _transformed(self, columns: Mapping[str, RawColumn]) -> Tensors:
         """The transform's outputs, each under a name a tensor can have."""
         outputs = self.transform.named(columns)
         names = output_names(list(outputs))
-        return {names[name]: value for name, value in outputs.items()}
+        named = {names[name]: value for name, value in outputs.items()}
+        return packed_outputs(named, [_described(name, value) for name, value in named.items()])
 
-    def raw(self, tensors: Tensors) -> dict[str, RawColumn]:
-        """The named tensors of a request as raw columns of one length, companions of one value spread over the rows."""
-        lengths = tf.stack([tf.shape(tensors[name])[0] for name in self._names.values()])
-        rows = lengths[0]
-        agree = tf.debugging.Assert(
-            tf.reduce_all(lengths == rows), [f"columns of different lengths ({', '.join(self._names)}):", lengths]
-        )
-        with tf.control_dependencies([agree]):
-            rows = tf.identity(rows)
-        columns = {}
-        for column in self._columns:
-            name = self._names[column.name]
-            present = None
-            if column.nullable:
-                present = tf.logical_and(tensors[name + PRESENT], tf.ones([rows], tf.bool))
-                present = tf.ensure_shape(present, [None])
-            if column.is_list:
-                columns[column.name] = _list_column(tensors[name], tensors[name + LENGTH], present, rows)
-                continue
-            # the reshape ties each column to the assertion: a single value would spread silently
-            shape = [rows] if column.length is None else [rows, column.length]
-            columns[column.name] = RawColumn(tf.reshape(tensors[name], shape), present, None)
-        return columns
+    def transformed(self) -> list[Tensor]:
+        """What the `transform` signature gives."""
+        found: list[Tensor] = []
 
-    def parse(self, examples: tf.Tensor) -> dict[str, RawColumn]:
-        """Serialized tf.Examples as raw columns: a feature that is absent or empty is a null."""
-        spec: dict[str, Any] = {}
-        for column in self._columns:
-            dtype = DTYPES[column.type]
-            if column.nullable or column.is_list:
-                spec[column.name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
-            else:
-                spec[column.name] = tf.io.FixedLenFeature(list(column.shape), dtype)
-            if column.nullable and column.is_list:
-                spec[f"{column.name}/present"] = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-        parsed = tf.io.parse_example(examples, spec)
-        columns = {}
-        for column in self._columns:
-            value = parsed[column.name]
-            if column.is_list:
-                lengths = value.row_lengths()
-                said = parsed[f"{column.name}/present"] if column.nullable else None
-                present = None if said is None else (lengths > 0) | (tf.reduce_sum(said, 1) > 0)
-                columns[column.name] = RawColumn(value.flat_values, present, None, lengths)
-            elif column.nullable:
-                columns[column.name] = _parsed_column(column, value)
-            else:
-                columns[column.name] = RawColumn(value, None, None)
-        return columns
+        def look(columns: dict[str, RawColumn]) -> tf.Tensor:
+            outputs = self.transform.named(columns)
+            names = output_names(list(outputs))
+            found.extend(_described(names[name], value) for name, value in outputs.items())
+            return tf.zeros([])
+
+        inputs = nullable_inputs(self._columns)
+        _named_function(
+            lambda tensors: {"none": look(of_tensors(tensors, self._columns, inputs))}, packed_specs(inputs)
+        ).get_concrete_function()
+        return sorted(found, key=lambda tensor: tensor.name)
+
+    def _classified(self, tensors: Tensors, columns: Mapping[str, RawColumn]) -> Tensors:
+        argument = classify_argument(self._task)
+        assert argument is not None
+        return classified(self._task, self.predict(columns), tensors[argument.name], self._classes)
 
 
-def _list_column(values: tf.Tensor, lengths: tf.Tensor, present: tf.Tensor | None, rows: tf.Tensor) -> RawColumn:
-    """A list column from its values [rows, longest] and lengths [rows] or [1], of which -1 means all."""
-    longest = tf.shape(values, tf.int64)[1]
-    lengths = tf.where((lengths < 0) | (lengths > longest), longest, lengths) + tf.zeros([rows], tf.int64)
-    lengths = tf.ensure_shape(lengths, [None])
-    if present is not None:
-        lengths = tf.where(present, lengths, tf.zeros_like(lengths))
-    flat = tf.boolean_mask(values, tf.sequence_mask(lengths, longest))
-    return RawColumn(flat, present, None, lengths)
-
-
-def _parsed_column(column: Column, value: tf.RaggedTensor) -> RawColumn:
-    """A nullable column of one value or n of them from what the Examples hold: none of them is a null."""
-    lengths = value.row_lengths()
-    wanted = column.length or 1
-    fits = tf.reduce_all((lengths == 0) | (lengths == wanted))
-    what = "several values" if column.length is None else f"other than {wanted} values"
-    check = tf.debugging.Assert(fits, [f"an example holds {what} of column {column.name}"])
-    present = lengths > 0
-    with tf.control_dependencies([check]):
-        # place each value at its row; tf.scatter_nd leaves 0 or "" elsewhere
-        places = tf.where(present)
-        held = value.flat_values if column.length is None else tf.reshape(value.flat_values, [-1, wanted])
-        shape = tf.concat([tf.shape(lengths, tf.int64), tf.constant(list(column.shape), tf.int64)], 0)
-        return RawColumn(tf.scatter_nd(places, held, shape), present, None)
-
-
-def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]) -> Any:
-    """A tf.function whose arguments are `inputs`, by name, with their defaults.
-
-    The names come from the schema, so they are given as a signature object rather than in source. A default becomes a
-    default of the SavedModel's signature only as a tensor, on trailing arguments.
-    """
-    names = [tensor.name for tensor in inputs]
+def _named_function(body: Callable[[Tensors], Tensors], specs: Mapping[str, tf.TensorSpec]) -> Any:
+    """A tf.function with the arguments `specs`, by name; the names come from the schema, so they cannot be in source."""
+    names = list(specs)
 
     def function(*values: tf.Tensor, **named: tf.Tensor) -> Tensors:
         return body({**dict(zip(names, values, strict=False)), **named})
 
     function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(
-                tensor.name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=inspect.Parameter.empty
-                if tensor.default is None
-                else tf.constant(tensor.default if tensor.shape == () else [tensor.default], DTYPES[tensor.dtype]),
-            )
-            for tensor in inputs
-        ]
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     )
-    specs = [tf.TensorSpec(tensor.shape, DTYPES[tensor.dtype], name=tensor.name) for tensor in inputs]
-    return tf.function(function, input_signature=specs, autograph=False)
+    return tf.function(function, input_signature=list(specs.values()), autograph=False)
 
 
 def save(
@@ -226,8 +157,12 @@ def save(
     columns: Sequence[Column],
     task: Task,
     classes: Sequence[str | int] | None = None,
+    progress: Callable[[str], None] = lambda step: None,
 ) -> dict[str, Signature]:
     """Write the SavedModel to `path` and describe its signatures.
+
+    Args:
+        progress: told what is done next.
 
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
@@ -235,34 +170,44 @@ def save(
     served = Served(
         transform=transform, predict=predict, columns=columns, variables=variables, task=task, classes=classes
     )
-    functions = {
-        "serving_default": served.serving_default,
-        "serve_examples": served.serve_examples,
-        "transform": served.named_transform,
-    }
-    if classify_argument(task) is not None:
-        functions["classify"] = served.classify
-    concrete = {name: function.get_concrete_function() for name, function in functions.items()}
-    for name, function in concrete.items():
-        refuse_python_nodes(function, where=name)
+    progress("tracing the transform")
+    signatures = describe(columns, task, classes, served.transformed())
+    functions = served.functions(signatures)
+    concrete = {}
+    for name, function in functions.items():
+        progress(f"tracing {name} with {counted(len(signatures[name].inputs), 'input')}")
+        concrete[name] = function.get_concrete_function()
+        refuse_python_nodes(concrete[name], where=name)
     # a layer may read a variable that no attribute of the model leads to
     served.captured = [variable for function in concrete.values() for variable in function.variables]
-    transformed = [
-        _described(name, tensor) for name, tensor in sorted(concrete["transform"].structured_outputs.items())
-    ]
-    signatures = describe(columns, task, classes, transformed)
     for name in functions.keys() - {"transform"}:
         _check_outputs(concrete[name].structured_outputs, signatures[name].outputs)
-    # saving traces each once more, in a context of its own; any other trace is of something that was not looked through
-    with RetraceGuard(*functions.values(), allowed=2):
-        tf.saved_model.save(served, str(path), signatures=functions)
+    progress("saving the model")
+    # any other trace is of something that was not looked through
+    with RetraceGuard(*functions.values(), allowed=1):
+        tf.saved_model.save(served, str(path), signatures=concrete)
     _refuse_saved(path)
+    progress("naming the inputs of the signatures")
+    named = {name: signature for name, signature in signatures.items() if name != "serve_examples"}
+    unpack(path, named, outputs=frozenset({"transform"}))
     extra = path / "assets.extra"  # servers leave this folder alone
     extra.mkdir(exist_ok=True)
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
     (extra / "signatures.json").write_text(text + "\n", encoding="utf-8")
     write_description(path, Described(columns=tuple(columns), task=task, classes=tuple(classes or ())))
     return signatures
+
+
+class Steps:
+    """Says what an export does next, once it takes longer than a few seconds."""
+
+    def __init__(self, monitor: Monitor):
+        self._monitor, self._began = monitor, time.monotonic()
+
+    def __call__(self, step: str) -> None:
+        self._monitor.check()
+        if (seconds := time.monotonic() - self._began) > SILENT_SECONDS:
+            self._monitor.log(f"{step} ({seconds:.0f} s so far)")
 
 
 class ExportRequest(Frozen):
@@ -294,6 +239,7 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         columns=request.transform.raw,
         task=label.task,
         classes=label.classes,
+        progress=Steps(monitor),
     )
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     inputs = len(signatures["serving_default"].inputs)

@@ -25,7 +25,7 @@ from headway.process import owned
 from headway.schema import Column
 from tfcore.described import Described, describe_model
 from tfcore.quiet import startup
-from tfcore.signatures import LENGTH, PRESENT, tensor_names
+from tfcore.signatures import LENGTH, PRESENT, of_companions, tensor_names
 
 with startup():
     import tensorflow as tf
@@ -47,7 +47,7 @@ def load(path: str, digest: str) -> Predictor:
 
 
 class Predictor:
-    """Calls `serving_default`. Safe to call from several threads.
+    """Calls `serving_nullable`, or an older model's `serving_default`. Safe to call from several threads.
 
     Raises:
         StoreError: the folder holds no SavedModel that can be loaded, or it does not say which columns it takes.
@@ -61,7 +61,7 @@ class Predictor:
                 tf.config.threading.set_intra_op_parallelism_threads(1)
         try:
             self._model = tf.saved_model.load(str(path))
-            self._signature = self._model.signatures["serving_default"]
+            self._signature = self._model.signatures[of_companions(self._model.signatures)]
         except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
             raise StoreError(f"cannot be loaded: {str(error).splitlines()[0]}", where=str(path)) from None
         self._names = tensor_names(self._described.columns)
@@ -98,7 +98,7 @@ class Predictor:
 
 
 class _Input:
-    """One raw column of a batch, cut into the tensors of `serving_default`."""
+    """One raw column of a batch, cut into the tensors of `serving_nullable`."""
 
     def __init__(self, array: pa.Array, column: Column, name: str):
         self._array, self._column, self._name = array, column, name

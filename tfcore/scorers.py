@@ -22,7 +22,7 @@ from headway.tasks import Task
 from tfcore import models
 from tfcore.evaluate_request import TrainedModel
 from tfcore.graph_function import GraphFunction
-from tfcore.signatures import COMPARED_OUTPUT, LENGTH, PRESENT, tensor_names
+from tfcore.signatures import COMPARED_OUTPUT, LENGTH, PRESENT, of_companions, tensor_names
 from tfcore.transform.parameters import LabelParameters, TransformParameters
 
 DTYPES = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
@@ -87,7 +87,7 @@ class TrainedScorer:
 
 
 class SavedModelScorer:
-    """A SavedModel called through `serving_default` on raw columns.
+    """A SavedModel called on raw columns: through `serving_nullable`, or an older one's `serving_default`.
 
     Args:
         path: the SavedModel's folder.
@@ -107,6 +107,7 @@ class SavedModelScorer:
         self._function = _signature(path)
         self._inputs = _match(self._function, path, {column.name: column for column in columns})
         self.raw = tuple(dict.fromkeys(column for column, _ in self._inputs.values()))
+        self._nullable = {column for column, part in self._inputs.values() if part == "present"}
         names = self._function.structured_outputs
         self._output = COMPARED_OUTPUT[label.task]
         if self._output not in names:
@@ -124,8 +125,7 @@ class SavedModelScorer:
                 feed[name] = batch[f"raw/{column}/{part}"]
                 continue
             feed[name] = batch[f"raw/{column}"]
-            takes_null = any(other == (column, "present") for other in self._inputs.values())
-            if not takes_null and not bool(tf.reduce_all(present | ~batch["valid"])):
+            if column not in self._nullable and not bool(tf.reduce_all(present | ~batch["valid"])):
                 raise Incompatible(f"column {column!r} has nulls now, which it does not take")
         try:
             outputs = self._function(**feed)
@@ -158,7 +158,7 @@ def _signature(path: Path) -> Any:
         raise StoreError("there is no SavedModel", where=str(path), fix="run 'headway verify'")
     try:
         loaded = tf.saved_model.load(str(path))
-        function = loaded.signatures["serving_default"]
+        function = loaded.signatures[of_companions(loaded.signatures)]
     except KeyError:
         raise Incompatible("it has no signature serving_default") from None
     except (OSError, ValueError, tf.errors.OpError) as error:
@@ -208,7 +208,8 @@ def _described(path: Path) -> dict[str, tuple[str, str]]:
     """What the export wrote beside the SavedModel: which column each input carries."""
     try:
         text = (path / "assets.extra" / "signatures.json").read_text(encoding="utf-8")
-        inputs = json.loads(text)["serving_default"]["inputs"]
+        signatures = json.loads(text)
+        inputs = signatures[of_companions(signatures)]["inputs"]
         return {t["name"]: (t["column"], _part(t)) for t in inputs}
     except (OSError, ValueError, KeyError, TypeError):
         return {}

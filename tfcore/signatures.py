@@ -5,17 +5,20 @@
 
 The signatures, frozen by a golden test:
 
-- `serving_default`: each raw column as a tensor of its own, [rows]. A nullable column `c` has a companion `c__present`
-  (bool): false marks a null, whatever `c` holds there. It may also be one value for all rows and defaults to [true]:
-  the SavedModel carries that default, which TensorFlow Serving applies; a Python caller passes it. A vector is
-  [rows, n]; a list is [rows, longest] with a companion `c__length` (int64), how many of a row's values count: one
-  number for all rows is allowed, and the default [-1] means all of them.
+- `serving_default`: each raw column as a tensor of its own and nothing else. A column is [rows], a vector [rows, n], a list
+  [rows, longest], of which all values count. NaN in a nullable float column is null (a vector's row that is NaN
+  throughout); everything else is present.
+- `serving_nullable`: the same with a companion `c__present` (bool) of each nullable column `c`: false marks a null, whatever
+  `c` holds there, and NaN is NaN. It may also be one value for all rows and defaults to [true]: the SavedModel carries that
+  default, which TensorFlow Serving applies; a Python caller passes it. A list has a companion `c__length` (int64), how
+  many of a row's values count: one number for all rows is allowed, and the default [-1] means all of them.
 - `serve_examples`: serialized tf.Examples, [rows], a column's values under its own name; absent means null. An empty list
   that is no null says so by a feature `c/present` of 1, since TensorFlow reads an empty list and an absent one alike.
 - `classify`: what is decided rather than what is likely, with an argument of the request's own. Binary: `threshold`
   (float32, one number, default 0.5) and whether each row's probability reaches it. Multiclass: `top_k` (int32, one number,
-  default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has none.
-- `transform`: the inputs of `serving_default`, the model's inputs as outputs.
+  default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has none. Its
+  other inputs are those of `serving_nullable`.
+- `transform`: the inputs of `serving_nullable`, the model's inputs as outputs.
 
 A column name that TensorFlow cannot use for a tensor gets one it can: "arr delay (min)" becomes "arr_delay_min".
 """
@@ -24,13 +27,14 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Literal
 
 from headway.config import Frozen
 from headway.schema import Column
 from headway.tasks import Task
 
+DEFAULT, NULLABLE = "serving_default", "serving_nullable"
 PRESENT = "__present"
 LENGTH = "__length"
 RESERVED = frozenset({"self", "examples", "threshold", "top_k"})
@@ -56,16 +60,29 @@ class Signature(Frozen):
 
 
 def raw_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
-    """The inputs of `serving_default`: all values first, in the order of the columns, then the companions."""
+    """The inputs of `serving_default`, in the order of the columns."""
     names = tensor_names(columns)
-    values = [Tensor(name=names[c.name], dtype=DTYPES[c.type], shape=(None, *c.shape), column=c.name) for c in columns]
+    return tuple(
+        Tensor(name=names[c.name], dtype=DTYPES[c.type], shape=(None, *c.shape), column=c.name) for c in columns
+    )
+
+
+def nullable_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
+    """The inputs of `serving_nullable`: those of `serving_default`, then the companions."""
+    names = tensor_names(columns)
     lengths = [
         Tensor(name=names[c.name] + LENGTH, dtype="int64", column=c.name, default=-1) for c in columns if c.is_list
     ]
     companions = [
         Tensor(name=names[c.name] + PRESENT, dtype="bool", column=c.name, default=True) for c in columns if c.nullable
     ]
-    return (*values, *lengths, *companions)
+    return (*raw_inputs(columns), *lengths, *companions)
+
+
+def of_companions(signatures: Container[str]) -> str:
+    """The signature that takes companions: models exported by Headway before `serving_nullable` have them in
+    `serving_default`."""
+    return NULLABLE if NULLABLE in signatures else DEFAULT
 
 
 def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
@@ -102,7 +119,7 @@ def _fits(column: str) -> bool:
 
 
 def prediction_outputs(task: Task, classes: Sequence[str | int] | None = None) -> tuple[Tensor, ...]:
-    """The outputs of `serving_default` and `serve_examples`."""
+    """The outputs of `serving_default`, `serving_nullable` and `serve_examples`."""
     if task == "binary":
         return (Tensor(name="probability", dtype="float32"), Tensor(name="logit", dtype="float32"))
     if task == "regression":
@@ -145,9 +162,10 @@ def describe(
     transformed: Sequence[Tensor] = (),
 ) -> dict[str, Signature]:
     """All signatures of a model over these raw columns; `transformed` are the transform's named outputs."""
-    inputs, outputs = raw_inputs(columns), prediction_outputs(task, classes)
+    inputs, outputs = nullable_inputs(columns), prediction_outputs(task, classes)
     made = {
-        "serving_default": Signature(inputs=inputs, outputs=outputs),
+        DEFAULT: Signature(inputs=raw_inputs(columns), outputs=outputs),
+        NULLABLE: Signature(inputs=inputs, outputs=outputs),
         "serve_examples": Signature(inputs=(Tensor(name="examples", dtype="string"),), outputs=outputs),
         "transform": Signature(inputs=inputs, outputs=tuple(transformed)),
     }

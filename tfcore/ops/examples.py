@@ -25,6 +25,7 @@ from headway.schema import Column
 from tfcore.ops.damage import as_bytes, in_records, may_be_damage, translated
 from tfcore.ops.library import library
 from tfcore.ops.whole import is_gzip, only_of_a_whole_file
+from tfcore.optional import optional
 
 _TYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
 _FORMS = {"scalar": 0, "optional": 1, "ragged": 2}
@@ -154,9 +155,14 @@ def _parsed(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
         else:
             spec[name] = tf.io.RaggedFeature(_TYPES[entry["dtype"]], row_splits_dtype=tf.int64)
     parsed = tf.io.parse_example(records, spec)
+    scalars = {column.name: parsed[column.name] for column in columns if column.nullable and not column.shape}
+    found = optional(scalars, "features of which an example holds another number of values than 1: ", "")
     chunk: Chunk = {}
     for column in columns:
         value = parsed[column.name]
+        if column.name in found:
+            chunk[column.name], chunk[f"{column.name}/present"] = found[column.name]
+            continue
         if column.is_list:
             chunk[column.name] = value.flat_values
             chunk[f"{column.name}/lengths"] = value.row_lengths()
@@ -170,13 +176,13 @@ def _parsed(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
 
 
 def _optional(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Tensor]:
-    """(values, present) of a nullable scalar or vector."""
-    lengths, size = value.row_lengths(), column.length or 1
+    """(values, present) of a nullable vector."""
+    lengths, size = value.row_lengths(), column.length
     fits = tf.reduce_all((lengths == 0) | (lengths == size))
     said = f"feature {column.name!r} holds another number of values than {size}"
     with tf.control_dependencies([tf.debugging.Assert(fits, [said], name="fits")]):
         present = lengths > 0
-    held = value.flat_values if column.length is None else tf.reshape(value.flat_values, [-1, size])
+    held = tf.reshape(value.flat_values, [-1, size])
     # gathered, not scattered: scatter_nd adds to zero, which turns -0.0 into 0.0
     held = tf.concat([held, tf.zeros([1, *held.shape[1:]], held.dtype)], 0)
     null = tf.shape(held, tf.int64)[0] - 1

@@ -34,8 +34,8 @@ def assert_no_skew(
 ) -> None:
     """AssertionError unless a moved copy of `saved_model` predicts `expected` for the rows of a split.
 
-    A fresh process that has TensorFlow and NumPy, and neither Keras nor Headway, reads the shards and asks both
-    `serving_default` and `serve_examples`.
+    A fresh process that has TensorFlow and NumPy, and neither Keras nor Headway, reads the shards and asks
+    `serving_default`, `serving_nullable` and `serve_examples`.
 
     Args:
         expected: float, [rows] or [rows, classes]: what was predicted in training, in the order of the shards.

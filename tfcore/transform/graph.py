@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from tfcore.transform.images import Tolerant, decode_images
 from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters, image_input
+from tfcore.transform.together import Block, categories, each, in_order, numbers
+from tfcore.transform.vocabularies import Vocabularies, VocabularyTable
 
 
 class RawColumn(NamedTuple):
@@ -79,53 +80,86 @@ class Transform(tf.Module):
         self._preprocess = preprocess
         self._tolerant = tolerant
         self.user_module = getattr(preprocess, "module", None)  # so that an export finds its variables and tables
+        self.vocabularies = Vocabularies(parameters.fitted)
         self.tables = {
             fitted.column.name: VocabularyTable(fitted.ops[-1])
             for fitted in parameters.fitted
-            if fitted.ops[-1].op == "vocabulary"
+            if fitted.ops[-1].op == "vocabulary" and fitted.column.name not in self.vocabularies
         }
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
         """{"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the parameters; "lists" too
         where there are some: int32 [rows, width of all], -1 behind the end of a list; an image's pixels under
         `image_input` of its column. With `tolerant` and an image, "usable" bool [rows]: false for one that was refused."""
-        named, usable = self._named(columns)
+        blocks, named, usable = self._computed(columns)
         rows = next(iter(columns.values())).rows()
-        fitted = self._parameters.fitted
-        numeric = [value for f in fitted if f.size is None for value in _of(f, named)]
-        categorical = [named[entry.name] for entry in self._parameters.categorical]
-        lists = [named[entry.name] for entry in self._parameters.lists]
+        parameters = self._parameters
+        categorical = [named[entry.name] for entry in parameters.categorical]
+        lists = [named[entry.name] for entry in parameters.lists]
         inputs = {
-            "numeric": _side_by_side(numeric) if numeric else tf.zeros([rows, 0], tf.float32),
+            "numeric": self._numeric(blocks, named) if parameters.numeric else tf.zeros([rows, 0], tf.float32),
             "categorical": tf.stack(categorical, 1) if categorical else tf.zeros([rows, 0], tf.int32),
         }
         if lists:
             inputs["lists"] = tf.concat(lists, 1)
-        for one in fitted:
+        for one in parameters.fitted:
             if one.pixels is not None:
                 inputs[image_input(one.column.name)] = named[one.column.name]
         return inputs | {"usable": tf.reduce_all(tf.stack(usable), 0)} if usable else inputs
 
     def named(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
         """Each model input by name: float32 or int32, [rows]; [rows, n] of vectors and of lists of categories."""
-        return self._named(columns)[0]
+        blocks, named, _ = self._computed(columns)
+        for block in blocks:
+            named |= zip(block.names, tf.unstack(block.values, len(block.names)), strict=True)
+        return {name: named[name] for fitted in self._parameters.fitted for name in _outputs(fitted)}
 
-    def _named(self, columns: Mapping[str, RawColumn]) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
+    def _computed(self, columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor], list[tf.Tensor]]:
+        """(numeric inputs that were computed together, the other inputs by name, which rows are usable)"""
         outputs: dict[str, tf.Tensor] = {}
         usable: list[tf.Tensor] = []
         if self._preprocess is not None:
             columns = {**columns, **self._preprocess(columns)}
-        for fitted in self._parameters.fitted:
+        blocks, rest = numbers(self._parameters.fitted, columns, _apply)
+        outputs |= categories(rest, columns, self.vocabularies, _before_buckets)
+        for fitted in rest:
             column = columns[fitted.column.name]
             if fitted.size is not None:
-                outputs[fitted.column.name] = self._category(fitted, column)
+                if fitted.column.name not in outputs:
+                    outputs[fitted.column.name] = self._category(fitted, column)
             elif fitted.pixels is not None:
                 made, good = self._image(fitted, column)
                 outputs |= made
                 usable += [] if good is None else [good]
             else:
                 outputs |= _numbers(fitted, column)
-        return outputs, usable
+        return blocks, outputs, usable
+
+    def _numeric(self, blocks: Sequence[Block], named: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """float32 [rows, n] of all numeric inputs, vectors among them."""
+        together = {name for block in blocks for name in block.names}
+        parts: list[list[str] | tf.Tensor] = []
+        for fitted in self._parameters.fitted:
+            for name in _outputs(fitted) if fitted.size is None else ():
+                if name in together:
+                    if not parts or not isinstance(parts[-1], list):
+                        parts.append([])
+                    parts[-1].append(name)
+                elif fitted.pixels is None or name != fitted.column.name:
+                    parts.append(named[name])
+        names = [name for part in parts if isinstance(part, list) for name in part]
+        all_names = in_order(blocks, names) if names else None
+        if all_names is not None and len(parts) == 1:
+            return all_names
+        found, begin = [], 0
+        for part in parts:
+            if isinstance(part, list):
+                assert all_names is not None
+                found.append(all_names[:, begin : begin + len(part)])
+                begin += len(part)
+            else:
+                found.append(part if part.shape.rank == 2 else part[:, None])
+        return tf.concat(found, 1)
 
     def _image(self, fitted: Fitted, column: RawColumn) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
         """uint8 [rows, height, width, channels], zeros for null; and which rows are usable, if that is asked."""
@@ -152,7 +186,7 @@ class Transform(tf.Module):
             if fitted.width is None:
                 present = finite if present is None else present & finite
             values = tf.where(finite, values, tf.zeros_like(values))
-            ids = _bucketize(_before_buckets(fitted, values), last.boundaries or ())
+            ids = _bucketize(_before_buckets([fitted.ops[:-1]], values), last.boundaries or ())
             if fitted.width is not None:
                 ids = tf.where(finite, ids, fitted.null_id or 0)
         else:
@@ -188,77 +222,17 @@ def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
     return tf.where(column.present[:, None], ids, null)
 
 
-def _of(fitted: Fitted, named: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
-    """The numeric outputs of a column, a vector's in one."""
-    if fitted.column.length is None or fitted.pool or fitted.pixels is not None:
-        return [named[name] for name in fitted.numeric_names()]
-    extra = fitted.numeric_names()[fitted.column.length :]
-    return [named[fitted.column.name], *(named[name] for name in extra)]
-
-
-def _side_by_side(values: list[tf.Tensor]) -> tf.Tensor:
-    """[rows] and [rows, n] as one [rows, all]."""
-    if all(value.shape.rank == 1 for value in values):
-        return tf.stack(values, 1)
-    return tf.concat([value if value.shape.rank == 2 else value[:, None] for value in values], 1)
-
-
-class VocabularyTable(tf.Module):
-    """Ids of known values by falling train count, then the out-of-vocabulary buckets, by hash. Exports without files."""
-
-    def __init__(self, op: FittedOp):
-        super().__init__(name="vocabulary")
-        self._buckets = op.oov_buckets or 1
-        if op.words is not None:
-            self._known = len(op.words)
-            self._find = _hashed(op.words, tf.string)
-        else:
-            integers = op.integers or ()
-            self._known = len(integers)
-            narrow = integers and max(integers) - min(integers) < _DENSE
-            self._find = _Dense(integers) if narrow else _hashed(integers, tf.int64)
-
-    def __call__(self, values: tf.Tensor) -> tf.Tensor:
-        """int64 ids, shape as `values`."""
-        if self._buckets == 1:
-            oov = tf.fill(tf.shape(values), tf.constant(self._known, tf.int64))
-        else:
-            text = values if values.dtype == tf.string else tf.strings.as_string(values)
-            oov = self._known + tf.strings.to_hash_bucket_fast(text, self._buckets)
-        if self._find is None:
-            return oov
-        found = self._find.lookup(values)
-        return tf.where(found >= 0, found, oov)
-
-
-_DENSE = 1 << 16
-
-
-class _Dense(tf.Module):
-    """Integers that lie close together: an array takes a tenth of a hash table's time."""
-
-    def __init__(self, integers: Sequence[int]):
-        super().__init__(name="dense")
-        self._low = min(integers)
-        ids = np.full(max(integers) - self._low + 1, -1, np.int64)
-        ids[np.asarray(integers, np.int64) - self._low] = np.arange(len(integers))
-        self._size, self._ids = len(ids), tf.constant(ids)
-
-    def lookup(self, values: tf.Tensor) -> tf.Tensor:
-        """int64 ids, -1 for unknown."""
-        # a difference that overflows wraps round to a place that no other value has, so it cannot look known
-        places = values - tf.constant(self._low, tf.int64)
-        inside = (places >= 0) & (places < self._size)
-        found = tf.gather(self._ids, tf.where(inside, places, tf.zeros_like(places)))
-        return tf.where(inside, found, -tf.ones_like(found))
-
-
-def _hashed(keys: Sequence[str] | Sequence[int], dtype: tf.DType) -> tf.lookup.StaticHashTable | None:
-    if not keys:  # a table cannot be made of nothing
-        return None
-    ids = tf.range(len(keys), dtype=tf.int64)
-    rows = tf.lookup.KeyValueTensorInitializer(tf.constant(list(keys), dtype), ids)
-    return tf.lookup.StaticHashTable(rows, default_value=-1)
+def _outputs(fitted: Fitted) -> list[str]:
+    """Names of what is computed of a column, in the order of the model's inputs; a vector's numbers are one."""
+    name = fitted.column.name
+    if fitted.size is not None:
+        return [name]
+    names = fitted.numeric_names()
+    if fitted.pixels is not None:
+        return [name, *names]
+    if fitted.column.length is None or fitted.pool:
+        return names
+    return [name, *names[fitted.column.length :]]
 
 
 def _float(fitted: Fitted, values: tf.Tensor) -> tf.Tensor:
@@ -278,7 +252,7 @@ def _numbers(fitted: Fitted, column: RawColumn) -> dict[str, tf.Tensor]:
     if usable is not None:
         values = tf.where(usable, values, tf.cast(fitted.fill, values.dtype))
     for op in fitted.ops:
-        values = _apply(op, values)
+        values = _apply([op], values)
     if column.lengths is not None:
         outputs = {f"{name}__{figure}": _pooled(figure, values, column.lengths) for figure in fitted.pool}
     elif fitted.column.length is not None:
@@ -324,36 +298,41 @@ def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.where(lengths > 0, found, tf.zeros_like(found)), tf.float32)
 
 
-def _apply(op: FittedOp, x: tf.Tensor) -> tf.Tensor:
-    """As reference.apply_numeric."""
+def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
+    """As reference.apply_numeric: one op on numbers of any shape, or several of a kind, one for each row of `x`."""
+    op = ops[0]
 
-    def number(value: float | None) -> tf.Tensor:
-        return tf.constant(value, x.dtype)
+    def number(value: Callable[[FittedOp], float | None]) -> tf.Tensor:
+        return each([value(op) for op in ops], x.dtype)
 
     if op.op == "standardize":
-        return (x - number(op.mean)) / number(op.std)
+        return (x - number(lambda op: op.mean)) / number(lambda op: op.std)
     if op.op == "min_max":
-        assert op.minimum is not None and op.maximum is not None and op.low is not None and op.high is not None
-        return (x - number(op.minimum)) / number(op.maximum - op.minimum) * number(op.high - op.low) + number(op.low)
+        x = (x - number(lambda op: op.minimum)) / number(lambda op: _span(op.minimum, op.maximum))
+        return x * number(lambda op: _span(op.low, op.high)) + number(lambda op: op.low)
     if op.op == "log":
         return tf.sign(x) * tf.math.log1p(tf.abs(x))
     if op.op == "clip":
-        x = x if op.minimum is None else tf.maximum(x, number(op.minimum))
-        return x if op.maximum is None else tf.minimum(x, number(op.maximum))
+        x = x if op.minimum is None else tf.maximum(x, number(lambda op: op.minimum))
+        return x if op.maximum is None else tf.minimum(x, number(lambda op: op.maximum))
     return x
 
 
-def _before_buckets(fitted: Fitted, values: tf.Tensor) -> tf.Tensor:
-    """The operations before a bucketize; float32 where one of them rounds.
+def _span(low: float | None, high: float | None) -> float:
+    assert low is not None and high is not None
+    return high - low
+
+
+def _before_buckets(before: Sequence[Sequence[FittedOp]], values: tf.Tensor) -> tf.Tensor:
+    """The operations before a bucketize, those of each column; float32 where one of them rounds.
 
     Boundaries are often train values themselves, and the last bit of a logarithm depends on where in a vector it stands:
     float64 rounded to float32 puts a value and the boundary made of it on the same number.
     """
-    before = fitted.ops[:-1]
-    exact = all(op.op in ("clip", "identity") for op in before)
+    exact = all(op.op in ("clip", "identity") for op in before[0])
     values = values if exact else tf.cast(values, tf.float64)
-    for op in before:
-        values = _apply(op, values)
+    for ops in zip(*before, strict=True):
+        values = _apply(ops, values)
     return values if exact else tf.cast(values, tf.float32)
 
 
