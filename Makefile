@@ -57,6 +57,7 @@ bench: $(STAMP) ## every bench, side by side, with ratios (about half an hour)
 	$(PYTHON) bench/ranking.py
 	$(PYTHON) bench/graph_functions.py
 	$(PYTHON) bench/data_access.py
+	$(PYTHON) bench/width.py
 
 golden: $(STAMP) ## renew the golden files after a change that is meant
 	HEADWAY_RENEW_GOLDEN=1 $(PYTHON) -m pytest -k golden
