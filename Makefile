@@ -63,6 +63,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/graph_functions.py
 	$(PYTHON) bench/data_access.py
 	$(PYTHON) bench/models.py
+	$(PYTHON) bench/width.py
 
 golden: $(STAMP) ## renew the golden files after a change that is meant
 	HEADWAY_RENEW_GOLDEN=1 $(PYTHON) -m pytest -k golden

@@ -45,9 +45,12 @@ class Group(NamedTuple):
 
 
 def pack(tensors: Sequence[Tensor]) -> list[Group]:
-    """The tensors [rows] by kind: values by their type, presences and lengths apart from them. The others are in none."""
+    """The tensors [rows] by kind: values by their type, presences and lengths apart from them. The others are in none.
+
+    A group has its tensors in the order of their names, so that it does not depend on the order they are given in.
+    """
     kinds: dict[str, list[Tensor]] = {}
-    for tensor in tensors:
+    for tensor in sorted(tensors, key=lambda tensor: tensor.name):
         if tensor.shape == (None,):
             kind = tensor.dtype if tensor.default is None else "present" if tensor.dtype == "bool" else "length"
             kinds.setdefault(kind, []).append(tensor)

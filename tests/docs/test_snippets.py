@@ -19,6 +19,7 @@ PAGES = [
     *sorted(page for page in GUIDE.glob("*.md") if page.name != "README.md"),
     ROOT / "docs" / "testing.md",
     ROOT / "docs" / "custom-ops.md",
+    ROOT / "docs" / "serving.md",
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHILD = """

@@ -134,6 +134,8 @@ def test_golden_signatures_of_the_loaded_model(exported):
         "carrier": ("string", (None,)),
         "tailnum": ("string", (None,)),
         "seats": ("int64", (None,)),
+    }
+    nullable = raw | {
         "dep_delay__present": ("bool", (None,)),
         "tailnum__present": ("bool", (None,)),
         "seats__present": ("bool", (None,)),
@@ -141,12 +143,14 @@ def test_golden_signatures_of_the_loaded_model(exported):
     scores = {"probability": ("float32", (None,)), "logit": ("float32", (None,))}
     inputs = {
         "serving_default": raw,
+        "serving_nullable": nullable,
         "serve_examples": {"examples": ("string", (None,))},
-        "transform": raw,
-        "classify": raw | {"threshold": ("float32", ())},
+        "transform": nullable,
+        "classify": nullable | {"threshold": ("float32", ())},
     }
     outputs = {
         "serving_default": scores,
+        "serving_nullable": scores,
         "serve_examples": scores,
         "transform": {"dep_delay": ("float32", (None,)), "carrier": ("int32", (None,))},
         "classify": {"decision": ("bool", (None,)), "probability": ("float32", (None,))},
@@ -164,9 +168,9 @@ def test_golden_signatures_of_the_loaded_model(exported):
 
 
 def test_predictions_are_the_training_process_s(exported):
-    found = exported["loaded"].signatures["serving_default"](**named_tensors())
+    found = exported["loaded"].signatures["serving_nullable"](**named_tensors())
     assert found["probability"].numpy() == pytest.approx(exported["expected"], abs=1e-6)
-    again = exported["loaded"].signatures["serving_default"](**named_tensors())
+    again = exported["loaded"].signatures["serving_nullable"](**named_tensors())
     np.testing.assert_array_equal(found["logit"], again["logit"])  # no dropout in there
 
 
@@ -176,12 +180,12 @@ def test_what_stands_at_a_null_does_not_matter(exported):
         values = tensors[name].numpy()
         values[~tensors[f"{name}__present"].numpy()] = other
         tensors[name] = tf.constant(values)
-    found = exported["loaded"].signatures["serving_default"](**tensors)["probability"]
+    found = exported["loaded"].signatures["serving_nullable"](**tensors)["probability"]
     assert found.numpy() == pytest.approx(exported["expected"], abs=1e-6)
 
 
 def test_presence_may_be_one_value_for_all_rows_and_no_rows_are_fine(exported):
-    serve = exported["loaded"].signatures["serving_default"]
+    serve = exported["loaded"].signatures["serving_nullable"]
     for value in (True, False):
         one = {name: tf.constant([value]) for name in ("dep_delay__present", "tailnum__present", "seats__present")}
         all_ = {name: tf.fill([N], value) for name in one}
@@ -197,14 +201,14 @@ def test_presence_that_is_left_out_defaults_to_present_in_a_server(exported):
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], str(exported["path"]))
-        signature = meta.signature_def["serving_default"]
+        signature = meta.signature_def["serving_nullable"]
         assert {name: value.bool_val[:] for name, value in signature.defaults.items()} == {
             f"{name}__present": [True] for name in ("dep_delay", "tailnum", "seats")
         }
         feed = {signature.inputs[name].name: value for name, value in inputs.items()}
         found = session.run(signature.outputs["logit"].name, feed)
     all_present = {f"{name}__present": tf.fill([N], True) for name in ("dep_delay", "tailnum", "seats")}
-    expected = exported["loaded"].signatures["serving_default"](**named_tensors(presence=False), **all_present)
+    expected = exported["loaded"].signatures["serving_nullable"](**named_tensors(presence=False), **all_present)
     assert found == pytest.approx(expected["logit"].numpy(), abs=1e-5)
 
 
@@ -254,11 +258,28 @@ def test_examples_name_what_is_wrong_with_them(exported):
             serve(examples=tf.constant([example(**whole), bad]))
 
 
+def test_the_raw_columns_alone_are_enough_and_nan_is_null(exported):
+    serve, nullable = (exported["loaded"].signatures[f"serving_{name}"] for name in ("default", "nullable"))
+    row = {"dep_delay": [np.nan], "hour": [3], "carrier": ["AA"], "tailnum": ["N1"], "seats": [2**40]}
+    one = serve(
+        **{name: tf.constant(value, serve.structured_input_signature[1][name].dtype) for name, value in row.items()}
+    )
+    tensors = named_tensors(presence=False)
+    held = PRESENT["dep delay"] & (np.arange(N) % 3 > 0)
+    tensors["dep_delay"] = tf.constant(np.where(held, ROWS["dep delay"], np.float32("nan")))
+    everywhere = {name: tf.fill([N], True) for name in ("tailnum__present", "seats__present")}
+    want = nullable(**tensors, dep_delay__present=tf.constant(held), **everywhere)
+    np.testing.assert_array_equal(serve(**tensors)["logit"], want["logit"])
+    assert one["probability"].shape == (1,)
+    with pytest.raises((TypeError, tf.errors.InvalidArgumentError), match="hour"):
+        serve(**{name: tensor for name, tensor in tensors.items() if name != "hour"})
+
+
 def test_columns_of_different_lengths_are_refused(exported):
     tensors = named_tensors()
     for short in (1, 5):
         with pytest.raises(tf.errors.InvalidArgumentError, match="columns of different lengths"):
-            exported["loaded"].signatures["serving_default"](**{**tensors, "hour": tensors["hour"][:short]})
+            exported["loaded"].signatures["serving_nullable"](**{**tensors, "hour": tensors["hour"][:short]})
 
 
 @pytest.mark.parametrize("call", [tf.py_function, tf.numpy_function])
@@ -319,7 +340,7 @@ def test_a_variable_that_only_the_function_knows_is_saved(tmp_path):
 
     arguments = {"columns": COLUMNS, "task": "regression", "variables": []}
     save(tmp_path / "m", transform=SmallTransform(), predict=predict, **arguments)
-    found = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_default"](**named_tensors())
+    found = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_nullable"](**named_tensors())
     assert (found["prediction"].numpy() == 3.0).all()
 
 
@@ -557,7 +578,7 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
     names = shown(loaded.signatures["transform"].structured_outputs)
     assert names["dep_delay__missing"] == ("float32", (None,)) and names["carrier"] == ("int32", (None,))
     if task == "multiclass":
-        found = loaded.signatures["serving_default"](**named_tensors())["class"].numpy()
+        found = loaded.signatures["serving_nullable"](**named_tensors())["class"].numpy()
         words = np.array([b"lo", b"mid", b"hi"])
         assert found.tolist() == words[expected.argmax(1)].tolist()
         classify = loaded.signatures["classify"]
@@ -571,7 +592,7 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
                 classify(**named_tensors(), top_k=tf.constant(k))
 
     column = {"regression": "prediction", "binary": "probability", "multiclass": "probabilities"}[task]
-    found = loaded.signatures["serving_default"](**named_tensors())[column].numpy()
+    found = loaded.signatures["serving_nullable"](**named_tensors())[column].numpy()
     assert np.all(np.abs(found - expected) <= 1e-5 * np.maximum(1, np.abs(expected)))
     if task == "multiclass":  # one is enough: each costs an import of TensorFlow
         pq.write_table(pa.table({"prediction": list(expected)}), tmp_path / "predictions.parquet")

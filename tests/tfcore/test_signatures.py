@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.schema import Column
-from tfcore.signatures import PRESENT, describe, prediction_outputs, raw_inputs, tensor_names
+from tfcore.signatures import PRESENT, describe, nullable_inputs, prediction_outputs, tensor_names
 
 
 def column(name, type="float32", nullable=False):
@@ -23,19 +23,24 @@ def test_golden_flights_like_inputs():
         column("tailnum", "bytes", nullable=True),
     ]
     signatures = describe(columns, "binary")
-    assert shown(signatures["serving_default"].inputs) == [
+    plain = [
         ("dep_delay", "float32", (None,)),
         ("month", "int64", (None,)),
         ("carrier", "string", (None,)),
         ("tailnum", "string", (None,)),
+    ]
+    assert shown(signatures["serving_default"].inputs) == plain
+    assert shown(signatures["serving_nullable"].inputs) == [
+        *plain,
         ("dep_delay__present", "bool", (None,), True),
         ("tailnum__present", "bool", (None,), True),
     ]
     assert shown(signatures["serve_examples"].inputs) == [("examples", "string", (None,))]
     outputs = [("probability", "float32", (None,)), ("logit", "float32", (None,))]
     assert shown(signatures["serving_default"].outputs) == shown(signatures["serve_examples"].outputs) == outputs
-    assert signatures["transform"].inputs == signatures["serving_default"].inputs
-    raw = shown(signatures["serving_default"].inputs)
+    assert shown(signatures["serving_nullable"].outputs) == outputs
+    assert signatures["transform"].inputs == signatures["serving_nullable"].inputs
+    raw = shown(signatures["serving_nullable"].inputs)
     assert shown(signatures["classify"].inputs) == [*raw, ("threshold", "float32", (), 0.5)]
     assert "classify" not in describe(columns, "regression")
     several = describe(columns, "multiclass", ["a", "b"])["classify"]
@@ -71,7 +76,7 @@ def test_names_tensorflow_cannot_use_are_changed_and_stay_apart():
 
 
 def names_of(columns):
-    return [tensor.name for tensor in raw_inputs(columns)]
+    return [tensor.name for tensor in nullable_inputs(columns)]
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
