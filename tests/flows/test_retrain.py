@@ -232,7 +232,7 @@ def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, proje
 
     # no worker hears of this one: the flow run itself looks
     prefect(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED", "name": "Cancelled"}})
-    _until(lambda: not alive(engine), 30)
+    _until(lambda: not alive(engine))
     assert prefect.state(run)["type"] == "CANCELLED" and recorded() == "cancelled"
     assert not (project / "store" / "models").exists()
 
