@@ -20,7 +20,7 @@ import pyarrow as pa
 from beam_jobs.collect import file_names
 from beam_jobs.request import IngestRequest
 from beam_jobs.span_range import RangeWork, Rows
-from headway.coerce import raw_type
+from headway.coerce import raw_types
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.leaks.keys import canonical, key_hashes, key_text
@@ -92,14 +92,14 @@ def _look(request: IngestRequest, columns: Sequence[str], hashes: Hashes, splits
     """The rows of a span with a key of these hashes; few of each key."""
     names, parts = file_names(request.files), request.split.names()
     wanted, source = np.sort(hashes), open_source(request.source)
-    types = {column.name: raw_type(column) for column in request.read}
+    types, read = raw_types(request.read), [column.name for column in request.read]
     shown: dict[tuple[int, Any, str], int] = {}
     file, before = -1, 0
     for piece in source.ranges(request.files):
         if piece.file != file:
             file, before = piece.file, 0
         reader = _Finder(request, columns, wanted)
-        for chunk in source.read(piece, list(types), types):
+        for chunk in source.read(piece, read, types):
             reader.add(chunk)
         for value, hashed, written, code, at in reader.found:
             part = parts[code]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from beam_jobs.request import IngestRequest
 from headway import quarantine
-from headway.coerce import coerce, raw_type
+from headway.coerce import coerce, raw_types
 from headway.errors import DataError
 from headway.expressions import parse
 from headway.leaks.notes import Notes
@@ -58,9 +58,9 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         OSError, StoreError: `folder` cannot be written.
     """
     work = RangeWork(request, folder)
-    types = {column.name: raw_type(column) for column in request.read}
+    types, names = raw_types(request.read), [column.name for column in request.read]
     try:
-        for chunk in open_source(request.source).read(piece, list(types), types):
+        for chunk in open_source(request.source).read(piece, names, types):
             work.add(chunk)
             del chunk  # or it would be there while the next one is read
             tick(work.rows)
@@ -72,7 +72,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
     finally:
         work.close()
         if (
-            len(types) >= WIDE
+            len(names) >= WIDE
         ):  # a range takes long, and leaves many small pieces behind; of narrow tables this costs more
             give_back()
 

@@ -31,6 +31,8 @@ from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fits import check_all
 
 _STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
+_WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
+"""Roles besides which a column may be learnt from: a transform says that it is."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Columns:
 
     def transforms(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
         """What the pipeline says of each feature's transform."""
-        features = {column.name for column in self.read if column.role == "feature"}
+        features = {column.name for column in self.read if column.is_feature}
         return {
             name: ColumnTransform(
                 transform=config.transform, impute=config.impute, max_length=config.max_length, pool=config.pool
@@ -106,7 +108,7 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
             continue
         read.append(_configured(column, configs.get(column.name), role))
     _check(read, located, notes)
-    stored = tuple(column.name for column in read if column.role in _STORED_ROLES)
+    stored = tuple(column.name for column in read if column.role in _STORED_ROLES or column.feature)
     columns = Columns(schema, tuple(read), stored, tuple(notes), inferred)
     check_all(columns.read, columns.transforms(configs), where=str(located.file))
     return columns
@@ -121,6 +123,7 @@ def _infer(located: Located, files: Sequence[InputFile]) -> tuple[Schema, list[s
         only=pipeline.only_named,
         needed=_needed(located),
         where=str(located.file),
+        typed=pipeline.source.format not in ("csv", "jsonl"),
     )
 
 
@@ -150,6 +153,8 @@ def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Colu
     changes: dict[str, object] = {"role": role}
     if config is not None and config.nullable is not None:
         changes["nullable"] = config.nullable
+    if config is not None and (config.feature or (role in _WITH_FEATURE and config.transform != "auto")):
+        changes["feature"] = role != "feature"
     if config is not None and (shape := config.stored_shape()) is not None:
         changes |= {"shape": shape}
     if config is not None and config.separator is not None:
@@ -157,6 +162,13 @@ def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Colu
     if config is not None and config.type is not None and STORED[config.type] != column.type:
         kind = STORED[config.type]
         changes |= {"type": kind, "encoding": "dictionary" if kind == "bytes" else "plain"}
+        if kind == "bytes":
+            changes |= {"parse": None, "temporal": None}
+    if config is not None and config.parse is not None:
+        temporal = config.parse.temporal
+        kind = "int64" if temporal else STORED[config.type] if config.type else column.type
+        kind = "float32" if kind == "bytes" else kind
+        changes |= {"parse": config.parse, "temporal": temporal, "type": kind, "encoding": "plain"}
     return Column.model_validate(column.model_dump() | changes)
 
 
@@ -205,7 +217,7 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
                 where=where,
                 fix=f"leave it out: {ignored}; or rename it in the source",
             )
-    if not any(column.role == "feature" for column in read):
+    if not any(column.is_feature for column in read):
         raise ConfigError(
             "; ".join(["there is no feature column", *notes]),
             where=where,

@@ -113,7 +113,7 @@ class DataSteps:
     def _validate(self, ingested: Mapping[str, Output], statistics: Output, proven: Output) -> Output:
         schema = self.columns.schema
         splits = tuple(name for name, parts in self.parts.items() if parts)
-        features = tuple(column for column in self.columns.read if column.role == "feature")
+        features = tuple(column for column in self.columns.read if column.is_feature)
         serving = self.trip.located.serving_file
         self.reference = self._reference(statistics)
         key = {

@@ -50,6 +50,7 @@ _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 9 << 20
 """Of text, the most parsed at once: some hundred thousand short rows."""
 _LARGE_INTEGER = r"^\s*[+-]?[0-9]{19,}\s*$"
+_ZEROS = r"^\s*0[0-9]+\s*$"
 _DOUBLE = pa.float64()
 _SAMPLE_FILES = 8
 _RETYPED = 6
@@ -217,9 +218,25 @@ class CsvSource:
                 for name in large:
                     if pc.any(pc.match_substring_regex(text.column(name), _LARGE_INTEGER)).as_py():
                         found = found[0].set_column(names.index(name), name, text.column(name)), found[1]
-            return found
+            return self._with_zeros(found, piece, names, quoted)
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
+
+    def _with_zeros(
+        self, found: tuple[pa.Table, list[Malformed]], piece: bytes, names: list[str], quoted: bool
+    ) -> tuple[pa.Table, list[Malformed]]:
+        """With columns of integers as text where one begins with 0, which a number would lose."""
+        around = re.escape(self._config.delimiter + self._config.quote).encode()
+        if not re.search(rb"(?:^|[\n" + around + rb"])[ \t]*0[0-9]+[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
+            return found
+        whole = {name: pa.string() for name in names if pa.types.is_integer(found[0].schema.field(name).type)}
+        if not whole:
+            return found
+        text, table = self._attempt(piece, names, names, whole, quoted, len(piece))[0], found[0]
+        for name in whole:
+            if pc.any(pc.match_substring_regex(text.column(name), _ZEROS)).as_py():
+                table = table.set_column(names.index(name), name, text.column(name))
+        return table, found[1]
 
     def _sample(self, text: TextFile, size: int, start: int, *, whole: bool) -> Iterator[bytes]:
         """Pieces of whole lines; of a file that cannot be cut, its beginning up to a line's end outside quotes."""

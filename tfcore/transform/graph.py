@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfcore.transform.calendar import with_parts
 from tfcore.transform.images import Tolerant, decode_images
 from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters, image_input
 
@@ -115,6 +116,7 @@ class Transform(tf.Module):
         usable: list[tf.Tensor] = []
         if self._preprocess is not None:
             columns = {**columns, **self._preprocess(columns)}
+        columns = with_parts(columns, self._parameters.parts)
         for fitted in self._parameters.fitted:
             column = columns[fitted.column.name]
             if fitted.size is not None:
