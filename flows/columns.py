@@ -123,7 +123,7 @@ def _infer(located: Located, files: Sequence[InputFile]) -> tuple[Schema, list[s
         only=pipeline.only_named,
         needed=_needed(located),
         where=str(located.file),
-        typed=pipeline.source.format not in ("csv", "jsonl"),
+        typed=pipeline.source.format != "csv",
     )
 
 

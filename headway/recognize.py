@@ -52,7 +52,7 @@ def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool =
 
     Args:
         plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
-            digits was meant to be text.
+            digits was meant to be text, unless a marker of what is missing stands among it.
         dates: whether dates may be read as such; a column that an expression compares with text may not.
     """
     texts = _texts(values)
@@ -72,7 +72,7 @@ def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool =
     if (zeros := _leading_zeros(trimmed, many, rows)) is not None:
         return zeros if plain else Recognized()
     missing = _missing(texts, null)
-    if plain and (made := _numbers(distinct, many, rows, "number", null, decorated=False)) is not None:
+    if (plain or null) and (made := _numbers(distinct, many, rows, "number", null, decorated=False)) is not None:
         kind, odd = made
         if not null:  # nothing to parse
             return Recognized(kind, None, odd)
@@ -147,11 +147,13 @@ def _numbers(
             continue  # real numbers among them
         if kind == "int64" and decorated and pc.any(pc.match_substring_regex(distinct.filter(fits), _UNITS)).as_py():
             continue  # money and shares are real numbers, whatever the sample shows
+        if not odd:
+            return kind, None  # type: ignore[return-value]
         if odd <= most:
             example = distinct.filter(pc.invert(fits))
             verb = "is" if odd == 1 else "are"
             words = f"{odd:,} of {rows:,} sampled values {verb} not a number, such as {example[0].as_py()!r}; such rows will be "
-            return kind, words + "rejected, say 'type: string' to keep them" if odd else None  # type: ignore[return-value]
+            return kind, words + "rejected, say 'type: string' to keep them"  # type: ignore[return-value]
     return None
 
 

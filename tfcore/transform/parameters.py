@@ -394,7 +394,9 @@ def _fit_part(column: Column, part: Part, config: ColumnTransform, stats: Column
     assert column.temporal is not None
     sample.values = parts_of(sample.values, column.temporal, part).astype(np.float64)
     mean, std = sample.moments()
-    fill = config.impute.value if config.impute.value is not None else mean
+    strategy = config.impute.strategy
+    fill = config.impute.value if strategy == "value" else 0.0 if strategy == "zero" else mean
+    fill = float(sample.quantile([0.5])[0]) if strategy == "median" and len(sample.values) else fill
     return made, Fitted(
         column=own,
         ops=(FittedOp(op="standardize", mean=mean, std=std or 1.0),),
