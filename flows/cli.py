@@ -158,6 +158,9 @@ def parser() -> argparse.ArgumentParser:
     schema.add_argument(
         "--update", action="store_true", help="propose a schema.pbtxt that holds the window; never overwrites it"
     )
+    schema.add_argument(
+        "--columns", action="store_true", help="what became of each column: its type, its transform, and why"
+    )
     window(schema)
     waits(schema)
     cat = add("cat", "rows of a shard as JSON lines", pipeline=False)

@@ -114,6 +114,37 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
     return columns
 
 
+def unknown_columns(located: Located, schema: Schema, files: Sequence[InputFile]) -> list[str]:
+    """Columns of the files that the schema does not have, where the pipeline takes all columns."""
+    configs = located.pipeline.column_configs()
+    if located.pipeline.only_named or not files:
+        return []
+    names = open_source(located.pipeline.source).names(files[-1])
+    ignored = {name for name, config in configs.items() if config.role == "ignore"}
+    return [name for name in names if name not in schema and name not in ignored]
+
+
+def new_columns(located: Located, files: Sequence[InputFile]) -> list[Column]:
+    """Those that the schema file could take, as they would be inferred."""
+    path = located.schema_file
+    schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
+    names = unknown_columns(located, schema, files)
+    if not names:
+        return []
+    prefix = open_source(located.pipeline.source).prefix(files, PREFIX_ROWS)
+    configs = {name: config for name, config in located.pipeline.column_configs().items() if name in names}
+    typed = located.pipeline.source.format != "csv"
+    found, _ = infer(
+        prefix.select([name for name in prefix.column_names if name in names]),
+        configs,
+        only=False,
+        needed=frozenset(),
+        where=str(located.file),
+        typed=typed,
+    )
+    return list(found.columns)
+
+
 def _infer(located: Located, files: Sequence[InputFile]) -> tuple[Schema, list[str]]:
     pipeline = located.pipeline
     prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)

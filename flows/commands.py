@@ -11,6 +11,7 @@ from typing import Any
 
 from flows.artifacts import artifacts_of
 from flows.cli import STAGE_COMMANDS, stop_on_signals
+from flows.column_table import about_column
 from flows.pipeline import Located, json_schema, read_pipeline
 from flows.reporting import metrics_line, reporter
 from flows.steps import Output
@@ -112,7 +113,10 @@ def _told(record: dict[str, Any], trip: Trip) -> str:
     spans = record["spans"]
     window = spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}, {len(spans)} spans"
     lines = [f"{record['pipeline']}: {window}; run {record['run']}"]
-    lines += [f"  note: {note}" for note in record["notes"]]
+    table = record.get("columns")
+    lines += [text_table(table, whole=["why"]), "  (headway schema --columns shows this again)"] if table else []
+    notes = record["notes"] if not table else [note for note in record["notes"] if about_column(note) is None]
+    lines += [f"  note: {note}" for note in notes]
     lines += [f"  warning: {warning}" for warning in record["warnings"]]
     if not ran:
         lines.append(f"  nothing to do: all {len(record['stages'])} outputs are there already")
@@ -342,9 +346,16 @@ def gc(options: argparse.Namespace) -> int:
 
 def schema(options: argparse.Namespace) -> int:
     """The JSON Schema of a pipeline; with --update a proposal beside the schema file, and what it would change."""
+    if options.columns:
+        from flows.column_table import current
+
+        rows = current(located_of(options))
+        answer(options, rows, text_table(rows, whole=["why"]))
+        return 0
     if not options.update:
         print(json.dumps(json_schema(), indent=1))
         return 0
+    from flows.columns import new_columns
     from headway.disk import replace_text
     from headway.schema_update import difference, proposed
     from headway.statistics.split import SplitStatistics
@@ -360,7 +371,7 @@ def schema(options: argparse.Namespace) -> int:
     assert manifest is not None
     splits = [SplitStatistics.load(output / name) for name in manifest.result["rows"]]
     before = path.read_text(encoding="utf-8")
-    after = proposed(before, splits, where=str(path))
+    after = proposed(before, splits, where=str(path), new=new_columns(trip.located, trip.files(record["spans"][-1])))
     target = path.with_name(f"{path.stem}.proposed{path.suffix}")
     changes = difference(before, after, path.name, target.name)
     if changes:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_jobs.request import IngestRequest
-from flows.columns import Columns, resolve
+from flows.column_table import column_table
+from flows.columns import Columns, resolve, unknown_columns
 from flows.proving import splits
 from flows.steps import Output, Stage, Step
 from flows.trip import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, Caller, End, Trip
@@ -21,7 +22,7 @@ from headway.statistics.split import SplitStatistics
 from headway.statistics.window import StatisticsRequest
 from headway.validate import ChampionFacts, SpanFacts, ValidateRequest, errors
 from headway.validation.serving import checksum
-from headway.words import counted
+from headway.words import agree, counted, some
 from tfcore.transform.parameters import TransformRequest
 from tfcore.transform.preprocess_config import DerivedParameters
 
@@ -36,7 +37,17 @@ class DataSteps:
         self.columns: Columns = resolve(trip.located, trip.files(self.window[0]))
         self.pipeline.validation.check(self.columns.schema.names(), where=str(trip.located.file))
         self.freeze = freeze
-        self.end = End(spans=self.window, notes=list(self.columns.notes))
+        self.inferring = self.columns.inferred
+        notes = list(self.columns.notes)
+        if not self.columns.inferred:
+            unknown = unknown_columns(trip.located, self.columns.schema, trip.files(self.window[-1]))
+            if unknown:
+                notes.append(
+                    f"{agree(len(unknown), 'column', 'columns')} {some(unknown, 5, repr)} of the source "
+                    f"{agree(len(unknown), 'is', 'are')} not in {trip.located.schema_file.name} and left out; headway schema "
+                    "--update proposes what can be added"
+                )
+        self.end = End(spans=self.window, notes=notes)
         self.requests: dict[str, IngestRequest] = {}
         self.statistics = ""
         self.reference: dict[str, Any] | None = None
@@ -241,4 +252,8 @@ class DataSteps:
                 }
             )
 
-        return self._call(TRANSFORM, "transform", key, request)
+        output = self._call(TRANSFORM, "transform", key, request)
+        if self.inferring and output.result is not None:
+            notes = [*self.columns.notes, *output.result["notes"]]
+            self.end.columns = column_table(self.columns, self.pipeline, notes, output.result["parameters"])
+        return output

@@ -143,6 +143,7 @@ class _Run:
     def _finish(self, end: End) -> None:
         record = self.record
         record["spans"], record["notes"] = end.spans, end.notes
+        record |= {"columns": end.columns} if end.columns else {}
         record["warnings"] = [a["message"] for a in end.anomalies if a["severity"] == "warning"]
         verdict = end.verdict
         if verdict is not None:

@@ -45,7 +45,7 @@ from tfcore.transform.derived import transform_of
 from tfcore.transform.graph import RawColumn
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 3
+VERSION = 4
 WEIGHTS = "weights"
 """The prefix of the checkpoint in a training's output."""
 

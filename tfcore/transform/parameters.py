@@ -11,7 +11,6 @@ operation is read off 1,001 quantiles.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +28,7 @@ from headway.schema import LABEL, Column, in_columns, suggest
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 from headway.tasks import Task
+from headway.tensor_name import tensor_name
 from tfcore.transform.config import (
     Bucketize,
     Clip,
@@ -45,7 +45,7 @@ from tfcore.transform.fits import check
 from tfcore.transform.preprocess_config import DerivedParameters
 from tfcore.transform.reference import apply_numeric
 
-VERSION = 1
+VERSION = 2
 FILE = "transform.json"
 AUTO_VOCABULARY_INTS = 50
 """auto: an integer column with at most this many distinct train values is a category."""
@@ -217,7 +217,7 @@ class TransformParameters(Frozen):
 
 def image_input(column: str) -> str:
     """The name of an image's input: one that Keras takes."""
-    return "image_" + re.sub(r"[^A-Za-z0-9_]+", "_", column)
+    return "image_" + tensor_name(column)
 
 
 class TransformRequest(Frozen):
