@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from headway.sources.base import files, select_window, spans
 
 _ABOUT = re.compile(r"""^column ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?: is left out)?:? (.*)$""", re.DOTALL)
 _TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}
+_WIDEST = 32
 LEFT_OUT = "left out"
 
 
@@ -58,6 +60,20 @@ def column_table(
         if name not in known:
             rows.append(_row(name, "", LEFT_OUT, why_))
     return rows
+
+
+def shown(rows: Sequence[Mapping[str, str]], width: int = 100) -> str:
+    """The table for a terminal: the why is whole, and goes on below where it does not fit."""
+    names = ("column", "type", "transform")
+    widths = [min(_WIDEST, max(len(name), *(len(row[name]) for row in rows))) for name in names]
+    left = 2 + sum(widths) + 2 * len(names)
+    lines = []
+    for row in [{name: name for name in (*names, "why")}, *rows]:
+        cells = [row[name] if len(row[name]) <= _WIDEST else row[name][: _WIDEST - 3] + "..." for name in names]
+        head = "  " + "  ".join(cell.ljust(size) for cell, size in zip(cells, widths, strict=True)) + "  "
+        why = textwrap.wrap(row["why"], max(30, width - left)) or [""]
+        lines += [(head + why[0]).rstrip(), *(" " * left + more for more in why[1:])]
+    return "\n".join(lines)
 
 
 def about_column(note: str) -> tuple[str, str] | None:
@@ -126,7 +142,7 @@ def _made(parameters: Mapping[str, Any]) -> dict[str, str]:
 def current(located: Located) -> list[dict[str, str]]:
     """The table as the pipeline, its schema file and its latest run have it; without a schema file, as a run would infer it."""
     pipeline, store = located.pipeline, located.open_store()
-    window = select_window(spans(pipeline.source), None, None, "allow")
+    window = select_window(spans(pipeline.source), None, "latest", "allow")
     columns = resolve(located, files(pipeline.source, window[0]))
     runs = [run for run in store.runs() if run.get("pipeline") == pipeline.name] if store.exists() else []
     notes = list(columns.notes)

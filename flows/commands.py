@@ -11,7 +11,7 @@ from typing import Any
 
 from flows.artifacts import artifacts_of
 from flows.cli import STAGE_COMMANDS, stop_on_signals
-from flows.column_table import about_column
+from flows.column_table import about_column, shown
 from flows.pipeline import Located, json_schema, read_pipeline
 from flows.reporting import metrics_line, reporter
 from flows.steps import Output
@@ -114,7 +114,7 @@ def _told(record: dict[str, Any], trip: Trip) -> str:
     window = spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}, {len(spans)} spans"
     lines = [f"{record['pipeline']}: {window}; run {record['run']}"]
     table = record.get("columns")
-    lines += [text_table(table, whole=["why"]), "  (headway schema --columns shows this again)"] if table else []
+    lines += [shown(table), "  (headway schema --columns shows this again)"] if table else []
     notes = record["notes"] if not table else [note for note in record["notes"] if about_column(note) is None]
     lines += [f"  note: {note}" for note in notes]
     lines += [f"  warning: {warning}" for warning in record["warnings"]]
@@ -350,7 +350,7 @@ def schema(options: argparse.Namespace) -> int:
         from flows.column_table import current
 
         rows = current(located_of(options))
-        answer(options, rows, text_table(rows, whole=["why"]))
+        answer(options, rows, shown(rows))
         return 0
     if not options.update:
         print(json.dumps(json_schema(), indent=1))

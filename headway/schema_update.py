@@ -3,8 +3,9 @@
     text = proposed(path.read_text(), [train, eval], where=str(path))
     print(difference(path.read_text(), text, "schema.pbtxt", "schema.proposed.pbtxt"))
 
-A column that is new in the source is added. A domain takes in the values that were seen, a range the numbers, and presence is no longer demanded of a column that has
-nulls. Nothing is ever narrowed, and whatever else the file says of a feature stays; its comments do not.
+A domain takes in the values that were seen, a range the numbers, and presence is no longer demanded of a column that has
+nulls; a domain whose column holds long texts is dropped, and a column that is new in the source is added. Nothing else is
+narrowed, and whatever else the file says of a feature stays; its comments do not.
 """
 
 from __future__ import annotations
