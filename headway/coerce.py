@@ -163,7 +163,7 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
     if column.length is not None:
         off = present & (lengths != column.length)
         if off.any():
-            faults.append((off, f"does not have {column.length} values"))
+            faults.append((off, f"does not have {column.length} values (shape: list takes any number)"))
             keep = pa.array(~np.repeat(off, lengths))
             values, present = values.filter(keep), present & ~off
             lengths = np.where(off, 0, lengths)

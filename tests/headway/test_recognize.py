@@ -63,9 +63,34 @@ def test_what_was_not_decided_is_told():
 
 
 def test_names_that_say_identifier():
-    said = ["id", "Id", "user_id", "MovieID", "userId", "customerid", "zip_code", "PassengerId", "uuid", "product code", "rownames"]
+    said = [
+        "id",
+        "Id",
+        "user_id",
+        "MovieID",
+        "userId",
+        "customerid",
+        "zip_code",
+        "PassengerId",
+        "uuid",
+        "product code",
+        "rownames",
+    ]
     assert [name for name in said if not named_as_identifier(name)] == []
-    other = ["humid", "paid", "grid", "width", "Sepal.Width", "idle", "zipper", "price", "recode", "year", "keyboard", "episode"]
+    other = [
+        "humid",
+        "paid",
+        "grid",
+        "width",
+        "Sepal.Width",
+        "idle",
+        "zipper",
+        "price",
+        "recode",
+        "year",
+        "keyboard",
+        "episode",
+    ]
     assert [name for name in other if named_as_identifier(name)] == []
 
 
