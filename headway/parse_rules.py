@@ -98,12 +98,10 @@ class Parse(Frozen):
     @classmethod
     def _from_text(cls, value: Any) -> Any:
         if isinstance(value, str):
-            if "%" in value:
-                return {"as": "timestamp" if re.search(r"%[HIMSfp]", value) else "date", "format": value}
-            return {"as": value}
+            return {"as": _kind_of(value), "format": value} if "%" in value else {"as": value}
         if isinstance(value, dict) and "as" not in value and "as_" not in value:
-            made = value.get("format")
-            return {"as": cls._from_text(made)["as"] if isinstance(made, str) and "%" in made else "number", **value}
+            form = value.get("format")
+            return {"as": _kind_of(form) if isinstance(form, str) else "number", **value}
         return value
 
     @field_validator("format")
@@ -129,7 +127,7 @@ class Parse(Frozen):
     @property
     def temporal(self) -> Literal["date", "timestamp"] | None:
         """Whether days or microseconds are made; None: numbers."""
-        return self.as_ if self.as_ in ("date", "timestamp") else None  # type: ignore[return-value]
+        return self.as_ if self.as_ in ("date", "timestamp") else None
 
     def told(self) -> str:
         """In a few words, for people."""
@@ -142,6 +140,11 @@ class Parse(Frozen):
             "timestamp": f"text as times ({form}), microseconds since 1970-01-01 UTC",
         }[self.as_]
         return words + (f"; {', '.join(repr(text) for text in self.null)} as null" if self.null else "")
+
+
+def _kind_of(form: str) -> Kind:
+    """Whether a strptime form is of dates or of times."""
+    return "timestamp" if re.search(r"%[HIMSfp]", form) else "date"
 
 
 def pattern_of(form: str) -> str:
