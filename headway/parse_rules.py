@@ -39,7 +39,7 @@ from headway.config import Frozen
 Kind = Literal["number", "decimal_comma", "boolean", "date", "timestamp"]
 MARKERS = frozenset(
     {"?", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "n.a", "null", "none", "nil", "-", "--", "---", "–", "—", ".", "..",
-     "missing", "unknown", "not available", "nan", "#value!", "#div/0!", "#ref!", "\\n", ""}
+     "missing", "unknown", "not available", "nat", "#value!", "#div/0!", "#ref!", "\\n", ""}
 )  # fmt: skip
 """What people write where a number is not known; compared in lower case."""
 _CURRENCY = (

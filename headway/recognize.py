@@ -1,7 +1,7 @@
 """What a sample's column of text holds: numbers as people write them, dates, or text after all.
 
     found = recognized("price", values, plain=True)
-    found.type, found.parse              # "float32", Parse(as_="number"); None, None: text
+    found.type, found.parse              # "float32", the rule number; None, None: text
     found.note                           # what to tell about it, without the column's name; None: nothing
 
 One rule reads a whole column, and the same rule reads every later file. Of numbers one value in a hundred may be odd; dates
@@ -67,7 +67,7 @@ def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool =
     if not len(distinct):
         return Recognized()
     rows = pc.sum(many).as_py()
-    null = tuple(sorted({text.strip() for text in markers.to_pylist()} - {""}))[:20]
+    null = tuple(sorted({text.strip() for text in markers.to_pylist()}))
     trimmed = pc.utf8_trim_whitespace(distinct)
     if (zeros := _leading_zeros(trimmed, many, rows)) is not None:
         return zeros if plain else Recognized()
@@ -76,13 +76,13 @@ def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool =
         kind, odd = made
         if not null:  # nothing to parse
             return Recognized(kind, None, odd)
-        rule = Parse(as_="number", null=null)
+        rule = _rule("number", null)
         return Recognized(kind, rule, _joined(f"read as numbers: {missing}", odd))
     for style in ("number", "decimal_comma"):
         made = _numbers(distinct, many, rows, style, null, decorated=True)
         if made is not None:
             kind, odd = made
-            rule = Parse(as_=style, null=null)  # type: ignore[arg-type]
+            rule = _rule(style, null)
             return Recognized(kind, rule, _joined(_said(distinct, rule), missing, _either_way(distinct, style), odd))
     form, open_ = _form(distinct)
     if form is not None and dates:
@@ -98,6 +98,10 @@ def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool =
         note = f"it may hold dates, and {example!r} leaves open whether the day or the month comes first: "
         return Recognized(None, None, f"{note}say parse: {first!r} or parse: {second!r}")
     return Recognized(None, None, _nearly(distinct, many, rows) if plain else None)
+
+
+def _rule(kind: str, null: tuple[str, ...] = ()) -> Parse:
+    return Parse.model_validate({"as": kind, "null": null})
 
 
 def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
@@ -133,7 +137,7 @@ def _numbers(
     distinct: pa.Array, many: pa.Array, rows: int, style: str, null: tuple[str, ...], *, decorated: bool
 ) -> tuple[StoredType, str | None] | None:
     """The type that nearly all values have by a rule, and what is odd about the others."""
-    rule = Parse(as_=style, null=null)  # type: ignore[arg-type]
+    rule = _rule(style, null)
     made = parsed(distinct, rule)[0] if decorated else pc.utf8_trim_whitespace(distinct)
     if decorated:
         written = pc.and_(pc.match_substring_regex(made, _PLAIN), pc.not_equal(made, pc.utf8_trim_whitespace(distinct)))
@@ -141,19 +145,19 @@ def _numbers(
             return None
     most = rows // ONE_IN
     for kind in ("int64", "float32"):
-        fits = converted(made, Column(name="value", type=kind, nullable=True)).is_valid()  # type: ignore[arg-type]
+        fits = converted(made, Column(name="value", type=kind, nullable=True)).is_valid()
         odd = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
         if kind == "int64" and odd and pc.any(pc.match_substring_regex(made.filter(pc.invert(fits)), _PLAIN)).as_py():
             continue  # real numbers among them
         if kind == "int64" and decorated and pc.any(pc.match_substring_regex(distinct.filter(fits), _UNITS)).as_py():
             continue  # money and shares are real numbers, whatever the sample shows
         if not odd:
-            return kind, None  # type: ignore[return-value]
+            return kind, None
         if odd <= most:
             example = distinct.filter(pc.invert(fits))
             verb = "is" if odd == 1 else "are"
             words = f"{odd:,} of {rows:,} sampled values {verb} not a number, such as {example[0].as_py()!r}; such rows will be "
-            return kind, words + "rejected, say 'type: string' to keep them"  # type: ignore[return-value]
+            return kind, words + "rejected, say 'type: string' to keep them"
     return None
 
 
@@ -207,9 +211,9 @@ def _form(distinct: pa.Array) -> tuple[Parse | None, tuple[str, str] | None]:
     first = texts.slice(0, _FIRST).to_pylist()
     if not all(any(c.isdigit() for c in text) and not text.isdigit() for text in first):
         return None, None
-    if all(re.fullmatch(ISO_DATE, text) for text in first) and _all(texts, rule := Parse(as_="date")):
+    if all(re.fullmatch(ISO_DATE, text) for text in first) and _all(texts, rule := _rule("date")):
         return rule, None
-    if all(re.fullmatch(ISO_TIME, text) for text in first) and _all(texts, rule := Parse(as_="timestamp")):
+    if all(re.fullmatch(ISO_TIME, text) for text in first) and _all(texts, rule := _rule("timestamp")):
         return rule, None
     good = [rule for rule, pattern in _candidates() if all(pattern.match(text) for text in first) and _all(texts, rule)]
     if len(good) > 1 and (both := _day_or_month(good)):
@@ -239,7 +243,7 @@ def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
 
 def _nearly(distinct: pa.Array, many: pa.Array, rows: int) -> str | None:
     """Said of text that is mostly numbers: too many values are odd to reject their rows unasked."""
-    fits = pc.match_substring_regex(parsed(distinct, Parse(as_="number"))[0], _PLAIN)
+    fits = pc.match_substring_regex(parsed(distinct, _rule("number"))[0], _PLAIN)
     odd = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
     if odd * 2 > rows or not odd:
         return None

@@ -23,6 +23,7 @@ def _found(values, plain=True, **more):
         (["1 234", "12"], "int64", {"as": "number"}),
         (["12,5", "1.234,0"], "float32", {"as": "decimal_comma"}),
         (["1", "?", "2"], "int64", {"as": "number", "null": ["?"]}),
+        (["1", "", "3"], "int64", {"as": "number", "null": [""]}),
         (["1.5", "N/A", "-"], "float32", {"as": "number", "null": ["-", "N/A"]}),
         (["1,000", "n/a"], "int64", {"as": "number", "null": ["n/a"]}),
         (["1"] * 150 + ["?", "odd"], "int64", {"as": "number", "null": ["?"]}),
