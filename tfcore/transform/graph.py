@@ -283,6 +283,8 @@ def _numbers(fitted: Fitted, column: RawColumn) -> dict[str, tf.Tensor]:
         values = _apply(op, values)
     if column.lengths is not None:
         outputs = {f"{name}__{figure}": _pooled(figure, values, column.lengths) for figure in fitted.pool}
+        if f"{name}__length" in outputs and fitted.longest:
+            outputs[f"{name}__length"] /= float(fitted.longest)
     elif fitted.column.length is not None:
         outputs = {name: tf.ensure_shape(tf.cast(values, tf.float32), [None, fitted.column.length])}
     else:

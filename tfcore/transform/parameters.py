@@ -90,6 +90,8 @@ class Fitted(Frozen):
     """Categories of lists and vectors: how many of a row's ids the model sees."""
     pool: tuple[str, ...] = ()
     """Lists of numbers: the figures of a row's values that the model sees."""
+    longest: int | None = None
+    """Lists of numbers: the longest of the train rows, of which `length` is a share; None: it is the count."""
 
     @property
     def null_id(self) -> int | None:
@@ -351,6 +353,7 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
             ops=tuple(ops),
             fill=_fill(config, stats),
             pool=config.pool if column.is_list else (),
+            longest=max(1, stats.longest_list or 1) if column.is_list else None,
             missing_indicator=config.impute.indicator and stats.missing > 0,
             nan_indicator=config.impute.indicator and stats.nan + stats.infinite > 0,
         ),
