@@ -24,7 +24,7 @@ from beam_jobs.parts import Format, PartWriter
 from beam_jobs.predict_request import FILE, ROW, PredictRequest
 from beam_jobs.span_range import Tick
 from headway import quarantine
-from headway.coerce import coerce, raw_type
+from headway.coerce import coerce, raw_types
 from headway.errors import DataError, StoreError
 from headway.sources.base import Chunk, Range, open_source
 from headway.words import counted
@@ -42,7 +42,7 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
         StoreError: the model cannot be loaded, or `folder` written.
     """
     work = _Work(request, piece)
-    types = {column.name: raw_type(column) for column in request.coerced()}
+    types = raw_types(request.coerced())
     try:
         with _Part(folder, aside_format(request, work.first_row), piece.path) as part:
             for chunk in open_source(request.source).read(piece, request.read(), types):

@@ -19,7 +19,7 @@ from headway.fingerprint import fingerprint
 from headway.schema import Column, suggest
 from headway.sources.base import InputFile, Range, SourceConfig, open_source
 
-VERSION = 3
+VERSION = 4
 """Raised by whoever changes a byte of what is written for the same request."""
 FILE, ROW = "source_file", "source_row"
 OUTPUTS = (FILE, ROW, "prediction", "probabilities")

@@ -109,7 +109,7 @@ def _look(request: IngestRequest, columns: Sequence[str], hashes: Hashes, splits
             file, before = piece.file, 0
         reader = _Finder(request, columns, wanted)
         types = reader.types(piece)
-        for chunk in source.read(piece, list(types), types):
+        for chunk in source.read(piece, reader.names(types), types):
             reader.add(chunk)
         for value, hashed, written, code, at in reader.found:
             part = parts[code]

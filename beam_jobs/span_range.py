@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from beam_jobs.request import IngestRequest
 from headway import quarantine
-from headway.coerce import coerce, raw_type
+from headway.coerce import coerce, raw_types
 from headway.errors import DataError
 from headway.expression_errors import Overflow
 from headway.expressions import parse
@@ -64,8 +64,9 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
     """
     work = RangeWork(request, folder)
     types = work.types(piece)
+    names = work.names(types)
     try:
-        for chunk in open_source(request.source).read(piece, list(types), types):
+        for chunk in open_source(request.source).read(piece, names, types):
             work.add(chunk)
             del chunk  # or it would be there while the next one is read
             tick(work.rows)
@@ -79,7 +80,7 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
     finally:
         work.close()
         if (
-            len(types) >= WIDE
+            len(names) >= WIDE
         ):  # a range takes long, and leaves many small pieces behind; of narrow tables this costs more
             give_back()
 
@@ -101,7 +102,11 @@ class RangeWork:
         names = None
         if self._rows.extra and self._request.source.format in ("csv", "parquet", "arrow"):  # the others give nulls
             names = open_source(self._request.source).names(self._request.files[piece.file])
-        return self._rows.types(names, {column.name: raw_type(column) for column in self._request.read})
+        return self._rows.types(names, raw_types(self._request.read))
+
+    def names(self, types: Mapping[str, pa.DataType]) -> list[str]:
+        """The columns to read of a range for which `types` are aimed for; some have no type to aim for."""
+        return list(dict.fromkeys([*(column.name for column in self._request.read), *types]))
 
     def add(self, chunk: Chunk) -> None:
         batch = chunk.batch
@@ -226,10 +231,10 @@ def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
     file, row = (request.files[piece.file + error.row].path, 1) if piece.row_per_file else (piece.path, error.row + 1)
     if not piece.row_per_file:
         source = open_source(request.source)
-        types = {column.name: raw_type(column) for column in request.read[:1]}
+        names, types = [column.name for column in request.read[:1]], raw_types(request.read[:1])
         for other in source.ranges(request.files):
             if other.file == piece.file and other.index < piece.index:
-                row += sum(c.batch.num_rows + len(c.malformed) for c in source.read(other, list(types), types))
+                row += sum(c.batch.num_rows + len(c.malformed) for c in source.read(other, names, types))
     return DataError(error.problem, where=f"{file} row {row:,}: {error.where}", fix=error.fix)
 
 

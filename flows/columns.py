@@ -34,6 +34,8 @@ from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fits import check_all
 
 _STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
+_WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
+"""Roles besides which a column may be learnt from: a transform says that it is."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Columns:
 
     def transforms(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
         """What the pipeline says of each feature's transform."""
-        features = {column.name for column in self.read if column.role == "feature"}
+        features = {column.name for column in self.read if column.is_feature}
         return {
             name: ColumnTransform(
                 transform=config.transform, impute=config.impute, max_length=config.max_length, pool=config.pool
@@ -120,7 +122,7 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
             continue
         read.append(_configured(column, configs.get(column.name), role))
     _check(read, located, notes)
-    stored = tuple(column.name for column in read if column.role in _STORED_ROLES)
+    stored = tuple(column.name for column in read if column.role in _STORED_ROLES or column.feature)
     columns = Columns(
         schema,
         tuple(read),
@@ -159,6 +161,37 @@ def _split_columns(
     return schema.model_copy(update={"split": columns}), notes
 
 
+def unknown_columns(located: Located, schema: Schema, files: Sequence[InputFile]) -> list[str]:
+    """Columns of the files that the schema does not have, where the pipeline takes all columns."""
+    configs = located.pipeline.column_configs()
+    if located.pipeline.only_named or not files:
+        return []
+    names = open_source(located.pipeline.source).names(files[-1])
+    ignored = {name for name, config in configs.items() if config.role == "ignore"}
+    return [name for name in names if name not in schema and name not in ignored]
+
+
+def new_columns(located: Located, files: Sequence[InputFile]) -> list[Column]:
+    """Those that the schema file could take, as they would be inferred."""
+    path = located.schema_file
+    schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
+    names = unknown_columns(located, schema, files)
+    if not names:
+        return []
+    prefix = open_source(located.pipeline.source).prefix(files, PREFIX_ROWS)
+    configs = {name: config for name, config in located.pipeline.column_configs().items() if name in names}
+    typed = located.pipeline.source.format != "csv"
+    found, _ = infer(
+        prefix.select([name for name in prefix.column_names if name in names]),
+        configs,
+        only=False,
+        needed=frozenset(),
+        where=str(located.file),
+        typed=typed,
+    )
+    return list(found.columns)
+
+
 def _infer(located: Located, prefix: pa.Table) -> tuple[Schema, list[str]]:
     pipeline = located.pipeline
     return infer(
@@ -167,6 +200,7 @@ def _infer(located: Located, prefix: pa.Table) -> tuple[Schema, list[str]]:
         only=pipeline.only_named,
         needed=_needed(located),
         where=str(located.file),
+        typed=pipeline.source.format != "csv",
     )
 
 
@@ -196,6 +230,8 @@ def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Colu
     changes: dict[str, object] = {"role": role}
     if config is not None and config.nullable is not None:
         changes["nullable"] = config.nullable
+    if config is not None and (config.feature or (role in _WITH_FEATURE and config.transform != "auto")):
+        changes["feature"] = role != "feature"
     if config is not None and (shape := config.stored_shape()) is not None:
         changes |= {"shape": shape}
     if config is not None and config.separator is not None:
@@ -203,6 +239,13 @@ def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Colu
     if config is not None and config.type is not None and STORED[config.type] != column.type:
         kind = STORED[config.type]
         changes |= {"type": kind, "encoding": "dictionary" if kind == "bytes" else "plain"}
+        if kind == "bytes":
+            changes |= {"parse": None, "temporal": None}
+    if config is not None and config.parse is not None:
+        temporal = config.parse.temporal
+        kind = "int64" if temporal else STORED[config.type] if config.type else column.type
+        kind = "float32" if kind == "bytes" else kind
+        changes |= {"parse": config.parse, "temporal": temporal, "type": kind, "encoding": "plain"}
     return Column.model_validate(column.model_dump() | changes)
 
 
@@ -243,7 +286,7 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
                 where=where,
                 fix=f"leave it out: {ignored}; or rename it in the source",
             )
-    if not any(column.role == "feature" for column in read):
+    if not any(column.is_feature for column in read):
         raise ConfigError(
             "; ".join(["there is no feature column", *notes]),
             where=where,

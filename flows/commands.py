@@ -193,13 +193,17 @@ def _paths(record: dict[str, Any], trip: Trip) -> dict[str, str]:
 
 def _told(record: dict[str, Any], trip: Trip) -> str:
     """A run as its last words on a terminal."""
+    from flows.column_table import about_column, shown
     from flows.reporting import metrics_line
 
     ran = [s for s in record["stages"] if not s["cached"]]
     spans = record["spans"]
     window = spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}, {len(spans)} spans"
     lines = [f"{record['pipeline']}: {window}; run {record['run']}"]
-    lines += [f"  note: {note}" for note in record["notes"]]
+    table = record.get("columns")
+    lines += [shown(table), "  (headway schema --columns shows this again)"] if table else []
+    notes = record["notes"] if not table else [note for note in record["notes"] if about_column(note) is None]
+    lines += [f"  note: {note}" for note in notes]
     lines += [f"  warning: {warning}" for warning in record["warnings"]]
     if not ran:
         lines.append(f"  nothing to do: all {len(record['stages'])} outputs are there already")
@@ -556,14 +560,22 @@ def schema(
     update: Annotated[
         bool, Parameter(help="propose a schema.pbtxt that holds the window; never overwrites it")
     ] = False,
+    columns: Annotated[bool, Parameter(help="what became of each column: its type, its transform, and why")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
     """The JSON Schema of a pipeline; with --update a proposal beside the schema file, and what it would change."""
+    if columns:
+        from flows.column_table import current, shown
+
+        rows = current(located_of(pipeline, options))
+        answer(options, rows, shown(rows))
+        return 0
     if not update:
         from flows.pipeline import json_schema
 
         print(json.dumps(json_schema(), indent=1))
         return 0
+    from flows.columns import new_columns
     from headway.disk import replace_text
     from headway.schema_update import difference, proposed
     from headway.statistics.split import SplitStatistics
@@ -579,7 +591,7 @@ def schema(
     assert manifest is not None
     splits = [SplitStatistics.load(output / name) for name in manifest.result["rows"]]
     before = path.read_text(encoding="utf-8")
-    after = proposed(before, splits, where=str(path))
+    after = proposed(before, splits, where=str(path), new=new_columns(trip.located, trip.files(record["spans"][-1])))
     target = path.with_name(f"{path.stem}.proposed{path.suffix}")
     changes = difference(before, after, path.name, target.name)
     if changes:

@@ -46,6 +46,15 @@ class ColumnConfig(schema.ColumnConfig):
     max_length: int | None = Field(default=None, ge=1, le=4096, description=MAX_LENGTH)
     pool: PoolConfig = POOL
 
+    @model_validator(mode="after")
+    def _transforms_features(self) -> ColumnConfig:
+        if self.transform != "auto" and (self.role in ("ignore", "passthrough") or self.feature is False):
+            role = (
+                f"a column with the role {self.role} is" if self.feature is None else "with feature: false a column is"
+            )
+            raise ValueError(f"{role} not a feature, and its transform would do nothing: leave out one of them")
+        return self
+
 
 class EvaluationConfig(Frozen):
     """What is measured, and on which slices of the eval split."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_jobs.request import IngestRequest
-from flows.columns import Columns, resolve
+from flows.column_table import column_table
+from flows.columns import Columns, resolve, unknown_columns
 from flows.proving import splits
 from flows.references import check_metrics, possible_tasks
 from flows.steps import Output, Stage, Step
@@ -22,7 +23,7 @@ from headway.statistics.split import SplitStatistics
 from headway.statistics.window import StatisticsRequest
 from headway.validate import ChampionFacts, SpanFacts, ValidateRequest, errors
 from headway.validation.serving import checksum
-from headway.words import counted
+from headway.words import agree, counted, some
 from tfcore.transform.parameters import TransformRequest
 from tfcore.transform.preprocess_config import DerivedParameters
 
@@ -38,7 +39,17 @@ class DataSteps:
         self.pipeline.validation.check(self.columns.schema.names(), where=str(trip.located.file))
         check_metrics(trip.located, possible_tasks(self.pipeline.task, self.pipeline.label, self.columns.read))
         self.freeze = freeze
-        self.end = End(spans=self.window, notes=list(self.columns.notes))
+        self.inferring = self.columns.inferred
+        notes = list(self.columns.notes)
+        if not self.columns.inferred:
+            unknown = unknown_columns(trip.located, self.columns.schema, trip.files(self.window[-1]))
+            if unknown:
+                notes.append(
+                    f"{agree(len(unknown), 'column', 'columns')} {some(unknown, 5, repr)} of the source "
+                    f"{agree(len(unknown), 'is', 'are')} not in {trip.located.schema_file.name} and left out; headway schema "
+                    "--update proposes what can be added"
+                )
+        self.end = End(spans=self.window, notes=notes)
         self.requests: dict[str, IngestRequest] = {}
         self.statistics = ""
         self.reference: dict[str, Any] | None = None
@@ -118,7 +129,7 @@ class DataSteps:
     def _validate(self, ingested: Mapping[str, Output], statistics: Output, proven: Output) -> Output:
         schema = self.columns.schema
         splits = tuple(name for name, parts in self.parts.items() if parts)
-        features = tuple(column for column in self.columns.read if column.role == "feature")
+        features = tuple(column for column in self.columns.read if column.is_feature)
         serving = self.trip.located.serving_file
         self.reference = self._reference(statistics)
         key = {
@@ -246,4 +257,8 @@ class DataSteps:
                 }
             )
 
-        return self._call(TRANSFORM, "transform", key, request)
+        output = self._call(TRANSFORM, "transform", key, request)
+        if self.inferring and output.result is not None:
+            notes = [*self.columns.notes, *output.result["notes"]]
+            self.end.columns = column_table(self.columns, self.pipeline, notes, output.result["parameters"])
+        return output

@@ -160,6 +160,7 @@ class _Run:
     def _finish(self, end: End) -> None:
         record = self.record
         record["spans"], record["notes"] = end.spans, end.notes
+        record |= {"columns": end.columns} if end.columns else {}
         record["warnings"] = [a["message"] for a in end.anomalies if a["severity"] == "warning"]
         if end.training is not None:
             record["training"] = end.training

@@ -72,6 +72,8 @@ class End:
 
     spans: list[str]
     notes: list[str] = field(default_factory=list)
+    columns: list[dict[str, str]] = field(default_factory=list)
+    """What became of each column, of a run that infers the schema."""
     outputs: list[Output] = field(default_factory=list)
     anomalies: list[dict[str, Any]] = field(default_factory=list)
     training: dict[str, Any] | None = None

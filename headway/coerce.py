@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.lists import flatten, is_list, is_text, join, slots, split_text
+from headway.parse_rules import Parse, parsed
 from headway.quarantine import SCHEMA, rejected
 from headway.schema import Column, in_columns, suggest
 
@@ -92,13 +93,24 @@ def fitting(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
 def raw_type(column: Column) -> pa.DataType:
     """What a reader should aim for: text that recurs as a dictionary, and numbers as doubles, since a float32 reader
     turns 1e99 into infinity where coercion would quarantine it. A list is aimed for by its elements."""
-    if column.separator is not None:
+    if column.separator is not None or column.parse is not None:
         return pa.binary()
     if column.shape:
         return pa.list_(raw_type(column.element.model_copy(update={"encoding": "plain"})))
     if column.encoding == "dictionary":
         return pa.dictionary(pa.int32(), pa.binary())
     return pa.float64() if column.type == "float32" else column.arrow
+
+
+def raw_types(columns: Sequence[Column]) -> dict[str, pa.DataType]:
+    """`raw_type` by column, less those with a rule of their own: text that is parsed and numbers that are already there
+    may both come, and the reader is to give them as they stand."""
+    return {column.name: raw_type(column) for column in columns if column.parse is None}
+
+
+def converted(raw: pa.Array, column: Column) -> pa.Array:
+    """The stored array, null where a value does not fit; for samples."""
+    return (_coerce_list(raw, column) if column.shape else _coerce_one(raw, column))[0]
 
 
 def _find(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -163,7 +175,7 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
     if column.length is not None:
         off = present & (lengths != column.length)
         if off.any():
-            faults.append((off, f"does not have {column.length} values"))
+            faults.append((off, f"does not have {column.length} values (shape: list takes any number)"))
             keep = pa.array(~np.repeat(off, lengths))
             values, present = values.filter(keep), present & ~off
             lengths = np.where(off, 0, lengths)
@@ -172,6 +184,8 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
 
 def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
     """The stored array, a mask of the values that do not fit (null in the array), and why."""
+    if column.parse is not None and is_text(raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type):
+        return _parsed(raw, column, column.parse)
     if column.type == "bytes":
         return _to_bytes(raw, column), None, ""
     if pa.types.is_dictionary(raw.type):
@@ -181,6 +195,23 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), None, ""
     return _to_float(raw, column) if column.type == "float32" else _to_int(raw, column)
+
+
+def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    """Each distinct text goes through the rule once."""
+    raw = raw if pa.types.is_dictionary(raw.type) else raw.dictionary_encode()
+    made, wrong = parsed(_valid(raw.dictionary), rule)
+    if rule.temporal is None:
+        made, wrong, reason = _from_text(made, column)
+    else:
+        reason = f"is not a {rule.as_} of the form {rule.format or 'ISO'}"
+    if wrong is not None:
+        codes = raw.indices.to_numpy(zero_copy_only=False) if not raw.indices.null_count else None
+        if codes is None:
+            codes = pc.fill_null(raw.indices, len(wrong)).to_numpy()
+            wrong = np.append(wrong, False)
+        wrong = np.asarray(wrong[codes])
+    return made.take(raw.indices), wrong if wrong is not None and wrong.any() else None, reason
 
 
 def _valid(raw: pa.Array) -> pa.StringArray:

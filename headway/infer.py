@@ -16,8 +16,11 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headway.civil import Temporal
 from headway.errors import ConfigError, DataError
+from headway.identifiers import meaning_of
 from headway.lists import is_list, is_text
+from headway.recognize import recognized
 from headway.schema import STORED, Column, ColumnConfig, Schema, Shape, StoredType, in_columns, suggest
 from headway.sources.clash import told as clash_of
 from headway.sources.noted import told as notes_of
@@ -28,12 +31,20 @@ from headway.statistics.split import SplitStatistics
 PREFIX_ROWS = 100_000
 DOMAIN_VALUES = 50
 """String columns with more values than this get no domain."""
+VECTOR_ROWS = 10
+"""Lists of one length in so many sampled rows are vectors."""
 LONG_BYTES = 1024
 """Values of more bytes than this on average are stored as they are, not by a dictionary."""
 
 
 def infer(
-    prefix: pa.Table, configs: Mapping[str, ColumnConfig], *, only: bool, needed: frozenset[str], where: str
+    prefix: pa.Table,
+    configs: Mapping[str, ColumnConfig],
+    *,
+    only: bool,
+    needed: frozenset[str],
+    where: str,
+    typed: bool = True,
 ) -> tuple[Schema, list[str]]:
     """The schema of `prefix`, and sentences about the columns that were left out and what its source has to tell.
 
@@ -41,6 +52,7 @@ def infer(
         configs: what the pipeline says of single columns; wins over what the prefix shows.
         only: take the configured and needed columns only, rather than all there are.
         needed: columns that the label, the split or the filter reads.
+        typed: whether the format tells text from numbers, so that text of digits was meant to be text.
 
     Raises:
         ConfigError: a column that does not exist, or whose type Headway cannot store.
@@ -75,22 +87,35 @@ def infer(
         separator = config.separator if config is not None else None
         element = values.type.value_type if is_list(values.type) and shape else values.type
         kind = STORED[config.type] if config is not None and config.type else stored_type(element)
+        parse, temporal = None, _temporal(element) if kind == "int64" and not shape else None
+        if kind == "bytes" and not shape and config is not None and config.parse is not None:
+            parse, temporal = config.parse, config.parse.temporal
+            kind = "int64" if temporal or parse.as_ == "boolean" else "float32"
+        elif _may_be_parsed(config, element, shape):
+            found = recognized(values, plain=not typed, dates=name not in needed)
+            if found.note is not None and (found.parse is not None or kind == "bytes"):
+                notes.append(f"column {name!r}: {found.note}")
+            if found.type is not None:
+                parse, temporal = found.parse, found.parse.temporal if found.parse else None
+                kind = STORED[config.type] if config is not None and config.type and not temporal else found.type
         if kind == "int64" and not (config is not None and config.type) and (large := _too_large(values)):
             kind = "bytes"
             number = in_columns(name, "{type: float}", auto=not only)
             notes.append(
                 f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number ({number})"
             )
-        if kind is None or "/" in name or not name:
+        nothing = values.null_count == len(values) and not (config is not None and config.type)
+        if kind is None or "/" in name or not name or nothing:
+            safe = json.dumps({name: name.replace("/", "_")}, ensure_ascii=False)
             why = (
                 "it has no name"
                 if not name
-                else "its name holds '/'"
+                else f"its name holds '/'; give it another: source.rename: {safe}"
                 if "/" in name
-                else "it is empty"
-                if pa.types.is_null(values.type)
                 else f"its type {values.type} cannot be stored"
                 + ("; a column holds single values or lists of them" if pa.types.is_nested(values.type) else "")
+                if kind is None and not pa.types.is_null(values.type)
+                else "it holds nothing but nulls in the sample; give it a type to keep it"
             )
             if wanted:
                 raise ConfigError(
@@ -105,7 +130,29 @@ def infer(
             keep = f"say 'shape: list' to keep them ({in_columns(name, '{shape: list}', auto=not only)})"
             notes.append(f"column {name!r} is read as one value a row: {several}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
-        columns.append(Column(name=name, type=kind, nullable=True, encoding=encoding, shape=shape, separator=separator))
+        if said is None and not wanted_as_list(config) and kind != "bytes" and (length := _one_length(values)):
+            shape = (length,)
+            keep = in_columns(name, "{shape: list}", auto=not only)
+            notes.append(
+                f"column {name!r} is a vector: each sampled list has {length:,} values; a row with another number of them will "
+                f"be rejected, say 'shape: list' to take lists of any length, pooled ({keep})"
+            )
+        meaning = None
+        if not shape and parse is None and temporal is None and not (config is not None and config.type == "float"):
+            meaning = meaning_of(name, values if kind != "bytes" or is_text(element) else values.cast(pa.string()))
+        columns.append(
+            Column(
+                name=name,
+                type=kind,
+                nullable=True,
+                encoding=encoding,
+                shape=shape,
+                separator=separator,
+                parse=parse,
+                temporal=temporal,
+                meaning=meaning,
+            )
+        )
     return Schema(columns=tuple(columns)), notes
 
 
@@ -131,6 +178,34 @@ def _too_large(values: pa.ChunkedArray) -> str | None:
     large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0
     there = len(values) - values.null_count
     return f"{large:,} of {there:,} sampled values do not fit int64" if large * ONE_IN > there else None
+
+
+def wanted_as_list(config: ColumnConfig | None) -> bool:
+    """Whether the pipeline says something that only a list has."""
+    return config is not None and (config.shape is not None or config.separator is not None)
+
+
+def _one_length(values: pa.ChunkedArray) -> int | None:
+    """The length that all lists of a sample have; None where they differ, or where there are too few to tell."""
+    if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
+        return None
+    lengths = pc.unique(pc.list_value_length(values).drop_null())
+    rows = len(values) - values.null_count
+    return int(lengths[0].as_py()) or None if len(lengths) == 1 and rows >= VECTOR_ROWS else None
+
+
+def _temporal(kind: pa.DataType) -> Temporal | None:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return "date" if pa.types.is_date(kind) else "timestamp" if pa.types.is_timestamp(kind) else None
+
+
+def _may_be_parsed(config: ColumnConfig | None, element: pa.DataType, shape: Shape) -> bool:
+    """Whether text may turn out to be numbers or dates: a pipeline that says string means text."""
+    if pa.types.is_dictionary(element):
+        element = element.value_type
+    said = config is not None and (config.type == "string" or config.separator is not None)
+    return not shape and not said and (is_text(element) or pa.types.is_string_view(element))
 
 
 def _shape(kind: pa.DataType) -> Shape:

@@ -44,7 +44,7 @@ class RowSplit:
         """
         made = dict(types)
         for name, column in self._apart.items():
-            if name not in types and (names is None or name in names):
+            if name in self._extra and (names is None or name in names):
                 made[name] = raw_type(column)
             elif column.type == "bytes" and not column.shape and name in types and _is_number(types[name]):
                 made[name] = raw_type(column)  # the text is hashed as it stands, and read as a number afterwards

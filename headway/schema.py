@@ -21,11 +21,15 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
+from headway.civil import Temporal
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.parse_rules import Parse
 
 StoredType = Literal["int64", "float32", "bytes"]
 Role = Literal["feature", "weight", "key", "time", "group", "passthrough", "ignore", "label"]
+Meaning = Literal["identifier", "category"]
+"""What integers or texts that name things are: see `headway.identifiers`."""
 LABEL = "label"
 """The name that the label is stored under."""
 ARROW: dict[str, pa.DataType] = {"int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
@@ -48,8 +52,48 @@ class ColumnConfig(Frozen):
     separator: str | None = Field(
         default=None, min_length=1, description="lists in text, such as 'Comedy|Drama': what stands between the values"
     )
+    parse: Parse | None = Field(
+        default=None,
+        description="how text becomes a number or a date: number, decimal_comma, boolean, date, timestamp, or the form of a "
+        "date such as '%d/%m/%Y'; default: what the sample shows",
+    )
     role: Literal["feature", "weight", "key", "time", "group", "passthrough", "ignore"] = "feature"
+    feature: bool | None = Field(
+        default=None, description="whether a group, key, time or weight is learnt from as well; role: [group, feature]"
+    )
     nullable: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _several_roles(cls, value: Any) -> Any:
+        """`role: [group, feature]`."""
+        if not isinstance(value, dict) or not isinstance(value.get("role"), list | tuple):
+            return value
+        roles = list(value["role"])
+        others = [role for role in roles if role != "feature"]
+        if len(roles) != len({*map(str, roles)}) or len(others) > 1 or not roles:
+            raise ValueError(f"role: {roles} is not one role, or one role and feature, such as [group, feature]")
+        return {**value, "role": others[0] if others else "feature"} | ({"feature": True} if "feature" in roles else {})
+
+    @model_validator(mode="after")
+    def _feature_goes_with(self) -> ColumnConfig:
+        if self.feature and self.role in ("ignore", "passthrough"):
+            raise ValueError(f"a column with the role {self.role} is not a feature: leave out one of them")
+        if self.feature is False and self.role == "feature":
+            raise ValueError("role: feature and feature: false contradict each other; say role: ignore to leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _parses_scalars(self) -> ColumnConfig:
+        if self.parse is None:
+            return self
+        if self.shape not in (None, "scalar"):
+            raise ValueError("parse reads one value a row; leave out shape, or parse")
+        if self.type == "string":
+            raise ValueError("type: string keeps the text as it is; leave out parse, or the type")
+        if self.type == "float" and self.parse.temporal:
+            raise ValueError(f"parse: {self.parse.as_} makes integers; leave out type: float")
+        return self
 
     @model_validator(mode="after")
     def _separates(self) -> ColumnConfig:
@@ -79,6 +123,14 @@ class Column(Frozen):
     """`()` one value a row, `(n,)` n values, `(None,)` any number."""
     separator: str | None = None
     """What stands between the values of a list that the files hold as text."""
+    parse: Parse | None = None
+    """How text in the files becomes the stored number; None: only plain numbers do."""
+    temporal: Temporal | None = None
+    """Whether the integers are days or microseconds since 1970-01-01."""
+    meaning: Meaning | None = None
+    """What `headway.identifiers` says of it."""
+    feature: bool = False
+    """Learnt from besides its role, which is another."""
 
     @field_validator("name")
     @classmethod
@@ -99,9 +151,15 @@ class Column(Frozen):
         value: dict[str, Any] = handler(self)
         if not self.shape:
             value.pop("shape", None)
-        if self.separator is None:
-            value.pop("separator", None)
+        for name in ("separator", "parse", "temporal", "meaning", "feature"):
+            if not value[name]:
+                value.pop(name)
         return value
+
+    @property
+    def is_feature(self) -> bool:
+        """Whether the model learns from it."""
+        return self.role == "feature" or self.feature
 
     @property
     def is_list(self) -> bool:
@@ -116,7 +174,7 @@ class Column(Frozen):
     @property
     def element(self) -> Column:
         """A column of one value: what a list or a vector is made of."""
-        changes = {"shape": (), "separator": None, "nullable": False}
+        changes = {"shape": (), "separator": None, "nullable": False, "parse": None}
         return self.model_copy(update=changes) if self.shape else self
 
     @property

@@ -6,17 +6,23 @@ schema = from_text(path.read_text(), where=str(path))
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
+from pydantic import ValidationError
+
+from headway.civil import Temporal
 from headway.errors import ConfigError
-from headway.schema import Column, Schema, Shape, StoredType
+from headway.parse_rules import Parse
+from headway.schema import Column, Meaning, Schema, Shape, StoredType
 from headway.split_columns import COMMENT, from_tags, to_tags
 
 HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
 # Edit it to widen a domain, bound a range, or demand presence (min_fraction: 1.0). Delete it to infer it anew.
 """
+_TAG = "headway."
 
 
 def to_text(schema: Schema) -> str:
@@ -36,6 +42,7 @@ def to_text(schema: Schema) -> str:
             if column.length is not None:
                 feature.shape.dim.add(size=column.length)
         feature.presence.min_fraction = 1.0 if column.name in required else 0.0
+        feature.annotation.tag.extend(f"{_TAG}{key}={value}" for key, value in _tags(column).items())
         low, high = schema.ranges.get(column.name, (None, None))
         if low is not None or high is not None:
             domain = feature.int_domain if column.type == "int64" else feature.float_domain
@@ -121,6 +128,7 @@ def from_text(text: str, *, where: str) -> Schema:
                 nullable=True,
                 encoding="dictionary" if kind == "bytes" else "plain",
                 shape=_shape(feature, where),
+                **_tagged(feature, kind, where),
             )
         )
         if feature.presence.min_fraction >= 1.0:
@@ -143,6 +151,43 @@ def from_text(text: str, *, where: str) -> Schema:
             domains[name] = tuple(found[0].value)
     split = from_tags(message.annotation.tag, where=where)
     return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required), split=split)
+
+
+def _tags(column: Column) -> dict[str, str]:
+    """What Headway knows of a column beside what the proto has a field for."""
+    tags = {}
+    if column.parse is not None:
+        tags["parse"] = json.dumps(column.parse.model_dump(mode="json"), ensure_ascii=False)
+    if column.temporal is not None:
+        tags["temporal"] = column.temporal
+    if column.meaning is not None:
+        tags["meaning"] = column.meaning
+    return tags
+
+
+def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for tag in feature.annotation.tag:
+        if not tag.startswith(_TAG):
+            continue
+        key, _, value = tag.removeprefix(_TAG).partition("=")
+        try:
+            found[key] = Parse.model_validate(json.loads(value)) if key == "parse" else value
+            allowed = {"temporal": get_args(Temporal), "meaning": get_args(Meaning)}
+            if key != "parse" and value not in allowed.get(key, ()):
+                raise ValueError(f"{key} is one of {', '.join(allowed[key])}" if key in allowed else f"no tag {key!r}")
+            if (key == "parse" and kind == "bytes") or (key == "temporal" and kind != "int64"):
+                raise ValueError(
+                    f"{key} does not go with the type of text" if key == "parse" else "its type is not INT"
+                )
+        except ValueError as error:
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise ConfigError(
+                f"feature {feature.name!r}: the tag {tag!r} cannot be read: {reason}",
+                where=where,
+                fix="mend or remove the tag",
+            ) from None
+    return found
 
 
 def _shape(feature: Any, where: str) -> Shape:

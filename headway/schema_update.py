@@ -4,7 +4,8 @@
     print(difference(path.read_text(), text, "schema.pbtxt", "schema.proposed.pbtxt"))
 
 A domain takes in the values that were seen, a range the numbers, and presence is no longer demanded of a column that has
-nulls. Nothing is ever narrowed, and whatever else the file says of a feature stays; its comments do not.
+nulls; a domain whose column holds long texts is dropped, and a column that is new in the source is added. Nothing else is
+narrowed, and whatever else the file says of a feature stays; its comments do not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from headway.schema_file import HEADER, from_text
+from headway.schema import Column, Schema
+from headway.schema_file import HEADER, from_text, to_text
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 
@@ -21,8 +23,8 @@ MOST_NEW = 1000
 """A text column with more values than this outside its domain has none: the domain is dropped."""
 
 
-def proposed(text: str, splits: Sequence[SplitStatistics], *, where: str) -> str:
-    """The file's text, widened to hold `splits`.
+def proposed(text: str, splits: Sequence[SplitStatistics], *, where: str, new: Sequence[Column] = ()) -> str:
+    """The file's text, widened to hold `splits`, with the columns that are `new` in the source behind it.
 
     Raises:
         ConfigError: `text` is not a schema.
@@ -38,6 +40,7 @@ def proposed(text: str, splits: Sequence[SplitStatistics], *, where: str) -> str
             column = split.columns.get(feature.name)
             if column is not None and column.rows:
                 _widen(feature, column, shared)
+    message.feature.extend(text_format.Parse(to_text(Schema(columns=tuple(new))), schema_pb2.Schema()).feature)
     return HEADER + text_format.MessageToString(message, as_utf8=True)
 
 
@@ -56,6 +59,9 @@ def _widen(feature: Any, column: ColumnStatistics, shared: dict[str, Any]) -> No
         return
     domain = feature.string_domain if feature.HasField("string_domain") else shared.get(feature.domain)
     if domain is None:
+        return
+    if not column.complete:  # long texts, which are not kept: no domain can name them
+        feature.ClearField("string_domain" if feature.HasField("string_domain") else "domain")
         return
     known = set(domain.value)
     values = [_text(value) for value, _ in column.top(MOST_NEW + len(known) + 1)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from headway.config import Frozen
 from headway.errors import StoreError
@@ -24,6 +24,8 @@ class Described(Frozen):
     columns: tuple[Column, ...]
     """The raw columns, as they are coerced before they go in."""
     task: Task
+    inputs: dict[str, str] = Field(default_factory=dict)
+    """The names of the signatures' tensors, where they are not those of the columns."""
     classes: tuple[str | int, ...] = ()
     """Of a multiclass model, in the order of its probabilities."""
 

@@ -40,6 +40,7 @@ from tfcore.signatures import (
     describe,
     nullable_inputs,
     output_names,
+    tensor_names,
 )
 from tfcore.transform.derived import transform_of
 from tfcore.transform.graph import RawColumn
@@ -194,7 +195,9 @@ def save(
     extra.mkdir(exist_ok=True)
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
     (extra / "signatures.json").write_text(text + "\n", encoding="utf-8")
-    write_description(path, Described(columns=tuple(columns), task=task, classes=tuple(classes or ())))
+    renamed = {column: name for column, name in tensor_names(columns).items() if name != column}
+    described = Described(columns=tuple(columns), task=task, inputs=renamed, classes=tuple(classes or ()))
+    write_description(path, described)
     return signatures
 
 

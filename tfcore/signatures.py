@@ -20,24 +20,23 @@ The signatures, frozen by a golden test:
   other inputs are those of `serving_nullable`.
 - `transform`: the inputs of `serving_nullable`, the model's inputs as outputs.
 
-A column name that TensorFlow cannot use for a tensor gets one it can: "arr delay (min)" becomes "arr_delay_min".
+A column name that TensorFlow cannot use for a tensor gets one it can, with a part of its hash: "arr delay (min)" becomes
+"arr_delay_min_" and six digits (`headway.tensor_name`). The names stand in the export's `assets.extra/columns.json`.
 """
 
 from __future__ import annotations
 
-import keyword
-import re
 from collections.abc import Container, Sequence
 from typing import Literal
 
 from headway.config import Frozen
 from headway.schema import Column
 from headway.tasks import Task
+from headway.tensor_name import tensor_name
 
 DEFAULT, NULLABLE = "serving_default", "serving_nullable"
 PRESENT = "__present"
 LENGTH = "__length"
-RESERVED = frozenset({"self", "examples", "threshold", "top_k"})
 
 DTYPES: dict[str, Literal["int64", "float32", "string"]] = {"int64": "int64", "float32": "float32", "bytes": "string"}
 
@@ -90,8 +89,8 @@ def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
     taken: set[str] = set()
     names = {}
     # columns whose name can stay as it is have first claim to it
-    for column in sorted(columns, key=lambda c: _tensor_name(c.name) != c.name):
-        base = name = _tensor_name(column.name)
+    for column in sorted(columns, key=lambda c: tensor_name(c.name) != c.name):
+        base = name = tensor_name(column.name)
         number = 2
         while {name, name + PRESENT, name + LENGTH} & taken:
             name, number = f"{base}_{number}", number + 1
@@ -105,17 +104,6 @@ def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
 def output_names(names: Sequence[str]) -> dict[str, str]:
     """{a model input's name: the name of its tensor in the `transform` signature}."""
     return tensor_names([Column(name=name, type="float32", nullable=False) for name in names])
-
-
-def _tensor_name(column: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", column).strip("_") if not _fits(column) else column
-    if not name or not name[0].isalpha():
-        name = f"c_{name}" if name else "c"
-    return name + "_" if keyword.iskeyword(name) or name in RESERVED else name
-
-
-def _fits(column: str) -> bool:
-    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", column) is not None
 
 
 def prediction_outputs(task: Task, classes: Sequence[str | int] | None = None) -> tuple[Tensor, ...]:

@@ -23,6 +23,7 @@ from headway.sources.config import (
     SourceConfig,
 )
 from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Malformed, Range, Source
+from headway.sources.renamed import Renamed
 from headway.sources.spans import ONE_SPAN, files, spans
 from headway.sources.window import select_window
 
@@ -51,7 +52,8 @@ __all__ = [
 
 def open_source(config: SourceConfig) -> Source:
     """The source of a config's format; rows with a cell beyond `max_cell_bytes` come out of it as malformed."""
-    return Bounded(open_format(config), config.max_cell_bytes)
+    source = Bounded(open_format(config), config.max_cell_bytes)
+    return Renamed(source, config.rename) if config.rename else source
 
 
 def open_format(config: SourceConfig) -> Source:

@@ -6,11 +6,12 @@ config.at_ingest()                           # the part that changes what ingest
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
 from typing import Any, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
@@ -46,7 +47,33 @@ class CsvConfig(Frozen):
     header: bool = True
     names: tuple[str, ...] = Field(default=(), description="column names of files without a header")
     null_values: tuple[str, ...] = ("", "NA")
+    encoding: str = Field(
+        default="utf-8",
+        description="what text is written in, such as latin-1, cp1252 or shift_jis; a value that is not UTF-8 is read as cp1252 "
+        "where nothing is said",
+    )
     range_bytes: int = Field(default=16 << 20, ge=1 << 10, description="about how much of a file one range holds")
+
+    @field_validator("encoding")
+    @classmethod
+    def _knows(cls, value: str) -> str:
+        try:
+            kept = '\n,"'.encode(value) == b'\n,"'
+            name = codecs.lookup(value).name
+        except LookupError:
+            raise ValueError(f"{value!r} is not an encoding that Python knows; latin-1, cp1252 and utf-8 are") from None
+        if not kept:
+            raise ValueError(
+                f"{value!r} does not write line ends as ASCII does; convert the files: iconv -f {value} -t utf-8"
+            )
+        return name
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)
+        if self.encoding == "utf-8":
+            value.pop("encoding", None)
+        return value
 
     @field_validator("delimiter", "quote")
     @classmethod
@@ -61,6 +88,11 @@ class CsvConfig(Frozen):
             raise ValueError("files without a header need csv.names")
         if self.delimiter == self.quote:
             raise ValueError("delimiter and quote are the same character")
+        if self.header and self.names:
+            raise ValueError(
+                "csv.names is for files without a header: say header: false if the first line is a row; leave names out if it "
+                "holds the names (source.rename calls columns otherwise)"
+            )
         if len(set(self.names)) != len(self.names):
             raise ValueError("csv.names holds a name twice")
         return self
@@ -111,6 +143,9 @@ class SourceConfig(Frozen):
         description="a file, a folder or a glob, on a disk or in a bucket (s3://, gs://); {span} stands for the span's "
         "name, {year}, {month}, {day} and {hour} for the parts of a date"
     )
+    rename: dict[str, str] = Field(
+        default_factory=dict, description="{name in the files: name in the pipeline}, such as {price/kg: price_per_kg}"
+    )
     where: str | None = Field(default=None, description="keep the rows for which this expression is true")
     gaps: Gaps = Field(default="error", description="whether a window of dates may lack a span")
     max_cell_bytes: int = Field(
@@ -130,6 +165,16 @@ class SourceConfig(Frozen):
         way = _CONVERT.get(str(value).lower().lstrip("."))
         if way is not None:
             raise ValueError(f"{value!r} is not read: {way}; formats are {', '.join(map(repr, get_args(Format)))}")
+        return value
+
+    @field_validator("rename")
+    @classmethod
+    def _names(cls, value: dict[str, str]) -> dict[str, str]:
+        for raw, new in value.items():
+            if not new or "/" in new:
+                raise ValueError(f"calls {raw!r} {new!r}: a name may not be empty or hold '/'")
+        if len(set(value.values())) != len(value):
+            raise ValueError("gives two columns one name")
         return value
 
     @field_validator("where")
@@ -174,4 +219,5 @@ class SourceConfig(Frozen):
             "where": self.where,
             self.format: getattr(self, self.format).model_dump(mode="json"),
             **bound,
+            **({"rename": self.rename} if self.rename else {}),
         }

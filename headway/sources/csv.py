@@ -43,6 +43,7 @@ from headway.sources.lines import (
     row_offsets,
 )
 from headway.sources.magic import is_object
+from headway.sources.noted import noted
 from headway.sources.odd import as_numbers
 from headway.words import counted
 
@@ -50,8 +51,13 @@ _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 9 << 20
 """Of text, the most parsed at once: some hundred thousand short rows."""
 _LARGE_INTEGER = r"^\s*[+-]?[0-9]{19,}\s*$"
+_ZEROS = r"^\s*0[0-9]+\s*$"
 _DOUBLE = pa.float64()
 _SAMPLE_FILES = 8
+_NOT_UTF8 = (
+    "some text is not UTF-8: such values are read as cp1252 (Latin-1) and stored as UTF-8; say source.csv.encoding if the files "
+    "are written in another"
+)
 _RETYPED = 6
 """So many columns are turned to text one by one; after that every one at once."""
 _AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
@@ -69,12 +75,14 @@ class CsvSource:
     def _header(self, text: TextFile) -> tuple[list[str], int]:
         """Column names, and the offset of the first data line."""
         line = text.first_line(self._config.quote.encode() if self._config.header else b"")
+        size = len(line)
         if b"\r" in line[:-2]:
             fix = "convert its line ends: tr '\\r' '\\n' < old > new"
             raise DataError("its lines end in a carriage return alone", where=text.path, fix=fix)
         skip = len(BOM) if line.startswith(BOM) else 0
         if not self._config.header:
             return list(self._config.names), skip
+        line = self._utf8(line, text.path, 0)
         try:
             names = pacsv.read_csv(
                 pa.py_buffer(line[skip:] if line.endswith(b"\n") else line[skip:] + b"\n"),
@@ -85,13 +93,23 @@ class CsvSource:
             if line.count(self._config.quote.encode()) % 2:
                 fix = "close it, or double it where it stands inside quotes"
                 raise DataError("a quote in the header is never closed", where=f"{text.path}:1", fix=fix) from None
-            fix = "save the file as UTF-8"
+            fix = "save the file as UTF-8, or say what it is written in: source.csv.encoding: latin-1"
             raise DataError(f"the header cannot be read: {error}", where=text.path, fix=fix) from None
         if is_object(line[skip:]):
             problem = "its first line is a JSON object, where column names should be"
             raise DataError(problem, where=f"{text.path}:1", fix="say 'format: jsonl'")
         twice(names, text.path)
-        return names, len(line)
+        return names, size
+
+    def _utf8(self, data: bytes, path: str, at: int) -> bytes:
+        """Text of the encoding that the pipeline says as UTF-8."""
+        if self._config.encoding == "utf-8" or data.isascii():
+            return data
+        try:
+            return data.decode(self._config.encoding).encode()
+        except UnicodeDecodeError as error:
+            problem = f"byte {at + error.start} is not {self._config.encoding}"
+            raise DataError(problem, where=path, fix="say another source.csv.encoding, or mend the file") from None
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         found: list[Range] = []
@@ -127,6 +145,7 @@ class CsvSource:
         before = 0
         odd: tuple[int, bytes] | None = None
         for at, data in self._blocks(piece):
+            data = self._utf8(data, piece.path, at)
             table, malformed = self._parse(data, names, list(columns), types, piece, at)
             odd = (at, data) if piece.facts["quoted"] and data.count(self._config.quote.encode()) % 2 else None
             del data
@@ -184,12 +203,15 @@ class CsvSource:
         """Rows from places spread over the files: a file sorted by a column shows one value of it at its beginning."""
         tables = []
         bad: DataError | None = None
+        other = 0
         for file in files[:_SAMPLE_FILES]:
             text = TextFile(file.path)
             names, start = self._header(text)
             quoted = file.quoted_newlines or text.gzip
             for piece in self._sample(text, file.bytes, start, whole=not quoted):
                 if piece.strip():
+                    piece = self._utf8(piece, file.path, 0)
+                    other += not _is_utf8(piece)
                     table, malformed = self._guessed(piece, names, file.path, quoted)
                     tables.append(table)
                     if malformed and not table.num_rows:
@@ -203,13 +225,14 @@ class CsvSource:
         for place, field in enumerate(whole.schema):
             if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
                 whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
-        return as_numbers(whole, whole.column_names)
+        whole = as_numbers(whole, whole.column_names)
+        return noted(whole, [_NOT_UTF8] if other else [])
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
         """A sample in the types that pyarrow finds, but for doubles beyond int64: those may be digits that pyarrow would
         round, and stay text."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
-            piece = piece.decode("latin-1").encode()
+            piece = _decoded(piece).encode()
         try:
             found = self._attempt(piece, names, names, None, quoted, len(piece))
             if large := {name: pa.string() for name in names if _beyond_int64(found[0].column(name))}:
@@ -217,9 +240,25 @@ class CsvSource:
                 for name in large:
                     if pc.any(pc.match_substring_regex(text.column(name), _LARGE_INTEGER)).as_py():
                         found = found[0].set_column(names.index(name), name, text.column(name)), found[1]
-            return found
+            return self._with_zeros(found, piece, names, quoted)
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
+
+    def _with_zeros(
+        self, found: tuple[pa.Table, list[Malformed]], piece: bytes, names: list[str], quoted: bool
+    ) -> tuple[pa.Table, list[Malformed]]:
+        """With columns of integers as text where one begins with 0, which a number would lose."""
+        around = re.escape(self._config.delimiter + self._config.quote).encode()
+        if not re.search(rb"(?:^|[\n" + around + rb"])[ \t]*0[0-9]+[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
+            return found
+        whole = {name: pa.string() for name in names if pa.types.is_integer(found[0].schema.field(name).type)}
+        if not whole:
+            return found
+        text, table = self._attempt(piece, names, names, whole, quoted, len(piece))[0], found[0]
+        for name in whole:
+            if pc.any(pc.match_substring_regex(text.column(name), _ZEROS)).as_py():
+                table = table.set_column(names.index(name), name, text.column(name))
+        return table, found[1]
 
     def _sample(self, text: TextFile, size: int, start: int, *, whole: bool) -> Iterator[bytes]:
         """Pieces of whole lines; of a file that cannot be cut, its beginning up to a line's end outside quotes."""
@@ -247,6 +286,7 @@ class CsvSource:
                 )
                 # digits that no double holds are an infinity now; coercion tells them from one that is meant
                 if not (infinite := _infinite(table)):
+                    table = table if utf8 else _as_utf8(table)
                     return table, malformed if piece.facts["quoted"] else _placed(malformed, raw, at)
                 wanted |= dict.fromkeys(infinite, pa.binary())
                 continue
@@ -363,6 +403,36 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _decoded(value: bytes) -> str:
+    """A text that is UTF-8, or else what Western editors of old wrote: cp1252, which has Latin-1 in it."""
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            return value.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return value.decode("latin-1")
+
+
+def _as_utf8(table: pa.Table) -> pa.Table:
+    """With every text as UTF-8, each value by itself: what becomes of it does not hang on its neighbours."""
+    for place, field in enumerate(table.schema):
+        if not pa.types.is_dictionary(field.type) and not pa.types.is_binary(field.type):
+            continue
+        chunks = []
+        for chunk in table.column(place).chunks:
+            coded = chunk if pa.types.is_dictionary(field.type) else chunk.dictionary_encode()
+            words = [v if v is None or _is_utf8(v) else _decoded(v).encode() for v in coded.dictionary.to_pylist()]
+            values = pa.array(words, pa.binary())
+            if pa.types.is_dictionary(field.type):  # two ways to write a word are one word
+                again = values.dictionary_encode()
+                codes = again.indices.take(coded.indices)
+                chunks.append(pa.DictionaryArray.from_arrays(codes.cast(pa.int32()), again.dictionary))
+            else:
+                chunks.append(values.take(coded.indices))
+        table = table.set_column(place, field.name, pa.chunked_array(chunks, field.type))
+    return table
 
 
 def _from_latin(table: pa.Table) -> pa.Table:

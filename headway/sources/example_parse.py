@@ -12,6 +12,7 @@ import numpy as np
 from headway.records import wire
 
 _WIDTHS = {1: 8, 5: 4}
+SEQUENCE = "is a tf.SequenceExample: its feature_lists are not read"
 _LISTS = {1: wire.BYTES, 2: wire.FLOATS, 3: wire.INTS}
 
 
@@ -19,6 +20,8 @@ def usual_form(record: bytes) -> bytes:
     """The same Example: unknown fields are left out, of fields that stand twice the last one counts."""
     features: dict[bytes, tuple[int, list[bytes]]] = {}
     for number, kind, body in _fields(record):
+        if number == 2 and kind == 2:
+            raise ValueError(SEQUENCE)
         if number != 1 or kind != 2:
             continue
         for inner, inner_kind, item in _fields(body):

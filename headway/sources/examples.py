@@ -19,6 +19,7 @@ from headway.quarantine import text_of
 from headway.records.tfrecord import masked
 from headway.sources.config import ExamplesConfig
 from headway.sources.example_batch import ExampleBatch
+from headway.sources.example_parse import SEQUENCE
 from headway.sources.interface import CUT, Chunk, InputFile, Malformed, Range, sampled
 from headway.sources.magic import not_a
 from headway.sources.odd import ONE_IN, as_numbers, not_one, with_several
@@ -92,6 +93,10 @@ class ExamplesSource:
                     break
             if records:
                 batch = ExampleBatch.of(records[:rows])
+                if SEQUENCE in batch.broken.values():
+                    problem = "holds tf.SequenceExamples, whose feature_lists cannot be read"
+                    fix = "write each as a tf.Example: the context's features, and each feature list as one list of values"
+                    raise DataError(problem, where=file.path, fix=fix)
                 for name in batch.names():
                     if (known := batch.is_number(name)) is not None:
                         numbers[name] = numbers.get(name, True) and known

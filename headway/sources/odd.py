@@ -15,20 +15,23 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headway.coerce import coerce
+from headway.coerce import coerce, converted
 from headway.lists import flatten, is_list, is_text
+from headway.parse_rules import MARKERS
 from headway.schema import Column, StoredType
 from headway.words import agree
 
 ONE_IN = 100
 _KEY, _SEVERAL = b"headway.odd", b"headway.odd.several"
 _FIRST = 4096
+_ZEROS = r"^\s*0[0-9]+\s*$"
 _DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"
 
 
 def as_numbers(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    """`table` with the named columns as int64 or float32 where all but a few values are numbers. What
-    is wanted of a sample is types, so those columns hold nulls in the end."""
+    """`table` with the named columns as int64 or float32 where all but a few values are numbers; the others are null.
+
+    Text with markers of what is missing (`?`, `n/a`) or with digits that begin with 0 is left to `headway.recognize`."""
     for name in names:
         place = table.schema.get_field_index(name)
         column = table.column(place)
@@ -37,18 +40,24 @@ def as_numbers(table: pa.Table, names: Iterable[str]) -> pa.Table:
         )
         if not is_text(values.type) or values.null_count == len(values):
             continue
-        kind, odd = _kind(values.combine_chunks())
-        if kind is None:
+        texts = values.combine_chunks()
+        kind, odd = _kind(texts)
+        if kind is None or _for_others(texts, odd):
             continue
         example = f", such as {odd[0].as_py()!r}" if len(odd) else ""
         there = len(values) - values.null_count
         words = f"{len(odd):,} of {there:,} sampled values {_what(odd)}{example}"
-        stored = Column(name=name, type=kind, nullable=True).arrow
-        if is_list(column.type):
-            stored = pa.list_(stored)
-        field = pa.field(name, stored, metadata={_KEY: words.encode()} if len(odd) else None)
-        table = table.set_column(place, field, pa.nulls(len(table), stored))
+        stored = Column(name=name, type=kind, nullable=True, shape=(None,) if is_list(column.type) else ())
+        made = [converted(chunk, stored) for chunk in column.chunks]
+        field = pa.field(name, stored.arrow, metadata={_KEY: words.encode()} if len(odd) else None)
+        table = table.set_column(place, field, pa.chunked_array(made, stored.arrow))
     return table
+
+
+def _for_others(texts: pa.Array, odd: pa.Array) -> bool:
+    lower = pc.utf8_lower(pc.utf8_trim_whitespace(odd.cast(pa.string())))
+    marked = pc.any(pc.is_in(lower, value_set=pa.array(sorted(MARKERS)))).as_py()
+    return bool(marked) or _count(texts.cast(pa.binary()), _ZEROS) > 0
 
 
 def told(field: pa.Field) -> str | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 import google_crc32c
 import pyarrow as pa
 
-from headway.coerce import coerce, raw_type
+from headway.coerce import coerce, raw_types
 from headway.errors import DataError
 from headway.files import open_file, reading
 from headway.schema import Column
@@ -94,26 +94,26 @@ Numbers = Callable[[int], int]
 
 def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, Numbers, str]]:
     """Rows as they stand, what gives the place in the file of a row, and what that place is called."""
-    types = {column.name: raw_type(column) for column in columns}
+    types, names = raw_types(columns), [column.name for column in columns]
     with open_file(str(path)) as file:
         head, size = file.read(len(GZIP)), file.size()
         file.seek(0)
         with reading(str(path)):
             head = (pa.CompressedInputStream(file, "gzip") if head == GZIP else file).read(8)
     if b"\0" not in head:  # a record begins with its length, some bytes of which are zero; text holds none
-        yield from ((chunk, numbers, "line") for chunk, numbers in _json(path, types))
+        yield from ((chunk, numbers, "line") for chunk, numbers in _json(path, names, types))
         return
     source = ExamplesSource(ExamplesConfig())
     before = 0
     for piece in source.ranges([InputFile(path=str(path), bytes=size, crc32c="")]):
         rows = 0
-        for chunk in source.read(piece, list(types), types):
+        for chunk in source.read(piece, names, types):
             yield chunk, lambda row, before=before: before + row + 1, "record"  # type: ignore[misc]
             rows += chunk.batch.num_rows + len(chunk.malformed)
         before += rows
 
 
-def _json(path: Path, types: Mapping[str, pa.DataType]) -> Iterator[tuple[Chunk, Numbers]]:
+def _json(path: Path, names: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[tuple[Chunk, Numbers]]:
     text = TextFile(str(path))
     parser: Parser | None = None
     lines = 0
@@ -123,7 +123,7 @@ def _json(path: Path, types: Mapping[str, pa.DataType]) -> Iterator[tuple[Chunk,
         lines += data.count(b"\n")
         if not single:
             continue
-        parser = parser or parser_of(seen_in(single, str(path)), list(types), types)
+        parser = parser or parser_of(seen_in(single, str(path)), names, types)
         chunk, _ = parser.parse(single, at, 0)
         yield chunk, numbers.__getitem__
 

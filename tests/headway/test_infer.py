@@ -46,3 +46,55 @@ def test_unsigned_integers_beyond_int64_cost_a_row_or_make_a_column_of_text():
     assert stored == [b"18446744073709551615", b"9223372036854775808", b"0", None]
     schema, notes = _infer(many, {"u": ColumnConfig(type="int")})
     assert schema.column("u").type == "int64" and not notes
+
+
+def test_lists_of_one_length_are_vectors_and_say_so():
+    table = pa.table({"pixels": [[1, 2, 3]] * 12, "tags": [["a", "b"]] * 12, "odd": [[1.5]] * 11 + [[1.0, 2.0]]})
+    schema, notes = _infer(table)
+    assert [column.shape for column in schema.columns] == [(3,), (None,), (None,)]
+    (note,) = notes
+    assert note.startswith("column 'pixels' is a vector: each sampled list has 3 values") and "shape: list" in note
+    assert _infer(table, {"pixels": ColumnConfig(shape="list")})[0].column("pixels").shape == (None,)
+    assert _infer(table.slice(0, 5))[0].column("pixels").shape == (None,)
+    rejected = coerce(pa.record_batch({"pixels": [[1, 2]], "tags": [["a"]], "odd": [[1.0]]}), schema.columns).rejected
+    assert rejected["reason"].to_pylist() == ["does not have 3 values (shape: list takes any number)"]
+
+
+def test_a_column_of_nulls_alone_is_left_out_in_any_format_unless_its_type_is_said():
+    for kind in (pa.null(), pa.float64(), pa.string()):
+        table = pa.table({"x": [1, 2], "nothing": pa.nulls(2, kind)})
+        schema, notes = _infer(table)
+        assert schema.names() == ["x"] and "'nothing' is left out: it holds nothing but nulls" in notes[0]
+    assert "nothing" in _infer(table, {"nothing": ColumnConfig(type="float")})[0]
+
+
+def test_a_name_with_a_slash_is_told_its_way_out():
+    _, notes = _infer(pa.table({"x": [1], "a/b": [1]}))
+    assert notes == ["""column 'a/b' is left out: its name holds '/'; give it another: source.rename: {"a/b": "a_b"}"""]
+
+
+def test_what_is_read_of_text_is_told_and_what_the_pipeline_says_wins():
+    table = pa.table({"price": ["$1,234", "$5"], "day": ["2013-01-31", "2013-02-01"], "n": ["1", "2"]})
+    schema, notes = _infer(table)
+    assert [(c.type, c.temporal) for c in schema.columns] == [("float32", None), ("int64", "date"), ("bytes", None)]
+    assert [note.split(":")[0] for note in notes] == ["column 'price'", "column 'day'"]
+    assert schema.column("price").parse.as_ == "number"
+    assert _infer(table, needed=["day"])[0].column("day").type == "bytes"  # an expression compares it with text
+    said = {
+        "price": ColumnConfig(type="string"),
+        "day": ColumnConfig(parse="timestamp"),
+        "n": ColumnConfig(parse="number"),
+    }
+    schema, notes = _infer(table, said)
+    assert [(c.type, c.temporal) for c in schema.columns] == [
+        ("bytes", None),
+        ("int64", "timestamp"),
+        ("float32", None),
+    ]
+    assert not notes
+
+
+def test_identifiers_are_marked_in_the_schema():
+    table = pa.table({"id": range(100), "user_id": [i % 9 for i in range(100)], "x": [i * i % 97 for i in range(100)]})
+    schema, _ = _infer(table)
+    assert [column.meaning for column in schema.columns] == ["identifier", "category", None]

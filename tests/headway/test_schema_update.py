@@ -40,6 +40,13 @@ def test_domains_ranges_and_presence_are_widened():
     assert changes.startswith("--- schema.pbtxt\n+++ schema.proposed.pbtxt") and '+    value: "BB"' in changes
 
 
+def test_long_texts_drop_their_domain_and_new_columns_are_added():
+    train = split([1], [1.0], [b"x" * 5000], [b"y" * 5000])
+    new = [Column(name="late", type="int64", nullable=True, temporal="date")]
+    schema = from_text(proposed(FILE, [train], where="schema.pbtxt", new=new), where="x")
+    assert schema.domains == {} and schema.column("late").temporal == "date"
+
+
 def test_a_window_that_fits_changes_nothing():
     fits = split([1, 2], [1.0, 2.0], [b"AA", b"AA"], [b"a", None])
     once = proposed(FILE, [fits], where="schema.pbtxt")

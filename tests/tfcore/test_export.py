@@ -20,6 +20,7 @@ from flows.replay import ReplayProcess, ReplayRequest, beyond, question, replay,
 from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema import Column
+from headway.tensor_name import tensor_name
 from tfcore import replay as replay_script
 from tfcore.export import ExportRequest, export, refuse_python_nodes, save
 from tfcore.models import build, save_weights, to_predictions
@@ -36,6 +37,7 @@ COLUMNS = (
     Column(name="tailnum", type="bytes", nullable=True),
     Column(name="seats", type="int64", nullable=True),
 )
+DELAY = tensor_name("dep delay")
 N = 300
 RNG = np.random.default_rng(0)
 ROWS = {
@@ -114,7 +116,7 @@ def exported(tmp_path_factory):
 
 
 def named_tensors(rows=slice(None), presence=True):
-    names = {"dep delay": "dep_delay"}
+    names = {"dep delay": DELAY}
     tensors = {names.get(c.name, c.name): tf.constant(ROWS[c.name][rows]) for c in COLUMNS}
     if presence:
         tensors |= {
@@ -129,14 +131,14 @@ def shown(tensors):
 
 def test_golden_signatures_of_the_loaded_model(exported):
     raw = {
-        "dep_delay": ("float32", (None,)),
+        DELAY: ("float32", (None,)),
         "hour": ("int64", (None,)),
         "carrier": ("string", (None,)),
         "tailnum": ("string", (None,)),
         "seats": ("int64", (None,)),
     }
     nullable = raw | {
-        "dep_delay__present": ("bool", (None,)),
+        DELAY + "__present": ("bool", (None,)),
         "tailnum__present": ("bool", (None,)),
         "seats__present": ("bool", (None,)),
     }
@@ -163,7 +165,7 @@ def test_golden_signatures_of_the_loaded_model(exported):
         assert {t.name: (t.dtype, t.shape) for t in signature.outputs} == outputs[name]
     file = json.loads((exported["path"] / "assets.extra" / "signatures.json").read_text())
     assert file["serving_default"]["inputs"][0] == {
-        "name": "dep_delay", "dtype": "float32", "shape": [None], "column": "dep delay", "default": None,
+        "name": DELAY, "dtype": "float32", "shape": [None], "column": "dep delay", "default": None,
     }  # fmt: skip
 
 
@@ -176,7 +178,7 @@ def test_predictions_are_the_training_process_s(exported):
 
 def test_what_stands_at_a_null_does_not_matter(exported):
     tensors = named_tensors()
-    for name, other in (("dep_delay", np.float32("nan")), ("seats", 7), ("tailnum", b"N1")):
+    for name, other in ((DELAY, np.float32("nan")), ("seats", 7), ("tailnum", b"N1")):
         values = tensors[name].numpy()
         values[~tensors[f"{name}__present"].numpy()] = other
         tensors[name] = tf.constant(values)
@@ -187,7 +189,7 @@ def test_what_stands_at_a_null_does_not_matter(exported):
 def test_presence_may_be_one_value_for_all_rows_and_no_rows_are_fine(exported):
     serve = exported["loaded"].signatures["serving_nullable"]
     for value in (True, False):
-        one = {name: tf.constant([value]) for name in ("dep_delay__present", "tailnum__present", "seats__present")}
+        one = {name: tf.constant([value]) for name in (DELAY + "__present", "tailnum__present", "seats__present")}
         all_ = {name: tf.fill([N], value) for name in one}
         left, right = serve(**named_tensors(presence=False), **one), serve(**named_tensors(presence=False), **all_)
         np.testing.assert_array_equal(left["logit"], right["logit"])
@@ -203,11 +205,11 @@ def test_presence_that_is_left_out_defaults_to_present_in_a_server(exported):
         meta = tf.compat.v1.saved_model.load(session, ["serve"], str(exported["path"]))
         signature = meta.signature_def["serving_nullable"]
         assert {name: value.bool_val[:] for name, value in signature.defaults.items()} == {
-            f"{name}__present": [True] for name in ("dep_delay", "tailnum", "seats")
+            f"{name}__present": [True] for name in (DELAY, "tailnum", "seats")
         }
         feed = {signature.inputs[name].name: value for name, value in inputs.items()}
         found = session.run(signature.outputs["logit"].name, feed)
-    all_present = {f"{name}__present": tf.fill([N], True) for name in ("dep_delay", "tailnum", "seats")}
+    all_present = {f"{name}__present": tf.fill([N], True) for name in (DELAY, "tailnum", "seats")}
     expected = exported["loaded"].signatures["serving_nullable"](**named_tensors(presence=False), **all_present)
     assert found == pytest.approx(expected["logit"].numpy(), abs=1e-5)
 
@@ -576,7 +578,7 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
     loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
     assert ("classify" in loaded.signatures) == (task != "regression")
     names = shown(loaded.signatures["transform"].structured_outputs)
-    assert names["dep_delay__missing"] == ("float32", (None,)) and names["carrier"] == ("int32", (None,))
+    assert names[tensor_name("dep delay__missing")] == ("float32", (None,)) and names["carrier"] == ("int32", (None,))
     if task == "multiclass":
         found = loaded.signatures["serving_nullable"](**named_tensors())["class"].numpy()
         words = np.array([b"lo", b"mid", b"hi"])

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.schema import Column
+from headway.tensor_name import tensor_name
 from tfcore.signatures import PRESENT, describe, nullable_inputs, prediction_outputs, tensor_names
 
 
@@ -58,19 +59,39 @@ def test_golden_outputs():
 
 
 def test_names_tensorflow_cannot_use_are_changed_and_stay_apart():
-    names = ["arr delay (min)", "arr_delay_min", "class", "self", "1st", "_x", "Ü", "examples", "a.b", "a b"]
-    assert tensor_names([column(name) for name in names]) == {
-        "arr delay (min)": "arr_delay_min_2",
-        "arr_delay_min": "arr_delay_min",
-        "class": "class_",
-        "self": "self_",
+    names = [
+        "arr delay (min)",
+        "arr_delay_min",
+        "class",
+        "self",
+        "1st",
+        "_x",
+        "Ü",
+        "examples",
+        "a.b",
+        "a b",
+        "价格",
+        "温度",
+    ]
+    made = tensor_names([column(name) for name in names])
+    assert made["arr_delay_min"] == "arr_delay_min"
+    others = {name: made[name] for name in names if name != "arr_delay_min"}
+    assert others == {name: tensor_name(name) for name in others}
+    assert {name: found[:-7] for name, found in others.items()} == {
+        "arr delay (min)": "arr_delay_min",
+        "class": "class",
+        "self": "self",
         "1st": "c_1st",
         "_x": "x",
-        "Ü": "c",
-        "examples": "examples_",
+        "Ü": "U",
+        "examples": "examples",
         "a.b": "a_b",
-        "a b": "a_b_2",
+        "a b": "a_b",
+        "价格": "c",
+        "温度": "c",
     }
+    assert len(set(made.values())) == len(names)
+    assert tensor_names([column("价格")])["价格"] == made["价格"]  # whatever stands beside it
     both = [column("x", nullable=True), column("x" + PRESENT)]
     assert names_of(both) == ["x", "x__present_2", "x__present"]
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from headway.civil import Part
 from headway.config import Frozen
 
 
@@ -108,6 +109,19 @@ class Image(Frozen):
     channels: Literal[1, 3] = 3
 
 
+class DateParts(Frozen):
+    """Parts of a date or time: weekday, month, hour, ... as categories; year, day_of_year, elapsed as standardized numbers."""
+
+    op: Literal["date_parts"] = "date_parts"
+    parts: tuple[Part, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _once(self) -> DateParts:
+        if len(set(self.parts)) != len(self.parts):
+            raise ValueError("names a part twice")
+        return self
+
+
 class Identity(Frozen):
     """The number as it is."""
 
@@ -115,7 +129,8 @@ class Identity(Frozen):
 
 
 Op = Annotated[
-    Standardize | MinMax | Log | Clip | Bucketize | Vocabulary | Hash | Image | Identity, Field(discriminator="op")
+    Standardize | MinMax | Log | Clip | Bucketize | Vocabulary | Hash | Image | DateParts | Identity,
+    Field(discriminator="op"),
 ]
 OPS: dict[str, type[Frozen]] = {
     "standardize": Standardize,
@@ -126,6 +141,7 @@ OPS: dict[str, type[Frozen]] = {
     "vocabulary": Vocabulary,
     "hash": Hash,
     "image": Image,
+    "date_parts": DateParts,
     "identity": Identity,
 }
 CATEGORICAL = frozenset({"bucketize", "vocabulary", "hash"})
@@ -149,6 +165,8 @@ def _one(value: Any) -> Any:
         close = difflib.get_close_matches(str(name), OPS, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"there is: auto, {', '.join(OPS)}"
         raise ValueError(f"there is no operation {name!r}; {hint}")
+    if name == "date_parts" and isinstance(settings, str | list | tuple):
+        settings = {"parts": [settings] if isinstance(settings, str) else list(settings)}
     if not isinstance(settings, dict):
         raise ValueError(f"{name}: {settings!r} holds no settings; write {{{name}: {{setting: value}}}}")
     return {"op": name, **settings}
@@ -160,6 +178,11 @@ def _chain(value: Any) -> Any:
     chain = [_one(item) for item in (value if isinstance(value, list | tuple) else [value])]
     if not chain:
         raise ValueError("names no operation; say 'auto', or give the column the role ignore")
+    names = [item["op"] if isinstance(item, dict) else item.op for item in chain]
+    if "date_parts" in names and len(names) > 1:
+        raise ValueError(
+            "date_parts stands alone; parts that need another transform can be made by a preprocess function"
+        )
     for item in chain[:-1]:
         name = item["op"] if isinstance(item, dict) else item.op
         if name in LAST:
@@ -184,6 +207,12 @@ class ImputeConfig(Frozen):
     def _from_text(cls, value: Any) -> Any:
         if isinstance(value, str):
             return {"strategy": value}
+        if isinstance(value, bool):
+            raise ValueError(
+                f"{str(value).lower()} is not a way to fill gaps; a model needs a number where a value is missing: say mean, "
+                "median, zero or a number; {strategy: mean, indicator: false} adds no <column>__missing input, "
+                "and categories (bucketize, vocabulary) have an id of their own for null"
+            )
         if isinstance(value, int | float):
             return {"strategy": "value", "value": value}
         return value

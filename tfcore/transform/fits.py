@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headway.civil import CLOCK
 from headway.errors import ConfigError
 from headway.schema import Column
-from tfcore.transform.config import CATEGORICAL, OPS, ColumnTransform, Hash, Image, Op, Vocabulary
+from tfcore.transform.config import CATEGORICAL, OPS, ColumnTransform, DateParts, Hash, Image, Op, Vocabulary
 
 _HOLDS = {"bytes": "text", "int64": "integers", "float32": "real numbers"}
 _WORDS = ("vocabulary", "hash")
@@ -19,12 +20,15 @@ def check_all(columns: Sequence[Column], transforms: Mapping[str, ColumnTransfor
     """ConfigError for the first feature whose operations do not go with its type."""
     for column in columns:
         config = transforms.get(column.name)
-        if column.role == "feature" and config is not None and config.transform != "auto":
+        if column.is_feature and config is not None and config.transform != "auto":
             check(column, config.transform, where=f"{where}: columns.{column.name}")
 
 
 def check(column: Column, chain: Sequence[Op], *, where: str) -> None:
     """ConfigError when an operation does not go with the column's type, or with those beside it."""
+    if isinstance(chain[-1], DateParts):
+        _check_parts(column, chain[-1], where)
+        return
     holds = f"column {column.name!r} holds {'lists of ' * bool(column.shape)}{_HOLDS[column.type]}"
     fix = f"use {_either(fitting(column))}"
     if isinstance(chain[-1], Image):
@@ -47,11 +51,27 @@ def check(column: Column, chain: Sequence[Op], *, where: str) -> None:
             )
 
 
+def _check_parts(column: Column, op: DateParts, where: str) -> None:
+    if column.temporal is None or column.shape:
+        raise ConfigError(
+            f"date_parts needs a date or a time, and column {column.name!r} holds "
+            f"{'lists of ' * bool(column.shape)}{_HOLDS[column.type]}",
+            where=where,
+            fix="say how its text is a date: parse: date, parse: timestamp, or a form such as parse: '%d/%m/%Y' (and delete "
+            "the schema file if it was inferred before)",
+        )
+    clock = [part for part in op.parts if part in CLOCK]
+    if column.temporal == "date" and clock:
+        raise ConfigError(
+            f"column {column.name!r} holds dates, which have no {clock[0]}", where=where, fix="leave it out"
+        )
+
+
 def fitting(column: Column) -> list[str]:
     """The operations that a column of this type may go through."""
     if column.type == "bytes":
         return [*_WORDS] if column.shape else [*_WORDS, "image"]
-    numeric = [name for name in OPS if name not in (*CATEGORICAL, "image")] + ["bucketize"]
+    numeric = [name for name in OPS if name not in (*CATEGORICAL, "image", "date_parts")] + ["bucketize"]
     return numeric if column.type == "float32" else [*numeric, *_WORDS]
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfcore.transform.calendar import with_parts
 from tfcore.transform.images import Tolerant, decode_images
 from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters, image_input
 from tfcore.transform.together import Block, categories, each, in_order, numbers
@@ -120,6 +121,7 @@ class Transform(tf.Module):
         usable: list[tf.Tensor] = []
         if self._preprocess is not None:
             columns = {**columns, **self._preprocess(columns)}
+        columns = with_parts(columns, self._parameters.parts)
         blocks, rest = numbers(self._parameters.fitted, columns, _apply)
         outputs |= categories(rest, columns, self.vocabularies, _before_buckets)
         for fitted in rest:
@@ -255,6 +257,8 @@ def _numbers(fitted: Fitted, column: RawColumn) -> dict[str, tf.Tensor]:
         values = _apply([op], values)
     if column.lengths is not None:
         outputs = {f"{name}__{figure}": _pooled(figure, values, column.lengths) for figure in fitted.pool}
+        if f"{name}__length" in outputs and fitted.longest:
+            outputs[f"{name}__length"] /= float(fitted.longest)
     elif fitted.column.length is not None:
         outputs = {name: tf.ensure_shape(tf.cast(values, tf.float32), [None, fitted.column.length])}
     else:

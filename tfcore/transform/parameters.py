@@ -11,26 +11,29 @@ operation is read off 1,001 quantiles.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from headway.civil import CYCLES, Part, parts_of
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
+from headway.identifiers import MANY_WORDS, MOSTLY
 from headway.monitor import Monitor
-from headway.schema import LABEL, Column, suggest
+from headway.schema import LABEL, Column, in_columns, suggest
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.split import SplitStatistics
 from headway.tasks import Task
+from headway.tensor_name import tensor_name
 from tfcore.transform.config import (
     Bucketize,
     Clip,
     ColumnTransform,
+    DateParts,
     Hash,
     Image,
     MinMax,
@@ -42,7 +45,7 @@ from tfcore.transform.fits import check
 from tfcore.transform.preprocess_config import DerivedParameters
 from tfcore.transform.reference import apply_numeric
 
-VERSION = 1
+VERSION = 2
 FILE = "transform.json"
 AUTO_VOCABULARY_INTS = 50
 """auto: an integer column with at most this many distinct train values is a category."""
@@ -87,6 +90,8 @@ class Fitted(Frozen):
     """Categories of lists and vectors: how many of a row's ids the model sees."""
     pool: tuple[str, ...] = ()
     """Lists of numbers: the figures of a row's values that the model sees."""
+    longest: int | None = None
+    """Lists of numbers: the longest of the train rows, of which `length` is a share; None: it is the count."""
 
     @property
     def null_id(self) -> int | None:
@@ -126,6 +131,14 @@ class ListCategory(Frozen):
     width: int
 
 
+class DatePart(Frozen):
+    """A part of a date, computed in the graph as a column of integers of its own."""
+
+    name: str
+    source: Column
+    part: Part
+
+
 class LabelParameters(Frozen):
     """What is predicted. `classes` are the label's values in the order of their indices; None: the value itself."""
 
@@ -147,12 +160,23 @@ class TransformParameters(Frozen):
     label: LabelParameters
     derived: DerivedParameters | None = None
     """The user's columns, when there is a preprocess function."""
+    parts: tuple[DatePart, ...] = ()
+    """Columns that are parts of dates."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)
+        if not self.parts:
+            value.pop("parts", None)
+        return value
 
     @property
     def raw(self) -> tuple[Column, ...]:
         """The raw columns that serving needs: those with a transform, and those that the user's function reads."""
         made = self.derived.columns if self.derived else ()
-        raw = {fitted.column.name: fitted.column for fitted in self.fitted if fitted.column not in made}
+        dates = {part.name: part.source for part in self.parts}
+        columns = [dates.get(fitted.column.name, fitted.column) for fitted in self.fitted]
+        raw = {column.name: column for column in columns if column not in made}
         for column in self.derived.reads if self.derived else ():
             raw.setdefault(column.name, column)
         return tuple(raw.values())
@@ -195,7 +219,7 @@ class TransformParameters(Frozen):
 
 def image_input(column: str) -> str:
     """The name of an image's input: one that Keras takes."""
-    return "image_" + re.sub(r"[^A-Za-z0-9_]+", "_", column)
+    return "image_" + tensor_name(column)
 
 
 class TransformRequest(Frozen):
@@ -247,11 +271,18 @@ def fit_parameters(
     """
     if not statistics.rows:
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
-    fitted, notes = [], []
+    fitted, notes = list[Fitted](), list[str]()
+    parts: list[DatePart] = []
     for column in columns:
-        if column.role != "feature":
+        if not column.is_feature:
             continue
-        one, note = _fit_column(column, transforms.get(column.name, ColumnTransform()), statistics.columns[column.name])
+        config, stats = transforms.get(column.name, ColumnTransform()), statistics.columns[column.name]
+        if (dates := _date_parts(column, config, stats)) is not None:
+            made = [_fit_part(column, part, config, stats) for part in dates]
+            parts += [part for part, _ in made]
+            fitted += [one for _, one in made]
+            continue
+        one, note = _fit_column(column, config, stats)
         if note:
             notes.append(note)
         if one is not None:
@@ -260,7 +291,9 @@ def fit_parameters(
         raise DataError(
             "no feature is left to learn from", where="columns", fix="name feature columns; " + " ".join(notes)
         )
-    parameters = TransformParameters(fitted=tuple(fitted), label=_label(statistics.columns[LABEL], task))
+    parameters = TransformParameters(
+        fitted=tuple(fitted), label=_label(statistics.columns[LABEL], task), parts=tuple(parts)
+    )
     names = [*parameters.numeric, *(c.name for c in parameters.categorical), *(c.name for c in parameters.lists)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"two inputs are called {twice[0]!r}", where="columns", fix="rename the raw column")
@@ -281,10 +314,11 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
                 f"column {column.name!r} is left out: it holds values of up to {stats.longest:,} bytes; an image needs its "
                 "size: {image: {height: 96, width: 96}}"
             )
-        if column.type == "bytes" and stats.distinct > 1000 and stats.distinct * 2 > stats.values:
+        looks = column.type == "bytes" and stats.distinct > MANY_WORDS and stats.distinct > stats.values * MOSTLY
+        if not column.shape and (column.meaning == "identifier" or looks):
             return None, (
                 f"column {column.name!r} is left out: {stats.distinct:,} distinct values in {stats.values:,} look "
-                "like an identifier; give it a transform to use it"
+                f"like an identifier; give it a transform to use it ({_use(column)})"
             )
         chain = (_automatic(column, stats),)
     where = f"columns.{column.name}"
@@ -319,10 +353,58 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
             ops=tuple(ops),
             fill=_fill(config, stats),
             pool=config.pool if column.is_list else (),
+            longest=max(1, stats.longest_list or 1) if column.is_list else None,
             missing_indicator=config.impute.indicator and stats.missing > 0,
             nan_indicator=config.impute.indicator and stats.nan + stats.infinite > 0,
         ),
         None,
+    )
+
+
+def _use(column: Column) -> str:
+    """What makes a feature of an identifier."""
+    said = "{hash: {buckets: 1000}}" if column.type == "bytes" else "standardize"
+    return in_columns(column.name, said)
+
+
+def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Part, ...] | None:
+    """The parts that the model sees of a date; None: the column goes another way."""
+    if config.transform != "auto":
+        op = config.transform[-1]
+        if not isinstance(op, DateParts):
+            return None
+        check(column, config.transform, where=f"columns.{column.name}")
+        return op.parts
+    if column.temporal is None or column.shape or not stats.present or (stats.distinct == 1 and not stats.missing):
+        return None
+    days = _Sample(stats).values
+    auto: tuple[Part, ...] = ("year", "month", "weekday")
+    auto = auto if column.temporal == "date" else (*auto, "hour")
+    varying = tuple(part for part in auto if len(np.unique(parts_of(days, column.temporal, part))) > 1)
+    return varying or ("elapsed",)
+
+
+def _fit_part(column: Column, part: Part, config: ColumnTransform, stats: ColumnStatistics) -> tuple[DatePart, Fitted]:
+    """Parts that come round again are categories of all values that they can have; the others are standardized."""
+    name = f"{column.name}__{part}"
+    own = Column(name=name, type="int64", nullable=column.nullable)
+    made = DatePart(name=name, source=column, part=part)
+    if part in CYCLES:
+        low, high = CYCLES[part]
+        op = FittedOp(op="vocabulary", integers=tuple(range(low, high + 1)), oov_buckets=1)
+        return made, Fitted(column=own, ops=(op,), size=_size(op, own))
+    sample = _Sample(stats)
+    assert column.temporal is not None
+    sample.values = parts_of(sample.values, column.temporal, part).astype(np.float64)
+    mean, std = sample.moments()
+    strategy = config.impute.strategy
+    fill = config.impute.value if strategy == "value" else 0.0 if strategy == "zero" else mean
+    fill = float(sample.quantile([0.5])[0]) if strategy == "median" and len(sample.values) else fill
+    return made, Fitted(
+        column=own,
+        ops=(FittedOp(op="standardize", mean=mean, std=std or 1.0),),
+        fill=fill,
+        missing_indicator=config.impute.indicator and stats.missing > 0,
     )
 
 
@@ -337,6 +419,10 @@ def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStat
 def _automatic(column: Column, stats: ColumnStatistics) -> Op:
     if column.type == "bytes":
         return Vocabulary(top_k=AUTO_TOP_K)
+    if column.meaning == "category" and not column.shape:
+        return Vocabulary(top_k=AUTO_TOP_K) if stats.complete else Hash(buckets=AUTO_TOP_K)
+    if column.length is not None:  # a place in a vector means something, and ids would lose it
+        return Standardize()
     if column.type == "int64" and stats.complete and stats.distinct <= AUTO_VOCABULARY_INTS:
         return Vocabulary()
     return Standardize()

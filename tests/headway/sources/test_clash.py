@@ -58,8 +58,8 @@ def test_files_that_disagree_are_named_and_the_fix_works(opened, one, other, kin
     [
         (1, {"b": 1}, ("int64", ())),
         (1, [1], ("int64", ())),
-        ([1.5], {"b": 1}, ("float32", (None,))),
-        ([1.5], [{"b": 1}], ("float32", (None,))),
+        ([1.5], {"b": 1}, ("float32", (1,))),
+        ([1.5], [{"b": 1}], ("float32", (1,))),
         ([1.5], [], ("float32", (None,))),
         (1, [], ("int64", ())),
     ],

@@ -137,7 +137,8 @@ def test_columns_in_the_order_that_was_asked_for(written):
         (b"a,b\n", {}, []),
         (b"a,b", {}, []),
         (b"a,b\n\n\n1,x\n\n", {}, [(0, 1, b"x")]),
-        (b"a,b\n1,\xe9\n", {}, [(0, 1, b"\xe9")]),
+        (b"a,b\n1,\xe9\n", {}, [(0, 1, b"\xc3\xa9")]),
+        (b"a,b\n1,\xe9\n", {"encoding": "cp1251"}, [(0, 1, "й".encode())]),
         (b"a,b\n1,x\x00y\n", {}, [(0, 1, b"x\x00y")]),
         (b'a,b\n1,5" pipe\n2,y\n', {}, [(0, 1, b'5" pipe'), (1, 2, b"y")]),
     ],
@@ -229,7 +230,7 @@ def test_malformed_lines_that_are_no_utf8(written, quoted, capfd):
     kind = pa.dictionary(pa.int32(), pa.binary())
     source, found = written(b"a,b,c\n1,\xe9\xff,caf\xe9\n2\xe9\n3," + quoted + b",\n")
     rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT, "c": kind})
-    assert rows == [(0, 1, b"\xe9\xff", b"caf\xe9"), (2, 3, quoted.strip(b'"'), None)]
+    assert rows == [(0, 1, "éÿ".encode(), "café".encode()), (2, 3, quoted.strip(b'"'), None)]
     where = ", at byte 16" if quoted == b"y" else ""  # lines are not told apart cheaply where they may be quoted
     assert malformed == [(1, "2\\xe9", "1 column instead of 3" + where)]
     assert source.prefix(found, 10).num_rows == 2

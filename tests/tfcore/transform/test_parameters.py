@@ -8,7 +8,7 @@ from headway.errors import ConfigError, DataError
 from headway.schema import Column
 from headway.statistics.split import SplitStatistics
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.parameters import TransformParameters, fit_parameters
+from tfcore.transform.parameters import TransformParameters, fit_parameters, image_input
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),
@@ -163,3 +163,41 @@ def test_a_label_that_never_changes_is_refused():
 def test_parameters_survive_json():
     parameters, _ = _fit(x=["log", "standardize"], s="vocabulary", n={"hash": {"buckets": 7}})
     assert TransformParameters.model_validate_json(parameters.model_dump_json()) == parameters
+
+
+def test_identifiers_are_left_out_and_names_are_categories_unless_a_transform_is_given():
+    columns = (
+        Column(name="id", type="int64", nullable=False, meaning="identifier"),
+        Column(name="user_id", type="int64", nullable=False, meaning="category"),
+        COLUMNS[-1],
+    )
+    rows = np.arange(2000)
+    batch = pa.record_batch({"id": rows, "user_id": rows % 300, "label": rows % 2})
+    parameters, (note,) = _fit(batch, columns)
+    assert [(f.column.name, f.size) for f in parameters.fitted] == [("user_id", 301)]
+    assert note.startswith("column 'id' is left out: 2,000 distinct values in 2,000 look like an identifier")
+    parameters, notes = _fit(batch, columns, id="standardize", user_id="standardize")
+    assert parameters.numeric == ("id", "user_id") and not notes
+
+
+def test_a_vector_of_few_integers_keeps_its_places():
+    columns = (Column(name="v", type="int64", nullable=False, shape=(2,)), COLUMNS[-1])
+    values = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(400) % 5), 2)
+    parameters, _ = _fit(pa.record_batch({"v": values, "label": np.arange(200) % 2}), columns)
+    assert parameters.numeric == ("v__0", "v__1")
+
+
+def test_a_group_may_be_a_feature_as_well():
+    group = COLUMNS[2].model_copy(update={"role": "group", "feature": True})
+    parameters, _ = _fit(_batch(), (*COLUMNS[:2], group, COLUMNS[-1]))
+    assert [category.name for category in parameters.categorical] == ["s"]
+
+
+def test_impute_false_says_what_to_write():
+    with pytest.raises(ValueError, match="say mean, median, zero or a number"):
+        ColumnTransform(impute=False)
+
+
+def test_images_of_any_name_are_apart():
+    names = [image_input(name) for name in ("photo_1", "photo 1", "价格", "温度")]
+    assert names[0] == "image_photo_1" and len(set(names)) == 4 and all(name.isascii() for name in names)

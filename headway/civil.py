@@ -1,0 +1,93 @@
+"""The calendar in NumPy: days and microseconds since 1970-01-01 to their parts, and dates to days.
+
+parts_of(days, "date", "weekday")              # 0 Monday ... 6 Sunday
+parts_of(micros, "timestamp", "hour")
+days_of(year, month, day)                      # int64; valid(year, month, day) says which are dates
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Temporal = Literal["date", "timestamp"]
+Part = Literal[
+    "year", "quarter", "month", "week", "day", "day_of_year", "weekday", "hour", "minute", "second", "elapsed"
+]
+PARTS: tuple[str, ...] = get_args(Part)
+CLOCK = frozenset({"hour", "minute", "second"})
+"""Parts that a date does not have."""
+CYCLES: dict[str, tuple[int, int]] = {
+    "quarter": (1, 4),
+    "month": (1, 12),
+    "week": (1, 53),
+    "day": (1, 31),
+    "weekday": (0, 6),
+    "hour": (0, 23),
+    "minute": (0, 59),
+    "second": (0, 59),
+}
+"""Parts that are categories by themselves, with the least and the greatest value."""
+DAY = 86_400_000_000
+"""Microseconds."""
+Integers = NDArray[np.int64]
+
+
+def days_of(year: Integers, month: Integers, day: Integers) -> Integers:
+    """Days since 1970-01-01 of dates in the proleptic Gregorian calendar."""
+    year = year - (month <= 2)
+    era = year // 400
+    of_era = year - era * 400
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return np.asarray(era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468, np.int64)
+
+
+def valid(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
+    """Which of these are dates."""
+    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    inside = (month >= 1) & (month <= 12)
+    longest = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[np.where(inside, month, 1) - 1]
+    longest = longest + (leap & (month == 2))
+    return np.asarray(inside & (day >= 1) & (day <= longest))
+
+
+def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
+    """A part of stored dates (days) or timestamps (microseconds, UTC), as `tfcore.transform.calendar` computes it."""
+    values = np.asarray(values).astype(np.int64)
+    days = values if unit == "date" else values // DAY
+    clock = np.zeros_like(values) if unit == "date" else values - days * DAY
+    if part == "elapsed":
+        return values
+    if part == "hour":
+        return clock // 3_600_000_000
+    if part == "minute":
+        return clock // 60_000_000 % 60
+    if part == "second":
+        return clock // 1_000_000 % 60
+    if part == "weekday":
+        return (days + 3) % 7
+    shifted = days + 719_468
+    era = shifted // 146_097
+    of_era = shifted - era * 146_097
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    from_march = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted_month = (5 * from_march + 2) // 153
+    month = shifted_month + np.where(shifted_month < 10, 3, -9)
+    year = year_of_era + era * 400 + (month <= 2)
+    if part == "year":
+        return year
+    if part == "month":
+        return month
+    if part == "quarter":
+        return (month + 2) // 3
+    if part == "day":
+        return from_march - (153 * shifted_month + 2) // 5 + 1
+    day_of_year = days - days_of(year, np.ones_like(year), np.ones_like(year)) + 1
+    if part == "day_of_year":
+        return day_of_year
+    if part == "week":  # ISO: the week that holds the year's first Thursday is its first
+        thursday = days - (days + 3) % 7 + 3
+        return (parts_of(thursday, "date", "day_of_year") - 1) // 7 + 1
+    raise ValueError(f"there is no part {part!r}; there is: {', '.join(PARTS)}")
