@@ -37,9 +37,9 @@ COMMANDS = {
         "export": "commands: everything up to the exported and replayed SavedModel, whatever the verdict; promotes nothing",
     },
     "Look": {
-        "models": "commands: the versions in the registry, and the champion",
-        "runs": "commands: the runs of this store, newest first",
-        "show": "commands: one run in full",
+        "models": "store_commands: the versions in the registry, and the champion",
+        "runs": "store_commands: the runs of this store, newest first",
+        "show": "store_commands: one run in full",
         "cat": "data_commands: rows of a shard as JSON lines",
         "quarantine": "data_commands: the rows that the latest run's ingest rejected, and why",
         "export-examples": "data_commands: the window as classic tf.Examples, one per row",
@@ -47,8 +47,8 @@ COMMANDS = {
         "debug": "debug_commands: inspect one training step eagerly, op by op: 'headway debug step'",
     },
     "Keep in order": {
-        "verify": "commands: read every byte of the store and compare checksums",
-        "gc": "commands: remove outputs that no kept run points at",
+        "verify": "store_commands: read every byte of the store and compare checksums",
+        "gc": "store_commands: remove outputs that no kept run points at",
         "schema": "commands: the JSON Schema of pipeline.yaml, for editors; or a proposal for the schema file",
         "doctor": "commands: check versions, TensorFlow's devices, Prefect, the disk and the store",
     },

@@ -152,8 +152,8 @@ class Column(Frozen):
         if not self.shape:
             value.pop("shape", None)
         for name in ("separator", "parse", "temporal", "meaning", "feature"):
-            if not value[name]:
-                value.pop(name)
+            if not value.get(name):
+                value.pop(name, None)
         return value
 
     @property

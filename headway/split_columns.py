@@ -11,7 +11,6 @@ stands twice under two ids is one row.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from typing import Literal
 
@@ -19,16 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import ConfigError
+from headway.identifiers import FEW_ROWS, meaning_of
 from headway.infer import stored_type
 from headway.lists import is_list, is_text
 from headway.schema import Column, StoredType
 from headway.sources.clash import told as clash_of
 
-FEW_ROWS = 20
-"""A sample of fewer rows decides nothing: everything is unique in it."""
 _LONG = 64
 """Identifiers are shorter than this; what is longer is a text, an image."""
-_NAMED = re.compile(r"(^|[^a-z])(ids?|uuid|guid|key|index|idx|rowid|rownum|rownames|serial|hash)([^a-z]|$)")
 _TAG = "headway.split="
 _KINDS: dict[StoredType, str] = {"int64": "INT", "float32": "FLOAT", "bytes": "BYTES"}
 COMMENT = (
@@ -58,27 +55,21 @@ def _column(name: str, kind: StoredType, *, listed: bool) -> Column:
 
 
 def names_rows(name: str, values: pa.ChunkedArray) -> bool:
-    """Whether a column names single rows: an id, a row number, a random code.
-
-    Half of the sampled values or more differ, and the name says so or all of them differ and look like it: integers that
-    only rise or fall, short texts without a space.
-    """
+    """Whether a column names single rows: an identifier, or integers that only rise or fall. Of texts only short ones without
+    a space are identifiers here."""
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    if not (pa.types.is_integer(kind) or is_text(kind)):
+    plain = (pc.cast(values, kind) if pa.types.is_dictionary(values.type) else values).drop_null()
+    if is_text(kind) and not (len(plain) and _is_code(plain)):
         return False
-    values = (pc.cast(values, kind) if pa.types.is_dictionary(values.type) else values).drop_null()
-    rows = len(values)
-    if rows < FEW_ROWS or (is_text(kind) and not _is_code(values)):
-        return False
-    distinct = pc.count_distinct(values).as_py()
-    if _NAMED.search(_spaced(name)) and distinct * 2 >= rows:
+    if pa.types.is_integer(kind) and len(plain) >= FEW_ROWS and _is_monotone(plain):
         return True
-    return distinct == rows and (is_text(kind) or _is_monotone(values))
+    return meaning_of(name, values) == "identifier"
 
 
-def _spaced(name: str) -> str:
-    """`PassengerId` as passenger id."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).lower()
+def _is_monotone(values: pa.ChunkedArray) -> bool:
+    whole = values.combine_chunks()
+    before, after = whole[:-1], whole[1:]
+    return bool(pc.all(pc.greater(after, before)).as_py() or pc.all(pc.less(after, before)).as_py())
 
 
 def _is_code(values: pa.ChunkedArray) -> bool:
@@ -97,12 +88,6 @@ def _is_time(texts: pa.ChunkedArray) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _is_monotone(values: pa.ChunkedArray) -> bool:
-    whole = values.combine_chunks()
-    before, after = whole[:-1], whole[1:]
-    return bool(pc.all(pc.greater(after, before)).as_py() or pc.all(pc.less(after, before)).as_py())
 
 
 def chosen(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, ...]:

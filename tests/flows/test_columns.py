@@ -80,7 +80,7 @@ def test_a_schema_that_does_not_list_them_is_completed_once(resolved, tmp_path):
     resolved("split: {key: a}", freeze=True)
     path = tmp_path / "schema.pbtxt"
     before = path.read_text()
-    assert "annotation" not in before and not resolved("split: {key: a}").completes
+    assert "headway.split" not in before and not resolved("split: {key: a}").completes
     columns = resolved()
     assert columns.completes and "did not list the columns" in columns.notes[-1] and "drawn anew" in columns.notes[-1]
     assert path.read_text() == before  # until the window has passed validation
