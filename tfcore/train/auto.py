@@ -2,7 +2,7 @@
 
     facts = Facts(rows=1_200, width=12, task="binary")
     training, model = resolve(TrainingConfig(), ModelConfig(), facts)
-    training.steps, training.batch_size, model.hidden          # 937, 32, (100, 70, 50, 25)
+    training.steps, training.batch_size, model.hidden          # 1000, 32, (100, 70, 50, 25)
 
 A key that the pipeline gives stays as it is; each key left out is chosen by itself. From `LARGE` rows on everything left out
 has the default of its config. The values follow from measurements: bench/models.py and docs/pipeline.md.
@@ -29,7 +29,9 @@ HOLDOUT = 20_000
 the rows are missed in the training."""
 LEAST_HOLDOUT = 100
 """The same for models without penalties: a user's, or one of images."""
-EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 500, 3000
+EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 1000, 3000
+LEAST_STEPS_OF_IMAGES = 300
+"""Their steps are slow."""
 RATE, WARMUP = 0.002, 0.05
 SOFT_CLIP = 4.0
 PATIENCE, LOOKS = 10, 40
@@ -71,7 +73,7 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
     timed = training.epochs is not None or training.steps is not None
     if not timed:
         steps = round(EPOCHS * facts.rows / batch)
-        chosen["steps"] = min(max(steps, LEAST_STEPS), MOST_STEPS)
+        chosen["steps"] = min(max(steps, LEAST_STEPS_OF_IMAGES if facts.images else LEAST_STEPS), MOST_STEPS)
     steps = training.model_copy(update=chosen).total_steps(facts.rows)
     if not timed and "early_stopping" not in given and facts.rows >= (HOLDOUT if penalized else LEAST_HOLDOUT):
         chosen["early_stopping"] = EarlyStoppingConfig(

@@ -1,0 +1,41 @@
+"""A pipeline without settings on a small table: a good first model, whose chosen settings are written out."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+PIPELINE = "name: small\nsource: {format: parquet, path: table.parquet}\nlabel: kind\ncolumns: auto\ntraining: auto\n"
+
+
+@pytest.mark.slow
+def test_a_small_table_is_learnt_and_the_same_settings_written_out_are_the_same_training(typed, tmp_path):
+    random = np.random.default_rng(5)
+    kind = random.integers(0, 3, 240)
+    columns = {f"c{i}": random.normal(size=240) + (kind == i % 3) * (3 - i // 3) for i in range(6)}
+    table = pa.table(columns | {"kind": pa.array(np.array(["ash", "beech", "cedar"])[kind])})
+    pq.write_table(table, tmp_path / "table.parquet")
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+
+    before = json.loads(typed("plan", tmp_path, "--json", check=0).stdout)
+    assert before["training"] is None  # the train rows are not counted yet
+    record = json.loads(typed("evaluate", tmp_path, "--json", check=0).stdout)
+    assert record["metrics"]["accuracy"] > 0.85  # the largest class has a good third of the rows
+    chosen = record["training"]
+    assert chosen["training"]["steps"] == 1000 and chosen["training"]["batch_size"] == 32
+    assert chosen["model"]["linear"] and "1,000 steps of 32 rows" in typed("show", tmp_path, check=0).stdout
+
+    output = next(path for title, path in record["outputs"].items() if title == "evaluate")
+    linear = pq.read_table(f"{output}/predictions-linear.parquet")
+    best = np.argmax(np.stack(linear["prediction"].to_pylist()), axis=1)
+    assert (best == linear["label"].to_numpy()).mean() > 0.85
+
+    (tmp_path / "pipeline.yaml").write_text(
+        PIPELINE.replace("auto\n", f"auto\nmodel: {json.dumps(chosen['model'])}\n", 1).replace(
+            "training: auto", f"training: {json.dumps(chosen['training'])}"
+        )
+    )
+    plan = json.loads(typed("plan", tmp_path, "--json", check=0).stdout)
+    assert all(step["cached"] for step in plan["steps"] if step["stage"] in ("train", "evaluate"))
