@@ -1,6 +1,7 @@
 """tfcore.evaluate: predictions in the order of the shards, of a trained model and of a SavedModel."""
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,12 @@ from headway.errors import ConfigError, DataError, StoreError
 from headway.metrics import auc
 from headway.monitor import Monitor
 from headway.schema import Column
+from tfcore.described import describe_model
 from tfcore.evaluate import predict, text_column
 from tfcore.evaluate_request import EvaluateRequest, SavedModel, TrainedModel
 from tfcore.export import ExportRequest, export
 from tfcore.models_config import ModelConfig
+from tfcore.predictor import Predictor
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, train
 
@@ -132,6 +135,24 @@ def test_a_saved_model_predicts_what_was_trained(binary, tmp_path):
     assert np.abs(a["prediction"].to_numpy() - b["prediction"].to_numpy()).max() < 1e-6
     assert a.drop(["prediction"]) == b.drop(["prediction"])
     assert abs(trained["metrics"]["auc"] - saved["metrics"]["auc"]) < 1e-6
+
+
+def test_a_version_whose_serving_default_has_the_companions_is_evaluated_and_predicted_with(binary, tmp_path):
+    """As versions were exported before `serving_nullable`: champions of today's registries."""
+    loaded = tf.saved_model.load(str(binary.saved))
+    old = tmp_path / "old"
+    tf.saved_model.save(loaded, str(old), signatures={"serving_default": loaded.signatures["serving_nullable"]})
+    shutil.copytree(binary.saved / "assets.extra", old / "assets.extra")
+    described = json.loads((old / "assets.extra" / "signatures.json").read_text())
+    described["serving_default"] = described.pop("serving_nullable")
+    (old / "assets.extra" / "signatures.json").write_text(json.dumps(described))
+    for saved, name in ((binary.saved, "a"), (old, "b")):
+        predict(binary.request(SavedModel(path=saved)), tmp_path / name, Monitor())
+    a, b = (pq.read_table(tmp_path / name / "predictions.parquet") for name in "ab")
+    assert a == b
+    raw = describe_model(old).columns
+    batch = binary.rows.select([column.name for column in raw]).combine_chunks().to_batches()[0]
+    assert Predictor(old)(batch) == Predictor(binary.saved)(batch)
 
 
 def test_other_tasks(other, tmp_path):

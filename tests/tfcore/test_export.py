@@ -484,7 +484,7 @@ def test_replay_in_a_fresh_process(exported, tmp_path, rows_per_record):
     request = replay_request(exported, tmp_path, rows_per_record=rows_per_record, rows=240)
     result = replay(request, tmp_path, monitor)
     assert result["ok"] and result["rows"] == 240 and result["largest_difference"] <= 1e-5
-    assert set(result["signatures"]) == {"serving_default", "serve_examples"}
+    assert set(result["signatures"]) == {"serving_default", "serving_nullable", "serve_examples"}
     assert json.loads((tmp_path / "replay.json").read_text()) == result
     assert "replayed 240 rows" in lines[-1]
 

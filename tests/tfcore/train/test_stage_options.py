@@ -147,7 +147,7 @@ def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(e
         tmp_path / "exported",
         Lines(),
     )
-    served = tf.saved_model.load(str(tmp_path / "exported" / "saved_model")).signatures["serving_default"]
+    served = tf.saved_model.load(str(tmp_path / "exported" / "saved_model")).signatures["serving_nullable"]
     rows = table(500, 2)
     present = rows["delay"].is_valid().to_numpy()
     answer = served(

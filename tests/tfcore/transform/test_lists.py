@@ -15,6 +15,9 @@ from headway.statistics.split import SplitStatistics
 from tfcore.decode import Decoder
 from tfcore.export import Served
 from tfcore.layers import ListEmbedding
+from tfcore.packed import pack
+from tfcore.request_columns import of_examples, of_tensors
+from tfcore.signatures import nullable_inputs
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.graph import Transform
 from tfcore.transform.parameters import fit_parameters
@@ -60,6 +63,16 @@ def served(transform):
     return Served(transform=transform, predict=lambda inputs: inputs, columns=COLUMNS, variables=[])
 
 
+def packed(tensors):
+    """As `tfcore.packed` gives the tensors of a request to what was traced."""
+    made = dict(tensors)
+    for group in pack(nullable_inputs(COLUMNS)):
+        members = [tensors[tensor.name] for tensor in group.tensors]
+        made[group.name] = tf.concat(members, 0)
+        made[group.lengths] = tf.constant([len(member) for member in members])
+    return made
+
+
 def as_tensors(batch):
     tensors = {}
     for column in COLUMNS:
@@ -102,8 +115,8 @@ def test_row_groups_single_rows_and_served_tensors_give_the_same_inputs(rows):
     served_module = served(transform)
     for found in (
         transform(from_rows(batch)),
-        served_module.predict(served_module.raw(as_tensors(batch))),
-        served_module.predict(served_module.parse(tf.constant(encode_classic(batch, COLUMNS)))),
+        served_module.predict(of_tensors(packed(as_tensors(batch)), COLUMNS, nullable_inputs(COLUMNS))),
+        served_module.predict(of_examples(tf.constant(encode_classic(batch, COLUMNS)), COLUMNS)),
     ):
         for name, value in wanted.items():
             np.testing.assert_array_equal(found[name].numpy(), value, err_msg=name)
