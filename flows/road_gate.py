@@ -141,6 +141,7 @@ class GateSteps(ModelSteps):
                 champion=known.get("champion"),
                 reference=known.get("reference"),
                 label=LabelFacts.model_validate(label_facts(parameters, statistics.get())),
+                baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},
                 eval=self._eval_parts(),
                 split=self._split_digest(),
                 slices=self.pipeline.evaluation.slices,

@@ -144,18 +144,19 @@ def cause(model, name, calls, request):
     if "transform" in model.signatures:
         found = {
             key: kind
-            for key, kind in behaviour(model.signatures["transform"], *calls["serving_nullable"], request).items()
+            for key, kind in behaviour(model.signatures["transform"], calls["serving_nullable"], request).items()
             if kind is not None
         }
         if found:
             kind = "random" if "random" in found.values() else "batch"
             return {"cause": kind, "inputs": sorted(key for key, value in found.items() if value == kind)}
-    kind = behaviour(model.signatures[name], *calls[name], request).get(output)
+    kind = behaviour(model.signatures[name], calls[name], request).get(output)
     return {"cause": kind or "other", "inputs": []}
 
 
-def behaviour(signature, given, picked, request):
+def behaviour(signature, call, request):
     """{output: "random", "batch" or None}: whether it changes from call to call, or with how the rows are put together."""
+    given, picked = call
     first, second = ({key: value.numpy() for key, value in signature(**given).items()} for _ in range(2))
     cut = in_batches(signature, given, len(picked))
 

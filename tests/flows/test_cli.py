@@ -98,7 +98,7 @@ def test_without_a_command_the_help_is_told_as_an_error(capsys):
     ],
 )
 def test_options_come_before_or_after_the_pipeline(arguments, monkeypatch):
-    import flows.commands
+    import flows.store_commands
 
     seen = []
     monkeypatch.setattr(
@@ -138,12 +138,12 @@ def test_the_json_schema_is_one_and_knows_every_part(capsys):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_a_full_or_forbidden_disk_has_no_traceback(number, tmp_path, monkeypatch, capsys):
-    import flows.commands
+    import flows.store_commands
 
     def fails(*_, **__):
         raise OSError(number, os.strerror(number), str(tmp_path / "x"))
 
-    monkeypatch.setattr(flows.commands, "store_of", fails)
+    monkeypatch.setattr(flows.store_commands, "store_of", fails)
     assert main(["runs", str(tmp_path)]) == 5
     said = capsys.readouterr().err
     assert f"{tmp_path}/x: {os.strerror(number).lower()}" in said and "fix:" in said
