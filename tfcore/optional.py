@@ -17,7 +17,7 @@ def optional(found: Mapping[str, tf.RaggedTensor], before: str, after: str) -> d
     kinds: dict[tf.DType, list[str]] = {}
     for name, value in found.items():
         kinds.setdefault(value.dtype, []).append(name)
-    made = {}
+    made: dict[str, tuple[tf.Tensor, tf.Tensor]] = {}
     for names in kinds.values():
         values, present = _optional([found[name] for name in names], names, before, after)
         made |= dict(

@@ -52,7 +52,7 @@ def pack(tensors: Sequence[Tensor]) -> list[Group]:
     kinds: dict[str, list[Tensor]] = {}
     for tensor in sorted(tensors, key=lambda tensor: tensor.name):
         if tensor.shape == (None,):
-            kind = tensor.dtype if tensor.default is None else "present" if tensor.dtype == "bool" else "length"
+            kind: str = tensor.dtype if tensor.default is None else "present" if tensor.dtype == "bool" else "length"
             kinds.setdefault(kind, []).append(tensor)
     taken = {tensor.name for tensor in tensors}
     groups = []

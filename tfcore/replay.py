@@ -304,7 +304,7 @@ def without_companions(tensors, columns):
 
     There NaN in a nullable float column is null, everything else is present, and all values of a list count.
     """
-    values, simple = {}, None
+    values, simple = {}, np.ones(len(tensors[columns[0]["tensor"]]), bool)
     for column in columns:
         name = column["tensor"]
         found = tensors[name].numpy()
@@ -318,7 +318,7 @@ def without_companions(tensors, columns):
             found = np.where(present.reshape([-1] + [1] * (found.ndim - 1)), found, np.float32("nan"))
         else:
             good = present
-        simple = good if simple is None else simple & good
+        simple = simple & good
         values[name] = (found, TYPES[column["dtype"]])
     picked = np.flatnonzero(simple)
     return {name: tf.constant(found[picked], dtype) for name, (found, dtype) in values.items()}, picked
