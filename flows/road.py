@@ -48,7 +48,7 @@ class _Walk(GateSteps):
         task = self._task(transform)
         if self._stops("transform"):
             return self.end
-        train = self._train(ingested, transform)
+        train = self._train(ingested, statistics, transform)
         if self._stops("train"):
             return self.end
         champion = self.trip.registry.champion()

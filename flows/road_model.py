@@ -25,15 +25,14 @@ class ModelSteps(DataSteps):
         digest = self.trip.located.module_digest()
         return {"module": digest} if digest else {}
 
-    def _resolve(self, ingested: Mapping[str, Output], transform: Output) -> None:
+    def _resolve(self, statistics: Output, transform: Output) -> None:
         """The training's and the model's settings, those left out chosen by size; in a plan that cannot know it yet they
         stay as they are."""
-        parts = self._of(ingested, "train")
-        if transform.result is None or any(out.result is None for out, _ in parts):
+        if transform.result is None or statistics.result is None:
             return
         parameters = TransformParameters.model_validate(transform.result["parameters"])
         facts = Facts(
-            rows=sum(out.get()["splits"].get(part, {"rows": 0})["rows"] for out, part in parts),
+            rows=statistics.result["rows"].get("train", 0),
             width=len(parameters.numeric) + len(parameters.categorical),
             task=parameters.label.task,
             images=any(fitted.pixels is not None for fitted in parameters.fitted),
@@ -46,8 +45,8 @@ class ModelSteps(DataSteps):
             "says": described(self.training, self.model),
         }
 
-    def _train(self, ingested: Mapping[str, Output], transform: Output) -> Output:
-        self._resolve(ingested, transform)
+    def _train(self, ingested: Mapping[str, Output], statistics: Output, transform: Output) -> Output:
+        self._resolve(statistics, transform)
         training = self.training
         examples = [[out.fingerprint, part] for out, part in self._of(ingested, "train")]
         key: dict[str, Any] = {
