@@ -53,6 +53,8 @@ if __name__ == "__main__":
     gc.enable()
 
 TYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string, "bytes": tf.string}
+WIDE = 500
+"""Above this many columns the uneven batches are four: each call costs as much as its inputs are many."""
 
 
 def main():
@@ -85,12 +87,12 @@ def replay(request):
     seconds = time.perf_counter() - started
     rows = read_rows(request)
     expected = np.load(request["expected"], allow_pickle=False)
-    tensors, every = as_tensors(rows, request["columns"]), np.arange(len(expected))
-    plain, simple = without_companions(tensors, request["columns"])
+    inputs, every = named_inputs(rows, request["columns"]), np.arange(len(expected))
+    plain, simple = without_companions(inputs, request["columns"])
     calls = {
-        "serving_nullable": (tensors, every),
+        "serving_nullable": (inputs, every),
         "serving_default": (plain, simple),
-        "serve_examples": ({"examples": tf.constant(as_examples(rows, request["columns"]))}, every),
+        "serve_examples": ({"examples": np.array(as_examples(rows, request["columns"]), object)}, every),
     }
     spread = float(np.nanstd(expected)) if np.isfinite(expected).any() else 0.0
     worst, largest, everything = None, {}, expected
@@ -98,10 +100,10 @@ def replay(request):
         if not len(picked):
             continue
         signature, expected = model.signatures[name], everything[picked]
-        whole = signature(**given)[request["output"]].numpy()
+        whole = call(signature, given)[request["output"]]
         if whole.shape != expected.shape:
             return {"error": f"{name} gives {request['output']} of shape {whole.shape}, expected {expected.shape}"}
-        cut = in_batches(signature, given, len(expected))[request["output"]]
+        cut = in_batches(signature, given, uneven(len(expected), len(request["columns"])))[request["output"]]
         largest[name] = 0.0
         # a batch of one row goes through other kernels, whose rounding grows with the outputs' range
         for batches, found, least in (("one", whole, 1.0), ("uneven", cut, max(1.0, spread))):
@@ -154,11 +156,11 @@ def cause(model, name, calls, request):
     return {"cause": kind or "other", "inputs": []}
 
 
-def behaviour(signature, call, request):
+def behaviour(signature, asked, request):
     """{output: "random", "batch" or None}: whether it changes from call to call, or with how the rows are put together."""
-    given, picked = call
-    first, second = ({key: value.numpy() for key, value in signature(**given).items()} for _ in range(2))
-    cut = in_batches(signature, given, len(picked))
+    given, picked = asked
+    first, second = (call(signature, given) for _ in range(2))
+    cut = in_batches(signature, given, uneven(len(picked), len(request["columns"])))
 
     def far(a, b):
         if a.dtype.kind not in "fiu" or a.shape != b.shape:
@@ -172,9 +174,9 @@ def behaviour(signature, call, request):
     }
 
 
-def uneven(rows):
-    """(start, stop) of batches that hold all rows: 1, 2, 1, 6, 1, 18, ...; few, whatever there are."""
-    start, size = 0, 2
+def uneven(rows, columns):
+    """(start, stop) of batches that hold all rows: 1, 2, 1, 6, 1, 18, ...; of a wide table 1, a quarter, 1, the rest."""
+    start, size = 0, 2 if columns <= WIDE else max(2, rows // 4 + 1)
     while start < rows:
         for stop in (start + 1, min(start + 1 + size, rows)):
             if stop > start:
@@ -183,12 +185,16 @@ def uneven(rows):
         size *= 3
 
 
-def in_batches(signature, given, rows):
-    """{output: array} of a signature that is called with uneven batches of the rows, some of them a single row."""
-    parts = [
-        {key: value.numpy() for key, value in signature(**{k: v[a:b] for k, v in given.items()}).items()}
-        for a, b in uneven(rows)
-    ]
+def call(signature, given):
+    """{output: array} of a signature that is given arrays."""
+    # cut and kept in NumPy: a slice of a tensor costs as much as fifteen of an array, and there may be thousands
+    tensors = {key: tf.constant(value, tf.string if value.dtype == object else None) for key, value in given.items()}
+    return {key: value.numpy() for key, value in signature(**tensors).items()}
+
+
+def in_batches(signature, given, batches):
+    """{output: array} of a signature that is called with the rows of one (start, stop) after the other."""
+    parts = [call(signature, {key: value[a:b] for key, value in given.items()}) for a, b in batches]
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
@@ -278,14 +284,14 @@ def _numpy_type(dtype):
     return object if dtype == "bytes" else dtype
 
 
-def as_tensors(rows, columns):
-    """The named inputs of `serving_nullable`."""
-    tensors = {}
+def named_inputs(rows, columns):
+    """The named inputs of `serving_nullable`, as arrays: text as objects."""
+    inputs = {}
     for column in columns:
         values, present = rows[column["name"]]
         if column["shape"] == [None]:
             lengths = np.array([len(value) for value in values], np.int64)
-            tensors[column["tensor"] + "__length"] = tf.constant(lengths)
+            inputs[column["tensor"] + "__length"] = lengths
             longest = max(1, lengths.max(initial=0))
             padded = np.full(
                 [len(values), longest], b"" if column["dtype"] == "bytes" else 0, _numpy_type(column["dtype"])
@@ -293,25 +299,25 @@ def as_tensors(rows, columns):
             for row, value in enumerate(values):
                 padded[row, : len(value)] = value
             values = padded
-        tensors[column["tensor"]] = tf.constant(values, TYPES[column["dtype"]])
+        inputs[column["tensor"]] = values
         if column["nullable"]:
-            tensors[column["tensor"] + "__present"] = tf.constant(present)
-    return tensors
+            inputs[column["tensor"] + "__present"] = present
+    return inputs
 
 
-def without_companions(tensors, columns):
+def without_companions(inputs, columns):
     """(the inputs of `serving_default`, the numbers of their rows): those that need no companions to be told.
 
     There NaN in a nullable float column is null, everything else is present, and all values of a list count.
     """
-    values, simple = {}, np.ones(len(tensors[columns[0]["tensor"]]), bool)
+    values, simple = {}, np.ones(len(inputs[columns[0]["tensor"]]), bool)
     for column in columns:
         name = column["tensor"]
-        found = tensors[name].numpy()
+        found = inputs[name]
         good = np.ones(len(found), bool)
-        present = tensors[name + "__present"].numpy() if column["nullable"] else good
+        present = inputs[name + "__present"] if column["nullable"] else good
         if column["shape"] == [None]:
-            good = present & (tensors[name + "__length"].numpy() == found.shape[1])
+            good = present & (inputs[name + "__length"] == found.shape[1])
         elif column["nullable"] and column["dtype"] == "float32":
             nan = np.isnan(found).reshape(len(found), -1).all(1)
             good = ~(present & nan)
@@ -319,9 +325,9 @@ def without_companions(tensors, columns):
         else:
             good = present
         simple = simple & good
-        values[name] = (found, TYPES[column["dtype"]])
+        values[name] = found
     picked = np.flatnonzero(simple)
-    return {name: tf.constant(found[picked], dtype) for name, (found, dtype) in values.items()}, picked
+    return {name: found[picked] for name, found in values.items()}, picked
 
 
 def as_examples(rows, columns):

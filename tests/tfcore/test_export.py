@@ -354,7 +354,7 @@ def asked(folder, transform, predict, model=None):
     variables = [v.value for v in model.variables] if model else []
     save(folder / "m", transform=transform, predict=predict, columns=COLUMNS, task="binary", variables=variables)
     loaded = tf.saved_model.load(str(folder / "m"))
-    np.save(folder / "expected.npy", loaded.signatures["serving_default"](**named_tensors())["probability"].numpy())
+    np.save(folder / "expected.npy", loaded.signatures["serving_nullable"](**named_tensors())["probability"].numpy())
     examples = write_shards(folder / "shards", (N,), 128)
     request = ReplayRequest(
         saved_model=folder / "m", examples=(examples,), predictions=folder, columns=COLUMNS, task="binary"
@@ -391,7 +391,7 @@ def test_replay_finds_a_preprocess_that_is_random_or_looks_at_other_rows(tmp_pat
     answer = asked(tmp_path, WithPreprocess(change), binary(model), model)
     assert (answer["ok"], answer["cause"]) == (cause is None, cause)
     assert answer.get("inputs", []) == inputs
-    assert set(answer["signatures"]) == {"serving_default", "serve_examples"}
+    assert set(answer["signatures"]) == {"serving_default", "serving_nullable", "serve_examples"}
 
 
 def test_replay_finds_a_model_that_looks_at_other_rows(tmp_path):
@@ -405,11 +405,27 @@ def test_replay_finds_a_model_that_looks_at_other_rows(tmp_path):
     assert not answer["ok"] and answer["cause"] == "random" and answer["inputs"] == []
 
 
-def test_uneven_batches_hold_every_row_once_and_are_few():
-    for rows in (1, 2, 3, 4, 300, 1000, 100_000):
-        cuts = list(replay_script.uneven(rows))
+@pytest.mark.parametrize(("columns", "most"), [(500, 22), (501, 4)])
+def test_uneven_batches_hold_every_row_once_and_are_few(columns, most):
+    for rows in (1, 2, 3, 4, 5, 11, 300, 1000, 100_000):
+        cuts = list(replay_script.uneven(rows, columns))
         assert [i for a, b in cuts for i in range(a, b)] == list(range(rows))
-        assert len(cuts) <= 22 and (rows == 1 or any(b - a == 1 for a, b in cuts))
+        assert len(cuts) <= most and (rows == 1 or any(b - a == 1 for a, b in cuts))
+
+
+def test_replay_cuts_thousands_of_columns_in_numpy(monkeypatch):
+    given = {f"c{i}": np.arange(6, dtype=np.float32) for i in range(600)} | {"text": np.array([b"a\0"] * 6, object)}
+    sizes = []
+
+    def signature(**tensors):
+        assert (tensors["c0"].dtype, tensors["text"].dtype) == (tf.float32, tf.string)
+        sizes.append(len(tensors["text"]))
+        return {"y": tensors["c599"], "text": tensors["text"]}
+
+    monkeypatch.delattr(tf.Tensor, "__getitem__")
+    found = replay_script.in_batches(signature, given, replay_script.uneven(6, 601))
+    assert found["y"].tolist() == list(range(6)) and found["text"].tolist() == [b"a\0"] * 6
+    assert sizes == [1, 2, 1, 2]
 
 
 @pytest.mark.parametrize(
