@@ -26,6 +26,7 @@ from beam_jobs.quiet import load_beam, no_traceback_of_the_reader, silenced
 from beam_jobs.runner import RunnerConfig, make_pipeline
 from beam_jobs.span_range import Tick, ingest_range
 from headway.errors import HeadwayError
+from headway.process import own
 from headway.sources.base import Range
 
 load_beam()
@@ -66,6 +67,8 @@ class IngestRange(beam.DoFn):
 
     def process(self, dealt: Iterable[Element]) -> Iterator[tuple[int, int]]:
         live = Live.find(self._token)
+        if live is None:  # a process that a runner started for its jobs: no GPU, one thread a range
+            own()
         if live is None or not live.deals:
             for span, piece in dealt:
                 yield from self._work_on(span, piece, live)

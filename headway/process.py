@@ -1,6 +1,6 @@
 """Whether this process is Headway's own, so that what holds for a whole process may be set in it.
 
-    own()              # in the entry point of a process: worker, command line, Beam's worker
+    own()              # where a process begins that does nothing else: worker, command line, Beam's worker
     if owned(): ...    # in a library: make ops deterministic, set threads, hide GPUs, silence what an import prints
 
 A process that merely imports Headway, such as a notebook, keeps its own settings.
@@ -12,10 +12,10 @@ _OWN: list[bool] = []
 
 
 def own() -> None:
-    """Say that this process is Headway's; called by entry points before anything heavy is imported."""
+    """Say that this process is Headway's; called before TensorFlow is imported."""
     _OWN[:] = [True]
 
 
 def owned() -> bool:
-    """Whether the entry point of this process has called `own`."""
+    """Whether `own` was called in this process."""
     return bool(_OWN)

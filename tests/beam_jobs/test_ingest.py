@@ -23,6 +23,7 @@ from beam_jobs.runner import RunnerConfig
 from headway import quarantine
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
+from headway.process import owned
 from headway.sources.base import open_source
 from headway.splits import SplitConfig
 from headway.statistics.split import SplitStatistics
@@ -233,6 +234,16 @@ def test_errors_come_back_from_other_processes(request_for, write_csv, out):
     assert list(out.iterdir()) == []
 
 
+def test_only_a_process_that_a_runner_started_is_headways_own(monkeypatch):
+    monkeypatch.setattr("headway.process._OWN", [])
+    live = pipeline.Live.begin()
+    try:
+        assert list(pipeline.IngestRange((), live.token).process([])) == [] and not owned()
+    finally:
+        live.end()
+    assert list(pipeline.IngestRange((), "of another process").process([])) == [] and owned()
+
+
 def test_a_bug_in_a_worker_is_not_swallowed(request_for, write_csv, out, monkeypatch):
     def broken(*args):
         raise ZeroDivisionError("a bug")
@@ -362,6 +373,7 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
         yield from attempt(self, span, piece, live)
 
     monkeypatch.setattr(pipeline.Live, "find", lambda token: None)  # as if the workers were other processes
+    monkeypatch.setattr("headway.process._OWN", [])  # this one stays the tests'
     monkeypatch.setattr(pipeline, "ingest_range", torn_at_first)
     monkeypatch.setattr(pipeline.IngestRange, "_work_on", three_times)
     assert ingest(request, tmp_path / "retried", Monitor(), runner=ONE) == want
