@@ -297,21 +297,6 @@ class Store:
         self.replace(path, json.dumps(redacted(run), indent=1) + "\n")
         return path
 
-    def run(self, name: str) -> dict[str, Any]:
-        """One run; "latest" is the newest.
-
-        Raises:
-            StoreError: there is no such run.
-        """
-        known = self.runs()
-        if name == "latest" and known:
-            return known[0]
-        for run in known:
-            if run["run"] == name:
-                return run
-        listed = ", ".join(run["run"] for run in known[:5]) or "none yet"
-        raise StoreError(f"there is no run {name!r}", where=self.name, fix=f"newest runs: {listed}")
-
     def runs(self) -> list[dict[str, Any]]:
         """All runs, newest first."""
         return [run for path in reversed(self._run_files()) if (run := self._run(path)) is not None]

@@ -80,7 +80,7 @@ def test_what_a_version_points_at_stays_with_the_run_that_made_it(store, champio
     assert gone(store, 0) == ["runs/2.json", f"stages/train/{fp('c')}"]
     remove(store, collect(store, keep_runs=0))
     assert champion.champion().number == 1 and list(champion.verify()) == []
-    assert store.find("train", fp("a")) is not None and store.run("1")["run"] == "1"
+    assert store.find("train", fp("a")) is not None and "1" in [run["run"] for run in store.runs()]
 
 
 def test_versions_that_are_not_the_champion_stay_too(store, champion, tmp_path):
