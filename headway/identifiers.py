@@ -1,4 +1,4 @@
-"""Whether a column names things rather than measures them: the only place that decides it.
+"""Whether a column names things rather than measures them.
 
     meaning_of("user_id", values)        # "category": few distinct values, so each is learnt
     meaning_of("Id", values)             # "identifier": a name of its own for nearly every row
