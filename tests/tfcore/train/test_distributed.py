@@ -201,12 +201,33 @@ def images(tmp_path_factory):
     return asked.model_copy(update={"training": asked.training.model_copy(update=changes)})
 
 
+TOWERS = """
+import keras
+
+@keras.saving.register_keras_serializable("mine")
+class Square(keras.layers.Layer):
+    def call(self, x):
+        return x * x
+"""
+MINE = """
+import keras
+from towers import Square
+
+def build(layout, options):
+    inputs = {name: keras.Input(shape, dtype=dtype, name=name) for name, (shape, dtype) in layout.inputs().items()}
+    return keras.Model(inputs, keras.layers.Dense(1)(Square()(inputs["numeric"])))
+"""
+
+
 @pytest.fixture(scope="module")
 def pair(examples, images, tmp_path_factory):
     """The folder of many trainings in one pair of workers, and the error of the last: a shard is broken."""
     out = tmp_path_factory.mktemp("pair")
     turned = request(examples, steps=80, **TWO)
     broken = request(broken_copy(examples, out / "broken"), steps=80, **TWO)
+    (out / "towers.py").write_text(TOWERS)
+    (out / "mine.py").write_text(MINE)
+    mine = {"model": ModelConfig(name="mine:build"), "module": out / "mine.py"}
     jobs = [
         *common_jobs(examples, out, TWO),
         job("compiled", request(examples, **WATCHED, **TWO, jit="on")),
@@ -214,6 +235,7 @@ def pair(examples, images, tmp_path_factory):
         job("turned", turned.model_copy(update={"control": out / "knobs.json"}), act={"what": "turn", "at": 30}),
         job("planned", turned, planned="turned"),
         job("images", images),
+        job("beside", turned.model_copy(update=mine)),
         job("mistaken", broken),
     ]
     with pytest.raises(DataError) as failed:
@@ -316,6 +338,10 @@ def test_a_knob_turned_by_hand_reaches_every_worker(pair):
     out = pair[0]
     assert told(out / "turned")["knob_changes"][0]["step"] < 80
     same(weights(out / "turned"), weights(out / "planned"))
+
+
+def test_a_module_of_ones_own_imports_files_beside_it_in_every_worker(pair):
+    assert told(pair[0] / "beside")["steps"] == 80
 
 
 def test_a_mistake_in_one_worker_is_told_as_what_it_is(pair):
