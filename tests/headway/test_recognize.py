@@ -76,6 +76,12 @@ def test_names_that_say_identifier():
         "uuid",
         "product code",
         "rownames",
+        "order_no",
+        "AccountNumber",
+        "invoice nr",
+        "cust_ref",
+        "row index",
+        "index",
     ]
     assert [name for name in said if not named_as_identifier(name)] == []
     other = [
@@ -91,6 +97,12 @@ def test_names_that_say_identifier():
         "year",
         "keyboard",
         "episode",
+        "price_index",
+        "body mass index",
+        "number_of_orders",
+        "num_items",
+        "order_notes",
+        "state",
     ]
     assert [name for name in other if named_as_identifier(name)] == []
 
