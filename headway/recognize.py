@@ -29,6 +29,8 @@ _ZEROS, _DIGITS = r"^0[0-9]+$", r"^[0-9]+$"
 _PLAIN = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _WHOLE = r"^[+-]?[0-9]+$"
 _UNITS = r"\p{Sc}|%|[A-Za-z]"
+_NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
+_NOTHING = r"^[+-]?0*[.]?0*$"
 _FIRST = 20
 _KEEP = "say 'type: string' to keep the text"
 _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", ", %I:%M %p",
@@ -83,6 +85,9 @@ def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool =
         if made is not None:
             kind, odd = made
             rule = _rule(style, null)
+            if both := _units_differ(distinct, rule):
+                note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
+                return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike")
             return Recognized(kind, rule, _joined(_said(distinct, rule), missing, _either_way(distinct, style), odd))
     form, open_ = _form(distinct)
     if form is not None and dates:
@@ -168,6 +173,23 @@ def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
         return False
     digits = pc.binary_length(pc.replace_substring_regex(spaced, r"[^0-9]", ""))
     return len(digits) > 1 and pc.count_distinct(digits).as_py() == 1 and digits[0].as_py() >= 9
+
+
+def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
+    """Two values of different currencies, or a share beside a number without a sign (44% and 0.53); None: there are none."""
+    made = parsed(distinct, rule)[0]
+    numbers = pc.match_substring_regex(made, _PLAIN)
+    texts, made = pc.utf8_trim_whitespace(distinct.filter(numbers)), made.filter(numbers)
+    written = pc.and_(pc.not_equal(made, texts), pc.match_substring_regex(texts, _UNITS))
+    units = pc.if_else(written, pc.utf8_lower(pc.replace_substring_regex(texts, _NO_UNIT, "")), "")
+    # nothing is nothing in any unit: 0 beside 12%
+    seen = pc.unique(units.filter(pc.or_(written, pc.invert(pc.match_substring_regex(made, _NOTHING))))).to_pylist()
+    signs = [unit for unit in seen if unit]
+    apart = signs if len(signs) > 1 else ["%", ""] if "%" in signs and "" in seen else []
+    if not apart:
+        return None
+    first, second = (texts[pc.index(units, unit).as_py()].as_py() for unit in apart[:2])
+    return first, second
 
 
 def _said(distinct: pa.Array, rule: Parse) -> str:

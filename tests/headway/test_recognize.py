@@ -63,6 +63,23 @@ def test_what_was_not_decided_is_told():
     assert _found(["1", "2"], plain=False)[:2] == (None, None)
 
 
+def test_numbers_of_different_units_are_not_made_one():
+    kind, rule, note = _found(["$1.50", "€2.50", "$3"])
+    assert (kind, rule) == (None, None)
+    assert note == (
+        "read as text: its numbers have different units, such as '$1.50' and '€2.50'; say 'parse: number' to read them all alike"
+    )
+    assert "'44%' and '0.53'" in _found(["44%", "0.53"])[2]
+    assert "'1,50 €' and '2,50 $'" in _found(["1,50 €", "2,50 $"])[2]
+    for alike in (
+        ["44%", "0", "0.0", "5 %"],
+        ["$1.50", "1.50", "(3)"],
+        ["12 EUR", "13 eur."],
+        ["$1", "oops", *["$2"] * 200],
+    ):
+        assert _found(alike)[0] == "float32"
+
+
 def test_names_that_say_identifier():
     said = [
         "id",
