@@ -92,7 +92,8 @@ def infer(
             parse, temporal = config.parse, config.parse.temporal
             kind = "int64" if temporal or parse.as_ == "boolean" else "float32"
         elif _may_be_parsed(config, element, shape):
-            found = recognized(values, plain=not typed, dates=name not in needed)
+            untyped = config is None or config.type is None
+            found = recognized(values, plain=not typed, dates=name not in needed, digits=untyped)
             if found.note is not None and (found.parse is not None or kind == "bytes"):
                 notes.append(f"column {name!r}: {found.note}")
             if found.type is not None:

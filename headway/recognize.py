@@ -31,6 +31,7 @@ _WHOLE = r"^[+-]?[0-9]+$"
 _UNITS = r"\p{Sc}|%|[A-Za-z]"
 _NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
 _NOTHING = r"^[+-]?0*[.]?0*$"
+_EIGHT, _EIGHT_FORM = r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"
 _FIRST = 20
 _KEEP = "say 'type: string' to keep the text"
 _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", ", %I:%M %p",
@@ -49,13 +50,16 @@ class Recognized:
     note: str | None = None
 
 
-def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool = True) -> Recognized:
+def recognized(
+    values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool = True, digits: bool = True
+) -> Recognized:
     """What a column's text holds.
 
     Args:
         plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
             digits was meant to be text, unless a marker of what is missing stands among it.
         dates: whether dates may be read as such; a column that an expression compares with text may not.
+        digits: whether eight digits may be a date (20130131); where the pipeline says int they are not.
     """
     texts = _texts(values)
     if texts is None:
@@ -74,6 +78,9 @@ def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool =
     if (zeros := _leading_zeros(trimmed, many, rows)) is not None:
         return zeros if plain else Recognized()
     missing = _missing(texts, null)
+    if plain and dates and digits and _eight_digits(trimmed):
+        rule = _rule("date").model_copy(update={"format": _EIGHT_FORM, "null": null})
+        return Recognized("int64", rule, _joined(_said(distinct, rule, "say 'type: int' to keep the number"), missing))
     if (plain or null) and (made := _numbers(distinct, many, rows, "number", null, decorated=False)) is not None:
         kind, odd = made
         if not null:  # nothing to parse
@@ -175,6 +182,13 @@ def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
     return len(digits) > 1 and pc.count_distinct(digits).as_py() == 1 and digits[0].as_py() >= 9
 
 
+def _eight_digits(trimmed: pa.Array) -> bool:
+    """Whether digits are dates, such as 20130131: so many different ones are not days of the calendar by chance."""
+    if len(trimmed) < _FIRST or not pc.all(pc.match_substring_regex(trimmed, _EIGHT)).as_py():
+        return False
+    return _all(trimmed, Parse.model_validate(_EIGHT_FORM))
+
+
 def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
     """Two values of different currencies, or a share beside a number without a sign (44% and 0.53); None: there are none."""
     made = parsed(distinct, rule)[0]
@@ -192,7 +206,7 @@ def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
     return first, second
 
 
-def _said(distinct: pa.Array, rule: Parse) -> str:
+def _said(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
     """How one text that the rule changes is read."""
     for text in distinct.to_pylist()[:1000]:
         made, wrong = parsed(pa.array([text]), rule)
@@ -204,7 +218,7 @@ def _said(distinct: pa.Array, rule: Parse) -> str:
             what = "dates" if rule.temporal == "date" else "times (UTC)"
             form = rule.format or "ISO"
             number = f"{text!r} is {value:,} {unit} since 1970-01-01, which requests send"
-            return f"read as {what} of the form {form}: {number}; {_KEEP}"
+            return f"read as {what} of the form {form}: {number}; {keep}"
     return "read as numbers"
 
 
