@@ -59,7 +59,7 @@ def recognized(
         plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
             digits was meant to be text, unless a marker of what is missing stands among it.
         dates: whether dates may be read as such; a column that an expression compares with text may not.
-        digits: whether eight digits may be a date (20130131); where the pipeline says int they are not.
+        digits: whether eight digits may be a date (20130131); what the pipeline says of a column is of the number.
     """
     texts = _texts(values)
     if texts is None:
