@@ -111,7 +111,7 @@ def _way(
     why = "auto" if auto else "the pipeline says so"
     if column.role != "feature":
         why = f"role: {column.role}, and a feature"
-    if auto and column.meaning == "category":
+    if auto and column.names_things:
         why += ", as its integers are names: say standardize for a quantity"
     if column.is_list and column.type != "bytes" and made is not None and "pooled" in made.get(column.name, ""):
         why += ", pooled as its lists differ in length: say shape: n for a vector"

@@ -87,13 +87,13 @@ def show(
     *,
     options: Options = Options(),
 ) -> int:
-    """One run; `headway show RUN` is one of the pipeline in this folder."""
+    """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order."""
     from flows.history import find
     from flows.reporting import metrics_line
     from flows.why import in_words
 
-    if run is None and _RUN.fullmatch(pipeline) and not Path(pipeline).exists():
-        pipeline, run = ".", pipeline
+    if _RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
+        pipeline, run = run or ".", pipeline
     located, store = store_of(pipeline, options)
     record = find(store, run, pipeline=located.pipeline.name)
     spans, seed = record.get("spans") or [], record.get("seed")

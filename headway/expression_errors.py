@@ -82,20 +82,32 @@ _OPERATORS = {
     "~": "not",
 }
 """Operators of other languages, and the ones of these expressions."""
-_OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|\s*(===|&&|\|\||<>|=>|=<|[=!<>]=|[=!&|~])\s*")
+_WORDS = {word.upper(): word for word in ("and", "or", "not", "in", "is")} | {"NULL": "None", "null": "None"}
+"""Words as SQL writes them."""
+_OPERATOR = re.compile(
+    r"'[^']*'|\"[^\"]*\"|\s*(===|&&|\|\||<>|=>|=<|[=!<>]=|[=!&|~])\s*|\b(AND|OR|NOT|IN|IS|NULL|null)\b"
+)
 
 
 def foreign_operator(text: str) -> str | None:
     """What to write in place of the operators of another language; None when there are none."""
-    found = next((match[1] for match in _OPERATOR.finditer(text) if match[1] in _OPERATORS), None)
+    found = next(
+        (it for match in _OPERATOR.finditer(text) if (it := match[1] or match[2]) in _OPERATORS | _WORDS), None
+    )
     if found is None:
         return None
-    written = _OPERATOR.sub(lambda m: f" {_OPERATORS[m[1]]} " if m[1] in _OPERATORS else m[0], text).strip()
+    written = _OPERATOR.sub(_ours, text).strip()
     try:
         ast.parse(written, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         written = ""
-    return f"write {_OPERATORS[found]!r} in place of {found!r}" + (f": {written}" if written else "")
+    return f"write {(_OPERATORS | _WORDS)[found]!r} in place of {found!r}" + (f": {written}" if written else "")
+
+
+def _ours(match: re.Match[str]) -> str:
+    if match[1] in _OPERATORS:
+        return f" {_OPERATORS[match[1]]} "
+    return _WORDS[match[2]] if match[2] else match[0]
 
 
 def kind_of(kind: pa.DataType) -> str:

@@ -12,6 +12,7 @@ split of a row. A category is learnt by a vocabulary, or by a hash where it has 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +28,9 @@ MOSTLY = 0.5
 MANY_WORDS = 1000
 """Texts with no more distinct values than this are words, unless their name or all of them say otherwise."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_UNIQUE = frozenset(
-    {"id", "ids", "uuid", "guid", "rowid", "rownum", "rownames", "index", "idx", "serial", "hash", "key"}
-)
+_UNIQUE = frozenset({"id", "ids", "uuid", "guid", "rowid", "rownum", "rownames", "serial", "hash", "key"})
+_ALONE = frozenset({"index", "idx"})
+"""Names of rows when nothing else is in the name: a price index is a quantity."""
 _CODES = frozenset(
     {"code", "zip", "zipcode", "postcode", "postal", "fips", "sku", "isbn", "ean", "upc", "ssn", "phone"}
 )
@@ -37,7 +38,8 @@ _JOINED = re.compile(
     r"(user|item|movie|film|customer|client|member|product|order|session|passenger|transaction|trans|account|store|shop|"
     r"device|visitor|employee|patient|student|song|track|artist|album|video|post|ad|campaign|record|row|case|sample|subject|"
     r"person|loan|policy|invoice|ticket|trip|ride|driver|vehicle|host|listing|review|event|request|query|doc|page|site|"
-    r"station|school|house|household|city|county|state|country|region|zone)(id|code|key|no|nr)"
+    r"station|school|house|household|city|county|state|country|region|zone|cust|claim|contract|receipt|booking)"
+    r"(id|code|key|no|nr|num|number|ref|index|idx)"
 )
 _TIMES = frozenset(
     {"year", "yr", "month", "day", "week", "date", "time", "hour", "minute", "second", "quarter", "period", "age", "t"}
@@ -46,9 +48,12 @@ _UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0
 
 
 def named_as_identifier(name: str) -> bool:
-    """Whether a column's name says that its values name things: id, user_id, MovieID, zip, product code."""
+    """Whether a column's name says that its values name things: id, user_id, MovieID, zip, product code, order_no."""
     words = [word.lower() for word in _WORD.findall(name)]
-    return any(word in _UNIQUE or word in _CODES or _JOINED.fullmatch(word) for word in words)
+    if len(words) == 1 and words[0] in _ALONE:
+        return True
+    joined = [*words, *(one + following for one, following in pairwise(words))]
+    return any(word in _UNIQUE or word in _CODES or _JOINED.fullmatch(word) for word in joined)
 
 
 def meaning_of(name: str, values: pa.ChunkedArray | pa.Array) -> Meaning | None:

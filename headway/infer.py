@@ -91,8 +91,13 @@ def infer(
         if kind == "bytes" and not shape and config is not None and config.parse is not None:
             parse, temporal = config.parse, config.parse.temporal
             kind = "int64" if temporal or parse.as_ == "boolean" else "float32"
+        elif not typed and config is None and name not in needed and _eight_digits(values):
+            found = recognized(values.cast(pa.string()), plain=True)
+            if found.parse is not None:
+                parse, temporal = found.parse, found.parse.temporal
+                notes.append(f"column {name!r}: {found.note}")
         elif _may_be_parsed(config, element, shape):
-            found = recognized(values, plain=not typed, dates=name not in needed)
+            found = recognized(values, plain=not typed, dates=name not in needed, digits=config is None)
             if found.note is not None and (found.parse is not None or kind == "bytes"):
                 notes.append(f"column {name!r}: {found.note}")
             if found.type is not None:
@@ -192,6 +197,14 @@ def _one_length(values: pa.ChunkedArray) -> int | None:
     lengths = pc.unique(pc.list_value_length(values).drop_null())
     rows = len(values) - values.null_count
     return int(lengths[0].as_py()) or None if len(lengths) == 1 and rows >= VECTOR_ROWS else None
+
+
+def _eight_digits(values: pa.ChunkedArray) -> bool:
+    """Whether numbers of a text format may be dates, such as 20130131."""
+    if not pa.types.is_integer(values.type) or values.null_count == len(values):
+        return False
+    bounds = pc.min_max(values).as_py()
+    return bounds["min"] >= 19_000_101 and bounds["max"] <= 20_991_231
 
 
 def _temporal(kind: pa.DataType) -> Temporal | None:

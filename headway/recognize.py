@@ -29,6 +29,9 @@ _ZEROS, _DIGITS = r"^0[0-9]+$", r"^[0-9]+$"
 _PLAIN = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _WHOLE = r"^[+-]?[0-9]+$"
 _UNITS = r"\p{Sc}|%|[A-Za-z]"
+_NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
+_NOTHING = r"^[+-]?0*[.]?0*$"
+_EIGHT, _EIGHT_FORM = r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"
 _FIRST = 20
 _KEEP = "say 'type: string' to keep the text"
 _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", ", %I:%M %p",
@@ -47,13 +50,16 @@ class Recognized:
     note: str | None = None
 
 
-def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool = True) -> Recognized:
+def recognized(
+    values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool = True, digits: bool = True
+) -> Recognized:
     """What a column's text holds.
 
     Args:
         plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
             digits was meant to be text, unless a marker of what is missing stands among it.
         dates: whether dates may be read as such; a column that an expression compares with text may not.
+        digits: whether eight digits may be a date (20130131); what the pipeline says of a column is of the number.
     """
     texts = _texts(values)
     if texts is None:
@@ -72,6 +78,9 @@ def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool =
     if (zeros := _leading_zeros(trimmed, many, rows)) is not None:
         return zeros if plain else Recognized()
     missing = _missing(texts, null)
+    if plain and dates and digits and _eight_digits(trimmed):
+        rule = _rule("date").model_copy(update={"format": _EIGHT_FORM, "null": null})
+        return Recognized("int64", rule, _joined(_said(distinct, rule, "say 'type: int' to keep the number"), missing))
     if (plain or null) and (made := _numbers(distinct, many, rows, "number", null, decorated=False)) is not None:
         kind, odd = made
         if not null:  # nothing to parse
@@ -83,6 +92,9 @@ def recognized(values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool =
         if made is not None:
             kind, odd = made
             rule = _rule(style, null)
+            if both := _units_differ(distinct, rule):
+                note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
+                return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike")
             return Recognized(kind, rule, _joined(_said(distinct, rule), missing, _either_way(distinct, style), odd))
     form, open_ = _form(distinct)
     if form is not None and dates:
@@ -170,7 +182,31 @@ def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
     return len(digits) > 1 and pc.count_distinct(digits).as_py() == 1 and digits[0].as_py() >= 9
 
 
-def _said(distinct: pa.Array, rule: Parse) -> str:
+def _eight_digits(trimmed: pa.Array) -> bool:
+    """Whether digits are dates, such as 20130131: so many different ones are not days of the calendar by chance."""
+    if len(trimmed) < _FIRST or not pc.all(pc.match_substring_regex(trimmed, _EIGHT)).as_py():
+        return False
+    return _all(trimmed, Parse.model_validate(_EIGHT_FORM))
+
+
+def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
+    """Two values of different currencies, or a share beside a number without a sign (44% and 0.53); None: there are none."""
+    made = parsed(distinct, rule)[0]
+    numbers = pc.match_substring_regex(made, _PLAIN)
+    texts, made = pc.utf8_trim_whitespace(distinct.filter(numbers)), made.filter(numbers)
+    written = pc.and_(pc.not_equal(made, texts), pc.match_substring_regex(texts, _UNITS))
+    units = pc.if_else(written, pc.utf8_lower(pc.replace_substring_regex(texts, _NO_UNIT, "")), "")
+    # nothing is nothing in any unit: 0 beside 12%
+    seen = pc.unique(units.filter(pc.or_(written, pc.invert(pc.match_substring_regex(made, _NOTHING))))).to_pylist()
+    signs = [unit for unit in seen if unit]
+    apart = signs if len(signs) > 1 else ["%", ""] if "%" in signs and "" in seen else []
+    if not apart:
+        return None
+    first, second = (texts[pc.index(units, unit).as_py()].as_py() for unit in apart[:2])
+    return first, second
+
+
+def _said(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
     """How one text that the rule changes is read."""
     for text in distinct.to_pylist()[:1000]:
         made, wrong = parsed(pa.array([text]), rule)
@@ -182,7 +218,7 @@ def _said(distinct: pa.Array, rule: Parse) -> str:
             what = "dates" if rule.temporal == "date" else "times (UTC)"
             form = rule.format or "ISO"
             number = f"{text!r} is {value:,} {unit} since 1970-01-01, which requests send"
-            return f"read as {what} of the form {form}: {number}; {_KEEP}"
+            return f"read as {what} of the form {form}: {number}; {keep}"
     return "read as numbers"
 
 

@@ -162,6 +162,13 @@ class Column(Frozen):
         return self.role == "feature" or self.feature
 
     @property
+    def names_things(self) -> bool:
+        """Integers that are names rather than quantities: its sample says so, or they tell groups or keys apart."""
+        if self.type != "int64" or self.shape or self.temporal:
+            return False
+        return self.meaning == "category" or self.role in ("group", "key")
+
+    @property
     def is_list(self) -> bool:
         """Whether a row may hold any number of values."""
         return self.shape == (None,)

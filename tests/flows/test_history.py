@@ -46,7 +46,8 @@ def test_a_run_is_found_by_its_beginning_and_the_default_is_the_last_training(st
 def test_show_takes_a_run_or_a_pipeline_and_a_run(store, tmp_path, capsys, monkeypatch):
     (tmp_path / "pipeline.yaml").write_text("name: p\nsource: {format: csv, path: d.csv}\nlabel: y\n")
     monkeypatch.chdir(tmp_path)
-    for arguments in (["show"], ["show", "20240501-10"], ["show", ".", "20240501-10"], ["show", str(tmp_path)]):
+    run = "20240501-10"
+    for arguments in (["show"], ["show", run], ["show", ".", run], ["show", run, "."], ["show", str(tmp_path)]):
         assert main(arguments) == 0
         said = capsys.readouterr().out
         assert "run 20240501-100000-aa of p: done, version 2" in said and "auc 0.75" in said

@@ -318,6 +318,9 @@ def test_what_is_not_allowed_is_named(text, said):
         ("s = 'a=b'", "write '==' in place of '=': s == 'a=b'"),
         ("(i > 1) & (j > 2)", "write 'and' in place of '&': (i > 1) and (j > 2)"),
         ("i ! 2", "write 'not' in place of '!'"),
+        ("i > 1 AND s = 'a AND b'", "write 'and' in place of 'AND': i > 1 and s == 'a AND b'"),
+        ("s IS NOT NULL", "write 'is' in place of 'IS': s is not None"),
+        ("i NOT IN [1, 2]", "write 'not' in place of 'NOT': i not in [1, 2]"),
     ],
 )
 def test_an_operator_of_another_language_is_told_with_the_right_one(text, fix):

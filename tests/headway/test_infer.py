@@ -98,3 +98,17 @@ def test_identifiers_are_marked_in_the_schema():
     table = pa.table({"id": range(100), "user_id": [i % 9 for i in range(100)], "x": [i * i % 97 for i in range(100)]})
     schema, _ = _infer(table)
     assert [column.meaning for column in schema.columns] == ["identifier", "category", None]
+
+
+def test_numbers_of_a_text_format_that_are_all_days_are_dates():
+    days = [20_130_000 + 100 * month + day for month in (1, 12) for day in range(1, 29)]
+    table = pa.table({"d": days, "n": range(20_130_101, 20_130_157)})
+
+    def kept(typed=False, needed=frozenset(), **configs):
+        schema, notes = infer(table, configs, only=False, needed=needed, where="w", typed=typed)
+        return [column.temporal for column in schema.columns], notes
+
+    found, notes = kept()
+    assert found == ["date", None] and len(notes) == 1 and "column 'd': read as dates of the form %Y%m%d" in notes[0]
+    for others in (kept(typed=True), kept(needed=frozenset({"d"})), kept(d=ColumnConfig(type="int"))):
+        assert others == ([None, None], [])

@@ -63,6 +63,34 @@ def test_what_was_not_decided_is_told():
     assert _found(["1", "2"], plain=False)[:2] == (None, None)
 
 
+def test_eight_digits_that_are_all_days_of_the_calendar_are_dates():
+    days = [f"2013{month:02d}{day:02d}" for month in (1, 12) for day in range(1, 29)]
+    kind, rule, note = _found(days)
+    assert (kind, rule) == ("int64", {"as": "date", "format": "%Y%m%d"})
+    assert "'20130101' is 15,706 days since 1970-01-01" in note and "say 'type: int' to keep the number" in note
+    for others in ([*days, "20130231"], [*days, "20131301"], days[:5]):
+        assert _found(others)[:2] == ("int64", None)
+    assert _found(days, dates=False)[:2] == _found(days, digits=False)[:2] == ("int64", None)
+    assert _found(days, plain=False)[:2] == (None, None)
+
+
+def test_numbers_of_different_units_are_not_made_one():
+    kind, rule, note = _found(["$1.50", "€2.50", "$3"])
+    assert (kind, rule) == (None, None)
+    assert note == (
+        "read as text: its numbers have different units, such as '$1.50' and '€2.50'; say 'parse: number' to read them all alike"
+    )
+    assert "'44%' and '0.53'" in _found(["44%", "0.53"])[2]
+    assert "'1,50 €' and '2,50 $'" in _found(["1,50 €", "2,50 $"])[2]
+    for alike in (
+        ["44%", "0", "0.0", "5 %"],
+        ["$1.50", "1.50", "(3)"],
+        ["12 EUR", "13 eur."],
+        ["$1", "oops", *["$2"] * 200],
+    ):
+        assert _found(alike)[0] == "float32"
+
+
 def test_names_that_say_identifier():
     said = [
         "id",
@@ -76,6 +104,12 @@ def test_names_that_say_identifier():
         "uuid",
         "product code",
         "rownames",
+        "order_no",
+        "AccountNumber",
+        "invoice nr",
+        "cust_ref",
+        "row index",
+        "index",
     ]
     assert [name for name in said if not named_as_identifier(name)] == []
     other = [
@@ -91,6 +125,12 @@ def test_names_that_say_identifier():
         "year",
         "keyboard",
         "episode",
+        "price_index",
+        "body mass index",
+        "number_of_orders",
+        "num_items",
+        "order_notes",
+        "state",
     ]
     assert [name for name in other if named_as_identifier(name)] == []
 

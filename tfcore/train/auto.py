@@ -16,6 +16,7 @@ from pydantic import Field
 
 from headway.config import Frozen
 from headway.tasks import Task
+from headway.words import counted
 from tfcore.models_config import ModelConfig
 from tfcore.train.config import EarlyStoppingConfig, TrainingConfig
 from tfcore.train.schedule import CosineRate
@@ -120,9 +121,9 @@ def _explicit(config: Config, chosen: dict[str, Any] | None = None) -> Config:
 
 def described(training: TrainingConfig, model: ModelConfig) -> str:
     """The resolved values in one line, as a plan and a run show them."""
-    length = f"{training.steps:,} steps" if training.steps is not None else f"{training.epochs or 3.0:g} epochs"
+    length = counted(training.steps, "step") if training.steps is not None else f"{training.epochs or 3.0:g} epochs"
     rate = training.learning_rate
-    warm = f" after {rate.warmup_steps:,} steps of warm-up" if rate.warmup_steps else ""
+    warm = f" after {counted(rate.warmup_steps, 'step')} of warm-up" if rate.warmup_steps else ""
     early = training.early_stopping
     stop = (
         f"early stopping on a holdout of {early.carve:.0%} every {early.every_steps:,} steps, patience {early.patience}"

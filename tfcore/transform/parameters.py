@@ -419,7 +419,7 @@ def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStat
 def _automatic(column: Column, stats: ColumnStatistics) -> Op:
     if column.type == "bytes":
         return Vocabulary(top_k=AUTO_TOP_K)
-    if column.meaning == "category" and not column.shape:
+    if column.names_things:
         return Vocabulary(top_k=AUTO_TOP_K) if stats.complete else Hash(buckets=AUTO_TOP_K)
     if column.length is not None:  # a place in a vector means something, and ids would lose it
         return Standardize()

@@ -193,6 +193,16 @@ def test_a_group_may_be_a_feature_as_well():
     assert [category.name for category in parameters.categorical] == ["s"]
 
 
+def test_integers_of_a_group_are_names_whatever_the_column_is_called():
+    columns = (Column(name="rider", type="int64", nullable=False), COLUMNS[-1])
+    batch = pa.record_batch({"rider": np.arange(600) % 200, "label": np.arange(600) % 2})
+    assert _fit(batch, columns)[0].numeric == ("rider",)
+    for role in ("group", "key"):
+        learnt = columns[0].model_copy(update={"role": role, "feature": True})
+        parameters, _ = _fit(batch, (learnt, COLUMNS[-1]))
+        assert [category.name for category in parameters.categorical] == ["rider"] and not parameters.numeric
+
+
 def test_impute_false_says_what_to_write():
     with pytest.raises(ValueError, match="say mean, median, zero or a number"):
         ColumnTransform(impute=False)
