@@ -26,6 +26,12 @@ gate: {tolerance: {accuracy: 0.01}, primary: accuracy}
 """
 
 
+@pytest.fixture(autouse=True)
+def no_table_of_columns(monkeypatch):
+    """Of results that are made up here there is nothing to show."""
+    monkeypatch.setattr("flows.road_data.column_table", lambda *_: [])
+
+
 class Predicted:
     """A caller whose models get a share of the rows wrong: {train fingerprint or version: share}."""
 
@@ -52,7 +58,7 @@ class Predicted:
         return {"anomalies": [], "errors": 0}
 
     def _transform(self, step, out):
-        return {"parameters": {"label": {"task": "binary", "counts": [600, 400]}}}
+        return {"notes": [], "parameters": {"label": {"task": "binary", "counts": [600, 400]}}}
 
     def _train(self, step, out):
         self.known[step.fingerprint] = self.share
@@ -134,7 +140,7 @@ def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
 
 def test_a_champion_of_another_task_is_told_plainly(run, monkeypatch):
     run("2024-01", 0.10)
-    changed = {"parameters": {"label": {"task": "regression", "mean": 0.4}}}
+    changed = {"notes": [], "parameters": {"label": {"task": "regression", "mean": 0.4}}}
     monkeypatch.setattr(Predicted, "_transform", lambda self, step, out: changed)
     end, titles, _ = run("2024-02", 0.10, gate={"tolerance": {"rmse": "1%"}}, label="y")
     said = "it was trained for a binary label, and this pipeline's label is regression"

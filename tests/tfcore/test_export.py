@@ -262,15 +262,15 @@ def test_examples_name_what_is_wrong_with_them(exported):
 
 def test_the_raw_columns_alone_are_enough_and_nan_is_null(exported):
     serve, nullable = (exported["loaded"].signatures[f"serving_{name}"] for name in ("default", "nullable"))
-    row = {"dep_delay": [np.nan], "hour": [3], "carrier": ["AA"], "tailnum": ["N1"], "seats": [2**40]}
+    row = {DELAY: [np.nan], "hour": [3], "carrier": ["AA"], "tailnum": ["N1"], "seats": [2**40]}
     one = serve(
         **{name: tf.constant(value, serve.structured_input_signature[1][name].dtype) for name, value in row.items()}
     )
     tensors = named_tensors(presence=False)
     held = PRESENT["dep delay"] & (np.arange(N) % 3 > 0)
-    tensors["dep_delay"] = tf.constant(np.where(held, ROWS["dep delay"], np.float32("nan")))
+    tensors[DELAY] = tf.constant(np.where(held, ROWS["dep delay"], np.float32("nan")))
     everywhere = {name: tf.fill([N], True) for name in ("tailnum__present", "seats__present")}
-    want = nullable(**tensors, dep_delay__present=tf.constant(held), **everywhere)
+    want = nullable(**tensors, **{DELAY + "__present": tf.constant(held)}, **everywhere)
     np.testing.assert_array_equal(serve(**tensors)["logit"], want["logit"])
     assert one["probability"].shape == (1,)
     with pytest.raises((TypeError, tf.errors.InvalidArgumentError), match="hour"):
