@@ -27,7 +27,8 @@ for package in ("headway", "tfcore", "beam_jobs", "flows"):
     path = importlib.import_module(package).__path__
     names += [found.name for found in pkgutil.walk_packages(path, package + ".")]
 assert len(names) > 200, names
-prefects = ("retrain", "runlog", "pool", "artifacts", "ours", "asked", "deployed", "worker", "watch", "up")  # import Prefect, which does as it likes
+# these import Prefect, which does as it likes
+prefects = ("retrain", "runlog", "pool", "artifacts", "ours", "asked", "deployed", "worker", "watch", "up")
 for name in names:
     if name.removeprefix("flows.") not in prefects:
         importlib.import_module(name)

@@ -27,9 +27,10 @@ gate: {tolerance: {accuracy: 0.01}, primary: accuracy}
 
 
 @pytest.fixture(autouse=True)
-def no_table_of_columns(monkeypatch):
-    """Of results that are made up here there is nothing to show."""
+def made_up(monkeypatch):
+    """Results are made up here: of them there is no table to show, and no size to choose settings by."""
     monkeypatch.setattr("flows.road_data.column_table", lambda *_: [])
+    monkeypatch.setattr("flows.road_model.ModelSteps._resolve", lambda *_: None)
 
 
 class Predicted:
