@@ -220,7 +220,7 @@ def build(layout, options):
 
 
 @pytest.fixture(scope="module")
-def pair(examples, images, tmp_path_factory):
+def pair(examples, tmp_path_factory):
     """The folder of many trainings in one pair of workers, and the error of the last: a shard is broken."""
     out = tmp_path_factory.mktemp("pair")
     turned = request(examples, steps=80, **TWO)
@@ -234,7 +234,6 @@ def pair(examples, images, tmp_path_factory):
         job("micro", request(examples, **MICRO, **TWO)),
         job("turned", turned.model_copy(update={"control": out / "knobs.json"}), act={"what": "turn", "at": 30}),
         job("planned", turned, planned="turned"),
-        job("images", images),
         job("beside", turned.model_copy(update=mine)),
         job("mistaken", broken),
     ]
@@ -420,7 +419,8 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     assert not list(asked.checkpoints.glob(".*"))
 
 
-def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, pair, tmp_path, monkeypatch):
+def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, tmp_path, monkeypatch):
+    train(images, tmp_path / "images", Monitor())
     asked = images.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     # the chief, in the middle of writing the third checkpoint
     error = ended(monkeypatch, asked, tmp_path / "killed", at=2 * SYNCS + 2, inside=True)
@@ -431,9 +431,9 @@ def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(
     assert "worker 1 of 2" in str(error) and error.fix.endswith("from its checkpoint of step 40")
     result = train(asked, tmp_path / "resumed", Monitor())
     assert (result["resumed_from"], result["reads"]) == (40, "own shards")
-    same(weights(tmp_path / "resumed"), weights(pair[0] / "images"))
+    same(weights(tmp_path / "resumed"), weights(tmp_path / "images"))
     histories = [
-        json.loads((at / "history.json").read_text())["history"] for at in (pair[0] / "images", tmp_path / "resumed")
+        json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("images", "resumed")
     ]
     assert histories[0] == histories[1]
 
