@@ -70,10 +70,10 @@ golden: $(STAMP) ## renew the golden files after a change that is meant
 
 up: $(STAMP) ## Prefect server, worker and deployments on this machine
 	@$(PYTHON) $(FLIGHTS)/prepare.py
-	@$(PYTHON) -P -m flows.up start
+	@$(PYTHON) -P -m flows.orchestration.local_server start
 
 down: $(STAMP) ## stop what `make up` started
-	@$(PYTHON) -P -m flows.up stop
+	@$(PYTHON) -P -m flows.orchestration.local_server stop
 
 clean: ## remove stores and data that the examples made
 	rm -rf $(FLIGHTS)/data $(FLIGHTS)/store .headway

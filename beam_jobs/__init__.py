@@ -3,7 +3,7 @@
 Importing the package, its configs and its requests imports no Beam; only running a pipeline does.
 
     from beam_jobs import IngestRequest, RunnerConfig
-    from beam_jobs.ingest import ingest
+    from beam_jobs.ingest.stage import ingest
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from beam_jobs.request import IngestRequest
-    from beam_jobs.runner import RunnerConfig
+    from beam_jobs.ingest.request import IngestRequest
+    from beam_jobs.runners.config import RunnerConfig
 
-_HOME = {"IngestRequest": "request", "RunnerConfig": "runner"}
+_HOME = {"IngestRequest": "ingest.request", "RunnerConfig": "runners.config"}
 
 __all__ = ["IngestRequest", "RunnerConfig"]
 

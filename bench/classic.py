@@ -28,7 +28,7 @@ import common
 import numpy as np
 import pyarrow as pa
 
-from headway.schema import STORED, Column
+from headway.schema.columns import STORED, Column
 from tfcore.testing import write_examples
 
 SHARDS, CHECKED = 16, 20_000

@@ -33,10 +33,10 @@ import train as training
 from tfcore.augment.config import AugmentConfig
 from tfcore.augment.draws import Draws
 from tfcore.augment.pixels import vary
-from tfcore.feeds import Feed
+from tfcore.data.source import Feed
 from tfcore.testing import Written, write_examples
 from tfcore.train.config import TrainingConfig
-from tfcore.train.data import TrainingData
+from tfcore.train.training_data import TrainingData
 
 SIZES = {"256 x 32 x 32 x 3": (256, 32), "32 x 224 x 224 x 3": (32, 224)}
 COLOUR = {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}

@@ -30,9 +30,9 @@ import common
 import numpy as np
 import tensorflow as tf
 
-from tfcore.graph_function import GraphFunction
-from tfcore.python_op import numpy_op, python_op
-from tfcore.retrace import RetraceGuard
+from tfcore.graph.function import GraphFunction
+from tfcore.graph.python_op import numpy_op, python_op
+from tfcore.graph.retrace import RetraceGuard
 
 ROUNDS = 5
 
@@ -169,7 +169,7 @@ def sharing_state() -> None:
 
     import keras
 
-    from tfcore.shared_state import SharedState
+    from tfcore.graph.shared_state import SharedState
 
     state = SharedState()
     model = keras.Sequential([keras.Input([100]), *(keras.layers.Dense(100) for _ in range(20))])

@@ -85,8 +85,8 @@ def _project(folder: Path, spans: list[str], scratch: Path) -> None:
 
 
 def timed(folder: Path) -> float:
-    import beam_jobs.pipeline  # noqa: F401 - imports Beam, before the clock runs
-    from flows.cli import main as headway
+    import beam_jobs.runners.pipeline  # noqa: F401 - imports Beam, before the clock runs
+    from flows.cli.app import main as headway
 
     def ingest(project: Path, *options: str) -> None:
         with contextlib.redirect_stdout(io.StringIO()):

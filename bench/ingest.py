@@ -177,9 +177,9 @@ def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     """One call of the ingest stage, checksums of the input included."""
     # imports of Beam, and what it imports when a pipeline runs, before the clock does
 
-    import beam_jobs.pipeline  # noqa: F401
-    from beam_jobs.ingest import ingest
-    from beam_jobs.runner import RunnerConfig
+    import beam_jobs.runners.pipeline  # noqa: F401
+    from beam_jobs.ingest.stage import ingest
+    from beam_jobs.runners.config import RunnerConfig
     from headway.monitor import Monitor
 
     started, used = time.perf_counter(), time.process_time()
@@ -191,11 +191,11 @@ def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
 
 def request_of(path: Path) -> Any:
     """The flights' 11 columns, a label by an expression, a split by the hash of row_id."""
-    from beam_jobs.request import IngestRequest
-    from headway.label import LabelConfig
-    from headway.schema import Column
-    from headway.sources.base import SourceConfig, files
-    from headway.splits import SplitConfig
+    from beam_jobs.ingest.request import IngestRequest
+    from headway.schema.columns import Column
+    from headway.sources.discovery.formats_table import SourceConfig, files
+    from headway.tabular.label import LabelConfig
+    from headway.tabular.splits import SplitConfig
 
     columns = (
         *(Column(name=name, type="int64", nullable=False) for name in INTS),
@@ -221,11 +221,11 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
 
     import pandas  # noqa: F401 - pyarrow looks for it once, which takes half a second
 
-    from beam_jobs import span_range
-    from headway.leaks.notes import Notes
+    from beam_jobs.ingest import range_worker
+    from headway.leakage.key_index import Notes
     from headway.records.tfrecord import ShardWriter
-    from headway.sources.base import open_source
-    from headway.statistics.split import SplitStatistics
+    from headway.sources.discovery.formats_table import open_source
+    from headway.statistics.split_statistics import SplitStatistics
 
     used: Counter[str] = Counter()
 
@@ -241,13 +241,13 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
 
         setattr(owner, name, outer)
 
-    timed(span_range, "coerce", "coerce")
-    timed(span_range.RangeWork, "_label", "label")
-    for owner, name in ((span_range, "assigned"), (Notes, "add"), (Notes, "save")):
+    timed(range_worker, "coerce", "coerce")
+    timed(range_worker.RangeWork, "_label", "label")
+    for owner, name in ((range_worker, "assigned"), (Notes, "add"), (Notes, "save")):
         timed(owner, name, "hash")
     for name in ("update", "save"):
         timed(SplitStatistics, name, "statistics")
-    timed(span_range, "encode_records", "encode")
+    timed(range_worker, "encode_records", "encode")
     timed(ShardWriter, "write_groups", "write")
 
     def decoded(chunks: Iterator[Any]) -> Iterator[Any]:
@@ -259,18 +259,18 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
                 return
             yield chunk
 
-    opened = span_range.open_source
+    opened = range_worker.open_source
 
     class Source:
         def __init__(self, config: Any):
             self.read = lambda *args: decoded(opened(config).read(*args))
 
-    span_range.open_source = Source  # type: ignore[assignment]
+    range_worker.open_source = Source  # type: ignore[assignment]
     request = request_of(arguments.input)
     started = time.thread_time()
     for piece in open_source(request.source).ranges(request.files):
         (out / str(piece.index)).mkdir()
-        span_range.ingest_range(request, piece, out / str(piece.index), lambda rows: None)
+        range_worker.ingest_range(request, piece, out / str(piece.index), lambda rows: None)
     total = time.thread_time() - started
     order = ("decode", "coerce", "label", "hash", "statistics", "encode", "write")
     named = {step: used[step] for step in order}

@@ -99,7 +99,7 @@ class Runner:
         self._folder = folder
 
     def __enter__(self) -> Runner:
-        from flows.child import Child
+        from flows.execution.tensorflow_process import Child
 
         logging.getLogger("tensorflow").setLevel(logging.ERROR)
         self._child = Child(on_line=lambda said: None)
@@ -111,10 +111,10 @@ class Runner:
 
     def scores(self, name: str, table: pa.Table, label: str, *, seed: int) -> dict[str, Any]:
         """The metric of each model on the eval rows of one split."""
-        from flows.engine import Engine
-        from flows.pipeline import read_pipeline
-        from flows.road import road
-        from flows.trip import Trip
+        from flows.config.pipeline import read_pipeline
+        from flows.dag.dag import road
+        from flows.dag.run_spec import Trip
+        from flows.execution.engine import Engine
         from headway.monitor import Monitor
 
         folder = laid(self._folder / name, table, label)
@@ -160,9 +160,9 @@ def laid(folder: Path, table: pa.Table, label: str) -> Path:
 
 def rows_of(ingested: Any, parameters: dict[str, Any], split: str) -> tuple[pd.DataFrame, np.ndarray]:
     """(raw feature columns, label) of a split, as Headway's shards hold them; the label as number or class index."""
-    from tfcore.dataset import evaluation_dataset
-    from tfcore.train.data import labeler, shards_of
+    from tfcore.data.pipeline import evaluation_dataset
     from tfcore.train.request import Examples
+    from tfcore.train.training_data import labeler, shards_of
     from tfcore.transform.parameters import TransformParameters
 
     layout = TransformParameters.model_validate(parameters)

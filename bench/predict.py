@@ -84,7 +84,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def columns() -> tuple[Any, ...]:
-    from headway.schema import Column
+    from headway.schema.columns import Column
 
     return (
         *(Column(name=name, type="float32", nullable=True) for name in NUMBERS),
@@ -99,7 +99,7 @@ def save_model(path: Path) -> None:
     """An untrained network of the usual size over five raw columns; what it says does not matter here."""
     import tensorflow as tf
 
-    from tfcore.export import save
+    from tfcore.export.saved_model import save
 
     class Transform(tf.Module):
         def __init__(self) -> None:
@@ -183,13 +183,13 @@ def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    import beam_jobs.pipeline  # noqa: F401 - imports Beam, before the clock runs
-    import tfcore.predictor  # noqa: F401 - and TensorFlow
-    from beam_jobs.predict import predict
-    from beam_jobs.predict_request import Passed, PredictRequest
-    from beam_jobs.runner import RunnerConfig
+    import beam_jobs.runners.pipeline  # noqa: F401 - imports Beam, before the clock runs
+    import tfcore.export.predictor  # noqa: F401 - and TensorFlow
+    from beam_jobs.predict.request import Passed, PredictRequest
+    from beam_jobs.predict.stage import predict
+    from beam_jobs.runners.config import RunnerConfig
     from headway.monitor import Monitor
-    from headway.sources.base import ONE_SPAN, SourceConfig, files
+    from headway.sources.discovery.formats_table import ONE_SPAN, SourceConfig, files
 
     started = time.perf_counter()
     source = SourceConfig(format="parquet", path=str(arguments.folder / f"{arguments.rows}.parquet"))
@@ -199,7 +199,7 @@ def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
         columns=columns(),
         model=str(arguments.folder / "model"),
         digest="bench",
-        loader="tfcore.predictor:load",
+        loader="tfcore.export.predictor:load",
         passthrough=(Passed(name="row_id"),),
     )
     result = predict(request, out, Monitor(), runner=RunnerConfig(workers=arguments.workers))

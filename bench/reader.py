@@ -29,7 +29,7 @@ import common
 import pyarrow as pa
 import train as training
 
-from headway.schema import Column
+from headway.schema.columns import Column
 from tfcore.testing import write_examples
 
 ROWS, CLASSIC_ROWS, STACK = 3_300_000, 262_144, 32
@@ -84,7 +84,7 @@ def prepare_data(folder: Path) -> None:
 
 
 def run_case(arguments: argparse.Namespace) -> float:
-    from tfcore.transform.graph import Transform
+    from tfcore.transform.layer import Transform
     from tfcore.transform.parameters import TransformParameters
 
     folder = Path(arguments.data)
@@ -115,7 +115,7 @@ def measure(dataset: Any, rows: int, seconds: float) -> float:
 
 
 def headway_dataset(folder: Path, transform: Any, parameters: Any, batch: int) -> tuple[Any, int]:
-    from tfcore.dataset import Labeler, Shards, training_dataset
+    from tfcore.data.pipeline import Labeler, Shards, training_dataset
 
     result = json.loads((folder / "groups" / "result.json").read_text())
     shards = Shards.of([(folder / "groups", result, "train")])
@@ -133,7 +133,7 @@ def _spec() -> dict[str, Any]:
 def _features(transform: Any) -> Features:
     import tensorflow as tf
 
-    from tfcore.transform.graph import RawColumn
+    from tfcore.transform.layer import RawColumn
 
     def features(rows: dict[str, Any]) -> Any:
         def raw(column: Column) -> Any:

@@ -100,9 +100,9 @@ def write_wide(path: Path, rows: int, group: int = 5_000) -> None:
 def merge_year(arguments: argparse.Namespace) -> dict[str, Any]:
     """The statistics stage over 365 spans of the flights, one split each."""
     from headway.monitor import Monitor
-    from headway.schema import Column
-    from headway.statistics.split import SplitStatistics
-    from headway.statistics.window import StatisticsRequest, merge
+    from headway.schema.columns import Column
+    from headway.statistics.split_statistics import SplitStatistics
+    from headway.statistics.stage import StatisticsRequest, merge
 
     kinds = {"int64": INTS, "float32": FLOATS, "bytes": STRINGS}
     columns = [
@@ -130,15 +130,15 @@ def merge_year(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def wide(arguments: argparse.Namespace) -> dict[str, Any]:
     """One call of the ingest stage."""
-    import beam_jobs.pipeline  # noqa: F401 - imports Beam, before the clock runs
-    from beam_jobs.ingest import ingest
-    from beam_jobs.request import IngestRequest
-    from beam_jobs.runner import RunnerConfig
-    from headway.label import LabelConfig
+    import beam_jobs.runners.pipeline  # noqa: F401 - imports Beam, before the clock runs
+    from beam_jobs.ingest.request import IngestRequest
+    from beam_jobs.ingest.stage import ingest
+    from beam_jobs.runners.config import RunnerConfig
     from headway.monitor import Monitor
-    from headway.schema import Column
-    from headway.sources.base import SourceConfig, files
-    from headway.splits import SplitConfig
+    from headway.schema.columns import Column
+    from headway.sources.discovery.formats_table import SourceConfig, files
+    from headway.tabular.label import LabelConfig
+    from headway.tabular.splits import SplitConfig
 
     kinds = ("float32", "float32", "int64", "int64", "bytes")
     columns = tuple(
@@ -166,8 +166,8 @@ def wide(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def strings(arguments: argparse.Namespace) -> dict[str, Any]:
     """5 million different strings: four spans counted and saved, merged, the 100,000 most frequent taken."""
-    from headway.schema import Column
-    from headway.statistics.split import SplitStatistics, merge_all
+    from headway.schema.columns import Column
+    from headway.statistics.split_statistics import SplitStatistics, merge_all
 
     columns = (Column(name="s", type="bytes", nullable=False),)
     before, seconds = peak_rss_mb(), 0.0

@@ -118,8 +118,8 @@ def serve(port: int, latency: float, rate: float) -> None:
 
 def write(folder: Path, shards: int, megabytes: int) -> int:
     """Commit a span of that many train shards; its bytes."""
-    from headway.bucket_store import BucketStore
-    from headway.schema import Column
+    from headway.schema.columns import Column
+    from headway.storage.remote_store import BucketStore
     from tfcore.testing import write_examples
 
     columns = [Column(name=f"x{i}", type="float32", nullable=False) for i in range(COLUMNS)]
@@ -144,9 +144,9 @@ def train(way: str, cache: Path) -> dict[str, Any]:
     """Seconds from nothing to the first step, in this process."""
     import tensorflow as tf
 
-    from headway.bucket_store import BucketStore
     from headway.errors import Cancelled
     from headway.monitor import Monitor
+    from headway.storage.remote_store import BucketStore
     from tfcore.train import TrainingConfig, TrainRequest
     from tfcore.train import train as run
 

@@ -65,7 +65,7 @@ def compare(arguments: argparse.Namespace, path: Path, suffix: str) -> None:
 
 def write(path: Path, rows: int) -> None:
     """The tiled flights as text, piece by piece."""
-    from beam_jobs.parts import json_lines
+    from beam_jobs.predict.part_writer import json_lines
 
     piece = flights(PIECE)
     with path.open("wb") as file:

@@ -35,9 +35,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headway.hashing import mix64
 from headway.process import own
-from headway.schema import Column
+from headway.schema.columns import Column
+from headway.tabular.hashing import mix64
 from tfcore.testing import Written, write_examples
 from tfcore.transform.parameters import TransformParameters
 
@@ -251,7 +251,7 @@ def keras_model(parameters: TransformParameters, **options: Any) -> Any:
 
 def training_data(data: Data, batch: int, seed: int = 0) -> Any:
     from tfcore.train.config import TrainingConfig
-    from tfcore.train.data import TrainingData
+    from tfcore.train.training_data import TrainingData
 
     training = TrainingConfig(batch_size=batch)
     return TrainingData([data.groups.part("train")], data.parameters, seed=seed, training=training)
@@ -260,7 +260,7 @@ def training_data(data: Data, batch: int, seed: int = 0) -> Any:
 def stack_of(batch: int) -> int:
     """Batches in a stack, as the training stage chooses by default."""
     from tfcore.train.config import TrainingConfig
-    from tfcore.train.data import STACK_ROWS
+    from tfcore.train.training_data import STACK_ROWS
 
     return max(1, min(TrainingConfig().steps_per_call, STACK_ROWS // batch))
 
@@ -279,7 +279,7 @@ def limit_case(data: Data, batch: int, seconds: float) -> float:
     """What no step of this model can be faster than: its matrix products, compiled or plain, whichever is faster."""
     import tensorflow as tf
 
-    from tfcore.runtime import prepare
+    from tfcore.runtime.devices import prepare
 
     prepare(None)
     stack = stack_of(batch)
@@ -321,13 +321,13 @@ def full_case(data: Data, batch: int, seconds: float) -> float:
     import tempfile
 
     from headway.monitor import Monitor
-    from tfcore.retrace import RetraceGuard
-    from tfcore.runtime import prepare
-    from tfcore.train.knobs import ControlFile, Knobs
-    from tfcore.train.loop import Every, run
-    from tfcore.train.recorder import Recorder
-    from tfcore.train.schedule import ConstantRate, CosineRate
-    from tfcore.train.summaries import Summaries
+    from tfcore.graph.retrace import RetraceGuard
+    from tfcore.runtime.devices import prepare
+    from tfcore.train.callbacks.control_file import ControlFile, Knobs
+    from tfcore.train.callbacks.history import Recorder
+    from tfcore.train.callbacks.summaries import Summaries
+    from tfcore.train.steps.loop import Every, run
+    from tfcore.train.steps.schedule import ConstantRate, CosineRate
 
     prepare(None)
     total, stack = 1 << 24, stack_of(batch)
@@ -396,15 +396,15 @@ def fit_case(data: Data, batch: int, seconds: float, **options: Any) -> float:
 def _learner(data: Data, specs: Any, *, knobs: list[str] | None = None, ending: bool = False) -> Any:
     import tensorflow as tf
 
-    from tfcore import models
-    from tfcore.knobs import KnobVariables
-    from tfcore.models_config import ModelConfig
+    from tfcore.graph.knobs import KnobVariables
+    from tfcore.models import build
+    from tfcore.models.config import ModelConfig
+    from tfcore.train.callbacks.stop_condition import Ending
     from tfcore.train.config import OptimizerConfig
-    from tfcore.train.ending import Ending
-    from tfcore.train.learner import Learner
+    from tfcore.train.steps.learner import Learner
 
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
-    model = models.build(ModelConfig(hidden=HIDDEN, embedding=WIDTH), data.parameters, seed=0, step=step)
+    model = build.build(ModelConfig(hidden=HIDDEN, embedding=WIDTH), data.parameters, seed=0, step=step)
     return Learner(
         model=model,
         task="binary",
@@ -429,7 +429,7 @@ def _steps(learner: Any, stacks: Any) -> Callable[[], int]:
 
 
 def loop_case(data: Data, batch: int, seconds: float) -> float:
-    from tfcore.runtime import prepare
+    from tfcore.runtime.devices import prepare
 
     prepare(None)  # as the training stage runs it: deterministic
     stacks = itertools.cycle(stacks_in_memory(data, batch))
@@ -437,7 +437,7 @@ def loop_case(data: Data, batch: int, seconds: float) -> float:
 
 
 def road_case(data: Data, batch: int, seconds: float) -> float:
-    from tfcore.runtime import prepare
+    from tfcore.runtime.devices import prepare
 
     prepare(None)
     rows, stack = training_data(data, batch), stack_of(batch)
@@ -450,7 +450,7 @@ def naive_case(data: Data, batch: int, seconds: float) -> float:
     """The reader that tutorials show, and the same transform behind it."""
     import tensorflow as tf
 
-    from tfcore.transform.graph import RawColumn, Transform
+    from tfcore.transform.layer import RawColumn, Transform
 
     kinds = {"int64": (tf.int64, 0), "float32": (tf.float32, 0.0), "bytes": (tf.string, "")}
     spec = {column.name: tf.io.FixedLenFeature([], *kinds[column.type]) for column in COLUMNS}
@@ -478,15 +478,15 @@ def auc_case(data: Data, seed: int, steps: int) -> dict[str, Any]:
     import keras
     import tensorflow as tf
 
-    from headway.metrics import auc
+    from headway.evaluation.metrics import auc
     from headway.monitor import Monitor
-    from tfcore.dataset import evaluation_dataset
-    from tfcore.evaluate import predict
-    from tfcore.evaluate_request import EvaluateRequest, TrainedModel
-    from tfcore.models_config import ModelConfig
+    from tfcore.data.pipeline import evaluation_dataset
+    from tfcore.evaluation.request import EvaluateRequest, TrainedModel
+    from tfcore.evaluation.stage import predict
+    from tfcore.models.config import ModelConfig
     from tfcore.train import TrainingConfig, TrainRequest, train
-    from tfcore.train.data import labeler, shards_of
-    from tfcore.transform.graph import Transform
+    from tfcore.train.training_data import labeler, shards_of
+    from tfcore.transform.layer import Transform
 
     config, batch = ModelConfig(hidden=HIDDEN, embedding=WIDTH), 256
     training = TrainingConfig(steps=steps, batch_size=batch, learning_rate=RATE, summaries=False)

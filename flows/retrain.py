@@ -32,15 +32,15 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled as CancelledState
 from prefect.states import Completed, Failed, State
 
-from flows import access
-from flows.asked import Asked
-from flows.local import engine
-from flows.pipeline import read_pipeline
-from flows.reporting import Reporter, metrics_line
-from flows.runlog import RunLog, without_tracebacks
-from flows.runs import Helpers, execute
-from flows.steps import Output, Step
-from flows.trip import Caller, Trip
+from flows.config.pipeline import read_pipeline
+from flows.dag.run_spec import Caller, Trip
+from flows.dag.step import Output, Step
+from flows.execution.local import engine
+from flows.execution.run import Helpers, execute
+from flows.orchestration import access
+from flows.orchestration.requested_stops import Asked
+from flows.progress.run_log import RunLog, without_tracebacks
+from flows.progress.terminal import Reporter, metrics_line
 from headway.errors import Cancelled, HeadwayError
 from headway.redaction import protect, remember, scrub
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from headway.config_words import sentences
+from headway.config_errors import sentences
 from headway.errors import ConfigError
 from headway.redaction import protect, remember
 

@@ -29,8 +29,8 @@ from typing import Any
 
 import yaml
 
-from beam_jobs.job_server import free_port, start, tail
-from beam_jobs.runner import RunnerConfig
+from beam_jobs.runners.config import RunnerConfig
+from beam_jobs.runners.job_server import free_port, start, tail
 
 sys.path.insert(0, str(Path(__file__).parent))  # a test loads this by its path
 from flink_session import jobs, session
@@ -93,7 +93,7 @@ def pool() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     with tempfile.TemporaryDirectory(prefix="headway-pool-") as scratch:
         path = Path(scratch) / "log"
         with path.open("wb") as log:
-            command = [sys.executable, "-m", "beam_jobs.worker_pool", "--port", str(port)]
+            command = [sys.executable, "-m", "beam_jobs.runners.worker_pool", "--port", str(port)]
             process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             until = time.monotonic() + 60

@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from beam_jobs.flink_rest import ask
-from beam_jobs.job_server import OPENS, free_port, tail
+from beam_jobs.runners.flink_rest import ask
+from beam_jobs.runners.job_server import OPENS, free_port, tail
 
 _ENTRY = {
     "jobmanager": "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
@@ -67,7 +67,7 @@ def session(jars: Path, slots: int = 2) -> Iterator[str]:
         try:
             for name, entry in _ENTRY.items():
                 java = ["java", "-Xmx900m", f"-Djava.io.tmpdir={folder}", *OPENS, "-cp", f"{jars}/*", entry]
-                command = [sys.executable, "-m", "beam_jobs.job_server", *java, "--configDir", folder]
+                command = [sys.executable, "-m", "beam_jobs.runners.job_server", *java, "--configDir", folder]
                 with (scratch / f"{name}.log").open("wb") as log:
                     started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log))
             until = time.monotonic() + _START_SECONDS

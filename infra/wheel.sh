@@ -19,6 +19,6 @@ wheel="$(ls -t "$folder"/headway-*.whl | head -n 1)"
 import flows, headway, beam_jobs, tfcore
 for package in (flows, headway, beam_jobs, tfcore):
     assert package.__file__.startswith('$scratch/site'), package.__file__
-from flows.cli import main
+from flows.cli.app import main
 raise SystemExit(main(['schema']))" >/dev/null)
 echo "$wheel"

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 
-from flows.cli import main
-from headway import files
+from flows.cli.app import main
 from headway.imports import uncollected
+from headway.storage import filesystem
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
@@ -31,21 +31,21 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 ROOT = Path(__file__).parent.parent
 
 LONG = [
-    "tfcore/train/test_distributed.py",
+    "tfcore/distribute/test_distributed.py",
     "infra/test_flink.py",
     "flows/test_end_to_end.py",
     "flows/test_retrain.py",
-    "beam_jobs/test_width.py",
-    "flows/test_bucket_road.py",
+    "beam_jobs/ingest/test_width.py",
+    "flows/test_bucket_runs.py",
     "tfcore/ops/test_pairwise_loss.py",
-    "tfcore/train/test_data_dependent_steps.py",
+    "tfcore/train/steps/test_data_dependent_steps.py",
     "tfcore/augment/test_rows.py",
-    "tfcore/train/test_learner.py",
+    "tfcore/train/steps/test_learner.py",
     "tfcore/train/test_stage.py",
     "docs/test_snippets.py",
-    "flows/test_predict.py",
+    "flows/scoring/test_predict.py",
     "tfcore/train/test_killed.py",
-    "tfcore/ops/test_examples.py",
+    "tfcore/ops/test_example_parser.py",
     "flows/test_ranking.py",
     "headway/statistics/test_spill.py",
 ]
@@ -169,9 +169,9 @@ def s3():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in names.items():
             patch.setenv(name, value)
-        files._filesystem.cache_clear()
+        filesystem._filesystem.cache_clear()
         yield url
-    files._filesystem.cache_clear()
+    filesystem._filesystem.cache_clear()
     server.stop()
 
 
@@ -201,9 +201,9 @@ def _cloud_storage(folder, *options):
                 time.sleep(0.05)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("STORAGE_EMULATOR_HOST", url)
-                files._filesystem.cache_clear()
+                filesystem._filesystem.cache_clear()
                 yield url
-            files._filesystem.cache_clear()
+            filesystem._filesystem.cache_clear()
         finally:
             server.kill()
 

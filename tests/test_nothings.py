@@ -12,19 +12,19 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.request import IngestRequest
-from beam_jobs.span_range import SHARD, STATISTICS, ingest_range
-from headway.label import LabelConfig
+from beam_jobs.ingest.range_worker import SHARD, STATISTICS, ingest_range
+from beam_jobs.ingest.request import IngestRequest
 from headway.records.decode import decode
 from headway.records.tfrecord import ShardWriter, read_records
-from headway.schema import Column
-from headway.sources.base import files, open_source
+from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
-from headway.splits import SplitConfig
-from headway.statistics.split import SplitStatistics
-from tfcore.decode import Decoder
+from headway.sources.discovery.formats_table import files, open_source
+from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular.label import LabelConfig
+from headway.tabular.splits import SplitConfig
+from tfcore.data.decode import Decoder
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.graph import Transform
+from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import fit_parameters
 
 NAN = float("nan")

@@ -28,15 +28,15 @@ for package in ("headway", "tfcore", "beam_jobs", "flows"):
     names += [found.name for found in pkgutil.walk_packages(path, package + ".")]
 assert len(names) > 200, names
 # these import Prefect, which does as it likes
-prefects = ("retrain", "runlog", "pool", "artifacts", "ours", "asked", "deployed", "worker", "watch", "up")
+prefects = ("flows.retrain", "flows.orchestration.", "flows.progress.artifacts", "flows.progress.run_log")
 for name in names:
-    if name.removeprefix("flows.") not in prefects:
+    if not name.startswith(prefects):
         importlib.import_module(name)
     gone = [other for other in ("headway", "tfcore", "flows", "keras") if sys.modules.get(other) is None]
     assert not gone, f"{name} takes {gone} out of sys.modules"
-from tfcore.runtime import prepare
+from tfcore.runtime.devices import prepare
 prepare(1)
-with importlib.import_module("tfcore.quiet").startup():
+with importlib.import_module("tfcore.runtime.tf_import").startup():
     pass
 for what, value in state():
     assert value == before[what], f"{what} was changed"

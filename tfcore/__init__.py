@@ -11,28 +11,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfcore.dataset import evaluation_dataset, safe, training_dataset
-    from tfcore.decode import Labeler
-    from tfcore.feeds import Feed
-    from tfcore.models_config import ModelConfig
-    from tfcore.shards import Carve, Shards
+    from tfcore.data.decode import Labeler
+    from tfcore.data.pipeline import evaluation_dataset, safe, training_dataset
+    from tfcore.data.shards import Carve, Shards
+    from tfcore.data.source import Feed
+    from tfcore.models.config import ModelConfig
     from tfcore.train.config import TrainingConfig
-    from tfcore.transform.graph import RawColumn, Transform
+    from tfcore.transform.layer import RawColumn, Transform
     from tfcore.transform.parameters import TransformParameters
 
 _HOME = {
-    "Carve": "shards",
-    "Feed": "feeds",
-    "Labeler": "decode",
-    "ModelConfig": "models_config",
-    "RawColumn": "transform.graph",
-    "Shards": "shards",
-    "Transform": "transform.graph",
+    "Carve": "data.shards",
+    "Feed": "data.source",
+    "Labeler": "data.decode",
+    "ModelConfig": "models.config",
+    "RawColumn": "transform.layer",
+    "Shards": "data.shards",
+    "Transform": "transform.layer",
     "TransformParameters": "transform.parameters",
     "TrainingConfig": "train.config",
-    "evaluation_dataset": "dataset",
-    "safe": "dataset",
-    "training_dataset": "dataset",
+    "evaluation_dataset": "data.pipeline",
+    "safe": "data.pipeline",
+    "training_dataset": "data.pipeline",
 }
 
 __all__ = [

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headway.lists import flatten
 from headway.records import wire
 from headway.records.encode import numbers, strings
-from headway.schema import Column
+from headway.schema.columns import Column
+from headway.tabular.list_arrays import flatten
 
 
 def encode_classic(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[bytes]:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.lists import join
 from headway.records import wire
-from headway.schema import Column
+from headway.schema.columns import Column
+from headway.tabular.list_arrays import join
 
 
 def decode(record: bytes, columns: Sequence[Column], rows_per_record: int) -> pa.RecordBatch:

@@ -24,12 +24,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.lists import flatten
 from headway.records import wire
 from headway.records.dictionaries import places_apart, places_together, worth_a_table
 from headway.records.encode_many import MANY, features_of_many
 from headway.records.wire import Part
-from headway.schema import Column
+from headway.schema.columns import Column
+from headway.tabular.list_arrays import flatten
 
 _MOST = 1 << 31
 _FEW = 500

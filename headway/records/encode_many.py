@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.lists import slots
 from headway.records import wire
 from headway.records.dictionaries import places_together, worth_a_table
 from headway.records.wire import Part
-from headway.schema import Column
-from headway.splits import column_hash
+from headway.schema.columns import Column
+from headway.tabular.list_arrays import slots
+from headway.tabular.splits import column_hash
 
 Feature = tuple[str, Part]
 MANY = 64

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.lists import flatten, is_list
+from headway.tabular.list_arrays import flatten, is_list
 
 RECORD_BYTES = 1 << 20
 """A record of several rows takes no more than about this in memory: an image each is a record, numbers are thousands."""

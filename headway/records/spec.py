@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field
 
 from headway.config import Frozen
-from headway.schema import Column
+from headway.schema.columns import Column
 
 Spec = dict[str, dict[str, Any]]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headway.records.grouping import Group
 from headway.records.whole_groups import group_starts, grouper
-from headway.schema import Column, named_for
+from headway.schema.columns import Column, named_for
 
 
 def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.Table]:

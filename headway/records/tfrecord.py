@@ -19,8 +19,8 @@ from typing import IO
 
 import google_crc32c
 
-from headway.disk import writing
 from headway.errors import DataError
+from headway.storage.atomic_io import writing
 
 _HEADER, _LENGTH, _CRC = struct.Struct("<QI"), struct.Struct("<Q"), struct.Struct("<I")
 _MOST = 1 << 31

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records.grouping import COLUMN_BYTES, RECORD_BYTES, Group, RowGrouper, one_batch, row_bytes
-from headway.schema import Column, named_for
-from headway.splits import column_hash
+from headway.schema.columns import Column, named_for
+from headway.tabular.splits import column_hash
 
 
 def group_starts(

@@ -1,83 +1,188 @@
-"""Raw files from config to Arrow batches: what callers outside of this package use.
+"""What every format does: cut a span's files into ranges, read a range as Arrow batches, show a first few rows.
 
-config = SourceConfig(format="csv", path="/data/{span}.csv")
-spans(config)                                # ["2013-01", "2013-02"]
-found = files(config, "2013-01")             # path, bytes, crc32c of each file of the span
-source = open_source(config)
-for piece in source.ranges(found):
-    for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):
-        chunk.batch, chunk.first_row, chunk.malformed
+    for piece in source.ranges(files):
+        for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):
+            chunk.batch, chunk.first_row, chunk.malformed
+
+A range is a part of one file, and ranges depend on the files and the config alone, never on who reads them.
 """
 
 from __future__ import annotations
 
-from headway.files import reading
-from headway.sources.cells import Bounded
-from headway.sources.config import (
-    ArrowConfig,
-    CsvConfig,
-    ExamplesConfig,
-    ImagesConfig,
-    JsonlConfig,
-    ParquetConfig,
-    SourceConfig,
-)
-from headway.sources.interface import BATCH_ROWS, Chunk, InputFile, Malformed, Range, Source
-from headway.sources.renamed import Renamed
-from headway.sources.spans import ONE_SPAN, files, spans
-from headway.sources.window import select_window
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-__all__ = [
-    "BATCH_ROWS",
-    "ONE_SPAN",
-    "ArrowConfig",
-    "Chunk",
-    "CsvConfig",
-    "ExamplesConfig",
-    "ImagesConfig",
-    "InputFile",
-    "JsonlConfig",
-    "Malformed",
-    "ParquetConfig",
-    "Range",
-    "Source",
-    "SourceConfig",
-    "files",
-    "open_source",
-    "reading",
-    "select_window",
-    "spans",
-]
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headway.config import Frozen
+from headway.errors import DataError
+from headway.schema.columns import in_columns, suggest
+from headway.sources.type_conflicts import bare, marked
+from headway.tabular.list_arrays import is_list
+
+BATCH_ROWS = 131_072
+BATCH_BYTES = 36 << 20
+"""A batch of wide rows takes about this much."""
+RANGE_CELLS = 64 << 20
+"""A range of a table of hundreds of columns holds no more cells than this, whatever its rows: there are to be several."""
+_RANGES = 8
+CUT = 200
+"""A malformed line is quoted up to this many characters."""
 
 
-def open_source(config: SourceConfig) -> Source:
-    """The source of a config's format; rows with a cell beyond `max_cell_bytes` come out of it as malformed."""
-    source = Bounded(open_format(config), config.max_cell_bytes)
-    return Renamed(source, config.rename) if config.rename else source
+class InputFile(Frozen):
+    """One raw file as it was found. Its identity is its size and checksum, never its time."""
+
+    path: str
+    bytes: int
+    crc32c: str
+    """Eight hex digits."""
+    quoted_newlines: bool = False
+    """CSV: a newline stands inside quotes, so the file cannot be cut."""
 
 
-def open_format(config: SourceConfig) -> Source:
-    """The source of a config's format, without a bound on cells."""
-    if config.format == "csv":
-        from headway.sources.csv import CsvSource
+@dataclass(frozen=True)
+class Range:
+    """A part of one file: row groups of a Parquet file, bytes [start, end) of a CSV file; or a run of small files."""
 
-        return CsvSource(config.csv)
-    if config.format == "parquet":
-        from headway.sources.parquet import ParquetSource
+    index: int
+    """Its place in the span; shards are named after it."""
+    path: str
+    file: int
+    """The file's place in the span; of a run of files, the first one's."""
+    start: int
+    end: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    row_per_file: bool = False
+    """Row i of the range is the whole file at place `file` + i in the span."""
 
-        return ParquetSource(config.parquet)
-    if config.format == "jsonl":
-        from headway.sources.jsonl import JsonlSource
 
-        return JsonlSource(config.jsonl)
-    if config.format == "examples":
-        from headway.sources.examples import ExamplesSource
+@dataclass(frozen=True)
+class Malformed:
+    """A row that could not be read: a line that cannot be cut into columns, or one bad cell."""
 
-        return ExamplesSource(config.examples)
-    if config.format == "arrow":
-        from headway.sources.arrow import ArrowSource
+    row: int
+    """Data row within the range, from 0."""
+    text: str | None
+    reason: str
+    column: str | None = None
+    """The bad cell's; None: the line as a whole is malformed."""
 
-        return ArrowSource(config.arrow)
-    from headway.sources.images import ImagesSource
 
-    return ImagesSource(config)
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of a range. `rows[i]` is the data row within the range that batch row i came from; None: first_row + i."""
+
+    batch: pa.RecordBatch
+    first_row: int
+    rows: Any = None
+    malformed: tuple[Malformed, ...] = ()
+
+    def positions(self) -> NDArray[np.int64]:
+        """The data row within the range of each row of the batch."""
+        if self.rows is not None:
+            return np.asarray(self.rows, np.int64)
+        return np.arange(self.first_row, self.first_row + self.batch.num_rows, dtype=np.int64)
+
+
+class Source(Protocol):
+    """One format."""
+
+    def names(self, file: InputFile) -> list[str]:
+        """The file's column names."""
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        """The span's files cut into ranges, in order."""
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        """The named columns of a range, in chunks of some ten thousand rows.
+
+        `types` are what a format without types of its own should aim for. A column with a value that does not fit, or
+        without a type here, comes as text.
+        """
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+        """At most the first `rows` rows, every column, to infer a schema from."""
+
+
+def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
+    """The beginnings of some tables as one; where their types of a column have nothing in common, it is text, or empty and
+    marked (`headway.sources.type_conflicts`) when it cannot be."""
+    share = -(-rows // len(tables))
+    parts = [table.slice(0, share) for table in tables]
+    named: dict[str, list[pa.Field]] = {}
+    clashes: dict[str, str] = {}
+    for part in parts:
+        for one in part.schema:
+            named.setdefault(one.name, []).append(one)
+    for name, found in named.items():
+        if all(one.type == found[0].type for one in found):
+            continue
+        fields = [pa.schema([one]) for one in found]
+        try:
+            pa.unify_schemas(fields, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            alike = len({is_list(one.type) for one in found}) == 1
+            texts = [_as_text(part, name) if alike else None for part in parts]
+            if all(text is not None for text in texts):
+                parts = [text for text in texts if text is not None]
+            else:
+                one, other = list(dict.fromkeys(str(one.type) for one in found))[:2]
+                clashes[name] = f"column {name!r} has types that differ between the files: {one} and {other}"
+                parts = [bare(part, clashes) for part in parts]
+    return marked(pa.concat_tables(parts, promote_options="permissive").slice(0, rows), clashes)
+
+
+def _as_text(table: pa.Table, name: str) -> pa.Table | None:
+    """None when it cannot be: lists in lists, objects."""
+    place = table.schema.get_field_index(name)
+    if place < 0:
+        return table
+    listed = is_list(table.schema.field(place).type)
+    text, raw = (pa.list_(kind) if listed else kind for kind in (pa.string(), pa.binary()))
+    try:
+        values = table.column(place).cast(text).cast(raw)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if table.schema.field(place).type != raw:
+            return None
+        values = table.column(place)
+    return table.set_column(place, name, values)
+
+
+def twice(names: Sequence[str], path: str) -> None:
+    """DataError when a file names a column twice."""
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
+        seen.add(name)
+
+
+def no_column(name: str, names: Sequence[str], path: str) -> DataError:
+    """The error for a file without a column that the schema has."""
+    fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: {in_columns(name, 'ignore')})"
+    return DataError(f"there is no column {name!r}", where=path, fix=fix)
+
+
+def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
+    """How many of the configured `rows` a range of a table of so many columns has.
+
+    A range costs some milliseconds whatever is in it, and the fewer there are the fewer can be worked on at a time. Of a
+    file known to have `whole` rows there are eight or so, none of less than a batch, before they grow to `rows`.
+    """
+    most = min(rows, max(1, RANGE_CELLS // max(columns, 1)))
+    return most if whole is None else min(most, max(BATCH_ROWS, -(-whole // _RANGES)))
+
+
+def batch_rows(rows: int) -> int:
+    """Rows of each batch when so many are cut into batches of about BATCH_ROWS: none is small, as each costs some
+    milliseconds whatever is in it."""
+    return max(1, -(-rows // max(1, round(rows / BATCH_ROWS))))
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """No rows, of these types."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

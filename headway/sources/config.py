@@ -15,7 +15,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.expressions import parse
+from headway.tabular.expressions import parse
 
 SPAN = "{span}"
 DATE_PARTS = ("{year}", "{month}", "{day}", "{hour}")

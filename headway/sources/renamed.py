@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from headway.errors import ConfigError
-from headway.schema import suggest
-from headway.sources.interface import Chunk, InputFile, Range, Source
+from headway.schema.columns import suggest
+from headway.sources.base import Chunk, InputFile, Range, Source
 
 
 class Renamed:

@@ -6,7 +6,7 @@
 
 Additions are only noted; they are folded together once enough of them are pending, so adding is cheap and the result
 does not depend on when the folding happened. Text beyond a budget is spilled to sorted runs on disk
-(`headway.statistics.runs`).
+(`headway.statistics.external_sort`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.statistics.runs import BLOCK, Block, Run, fold, in_order, merged, reblocked, write_run
+from headway.statistics.external_sort import BLOCK, Block, Run, fold, in_order, merged, reblocked, write_run
 
 _PENDING, _ALL_PENDING, _LEAST_PENDING = 1 << 17, 1 << 20, 256
 _MANY = 64

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.schema import LABEL
-from headway.splits import column_hash
-from headway.statistics.sample import PRIORITY, RowSample, kept, rows_for
+from headway.schema.columns import LABEL
+from headway.statistics.row_sample import PRIORITY, RowSample, kept, rows_for
+from headway.tabular.splits import column_hash
 
 FILE = "sample_by_label.arrow"
 MOST_CLASSES = 32

@@ -16,10 +16,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from headway.anomaly import Anomaly
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.schema import LABEL, suggest
+from headway.schema.columns import LABEL, suggest
+from headway.validation.anomaly import Anomaly
 
 Severity = Literal["error", "warning", "info", "ignore"]
 KINDS = (

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.statistics.column import ColumnStatistics
-from headway.statistics.runs import paired
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.external_sort import paired
 
 _BINS = 20
 _GRID = np.linspace(0, 1, 1001)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headway.anomaly import Anomaly, listed, value_text
-from headway.schema import LABEL, in_columns
-from headway.statistics.column import LONG_BYTES, ColumnStatistics
-from headway.statistics.split import SplitStatistics
+from headway.messages import counted
+from headway.schema.columns import LABEL, in_columns
+from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
+from headway.statistics.split_statistics import SplitStatistics
+from headway.validation.anomaly import Anomaly, listed, value_text
 from headway.validation.config import DriftConfig, ValidateConfig
 from headway.validation.distance import jensen_shannon, l_infinity, quantile_distance
-from headway.words import counted
 
 
 def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig) -> Iterator[Anomaly]:

@@ -19,18 +19,18 @@ from pathlib import Path
 import google_crc32c
 import pyarrow as pa
 
-from headway.coerce import coerce, raw_types
 from headway.errors import DataError
-from headway.files import open_file, reading
-from headway.schema import Column
+from headway.schema.columns import Column
+from headway.sources.base import Chunk, InputFile
 from headway.sources.config import ExamplesConfig
-from headway.sources.examples import ExamplesSource
-from headway.sources.interface import Chunk, InputFile
-from headway.sources.json_kinds import seen_in
-from headway.sources.json_lines import Parser
-from headway.sources.jsonl import parser_of
-from headway.sources.lines import BOM, GZIP, TextFile, last_line_end
-from headway.statistics.split import SplitStatistics
+from headway.sources.formats.json_parser import Parser
+from headway.sources.formats.json_types import seen_in
+from headway.sources.formats.jsonl import parser_of
+from headway.sources.formats.tfexample import ExamplesSource
+from headway.sources.text_files import BOM, GZIP, TextFile, last_line_end
+from headway.statistics.split_statistics import SplitStatistics
+from headway.storage.filesystem import open_file, reading
+from headway.tabular.coerce import coerce, raw_types
 
 _BLOCK = 1 << 20
 _BATCH = 32_768

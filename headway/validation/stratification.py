@@ -27,14 +27,14 @@ from typing import Any
 
 import numpy as np
 
-from headway.anomaly import Anomaly, value_text
-from headway.schema import LABEL
-from headway.splits import SplitConfig
-from headway.statistics.column import ColumnStatistics
-from headway.statistics.split import SplitStatistics
+from headway.messages import number
+from headway.schema.columns import LABEL
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular.splits import SplitConfig
+from headway.validation.anomaly import Anomaly, value_text
 from headway.validation.config import StratificationConfig
-from headway.validation.labels import task_of
-from headway.words import number
+from headway.validation.label_checks import task_of
 
 _EXPECTED = 5.0
 """Fewer expected rows of a class make the tests doubtful."""

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.request import IngestRequest
-from headway.label import LabelConfig
+from beam_jobs.ingest.request import IngestRequest
 from headway.records.decode import decode
 from headway.records.lengths import unpacked
 from headway.records.spec import RecordsConfig
 from headway.records.tfrecord import read_records
-from headway.schema import Column
-from headway.sources.base import CsvConfig, ParquetConfig, SourceConfig, files, spans
-from headway.splits import SplitConfig
+from headway.schema.columns import Column
+from headway.sources.discovery.formats_table import CsvConfig, ParquetConfig, SourceConfig, files, spans
+from headway.tabular.label import LabelConfig
+from headway.tabular.splits import SplitConfig
 
 COLUMNS = (
     Column(name="id", type="int64", nullable=False, role="key"),

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from flows.pipeline import read_pipeline
+from flows.config.pipeline import read_pipeline
 
 PIPELINE = """
 name: ranked

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from flows.retrain import ending
-from headway.owner import alive
+from headway.storage.process_identity import alive
 
 ROOT = Path(__file__).parent.parent.parent
 PREFECT = Path(sys.executable).with_name("prefect")
@@ -37,7 +37,7 @@ def _free_port():
 
 
 def _up(folder, *arguments, check=True):
-    command = [sys.executable, "-P", "-m", "flows.up", *map(str, arguments)]
+    command = [sys.executable, "-P", "-m", "flows.orchestration.local_server", *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headway import redaction
-from headway.quarantine import read as read_quarantine
+from headway.tabular.quarantine import read as read_quarantine
 
 SECRET = "hunter2-of-the-landing-zone"
 

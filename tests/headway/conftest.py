@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from headway import files
+from headway.storage import filesystem
 
 
 class Proxy:
@@ -71,7 +71,7 @@ def proxy(s3, monkeypatch):
     this process would never answer it."""
     made = Proxy(s3)
     monkeypatch.setenv("AWS_ENDPOINT_URL", made.url)
-    files._filesystem.cache_clear()
+    filesystem._filesystem.cache_clear()
     yield made
     made.close()
-    files._filesystem.cache_clear()
+    filesystem._filesystem.cache_clear()

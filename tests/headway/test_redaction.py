@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from headway import redaction
 from headway.config import expand
-from headway.config_words import _short
+from headway.config_errors import _short
 from headway.errors import ConfigError, DataError
-from headway.files import resolve
-from headway.fingerprint import first_difference
 from headway.redaction import redact, redacted, remember, scrub
-from headway.store import Store
+from headway.storage.filesystem import resolve
+from headway.storage.fingerprint import first_difference
+from headway.storage.store import Store
 
 SECRET = "hunter2/with+odd=chars"
 

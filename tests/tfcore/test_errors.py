@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, DataError
-from tfcore.models import _check_user_model
-from tfcore.python_op import PythonOpError, numpy_op, python_errors
+from tfcore.graph.python_op import PythonOpError, numpy_op, python_errors
+from tfcore.models.build import _check_user_model
 
 
 def refuse(x):

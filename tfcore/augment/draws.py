@@ -8,14 +8,14 @@
 A row's numbers depend on nothing but those four, so they are the same in any batch, on any thread, eagerly and in a
 graph, and after a resume. tf.random.stateless_* takes one seed a call, which would be a call a row. The hash is
 splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): each row's key begins
-a sequence of its own, and draw d is its d-th number. `headway.hashing.mix64` is the same in NumPy.
+a sequence of its own, and draw d is its d-th number. `headway.tabular.hashing.mix64` is the same in NumPy.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from headway.hashing import GOLDEN
+from headway.tabular.hashing import GOLDEN
 
 _ONES = 0xFFFFFFFFFFFFFFFF
 _COLUMNS = 1 << 20
@@ -59,7 +59,7 @@ class Draws:
 
 
 def mix64(x: tf.Tensor, seed: int | tf.Tensor = 0) -> tf.Tensor:
-    """headway.hashing.mix64 in the graph; uint64, shape as `x` (and `seed`, when that is a uint64 tensor)."""
+    """headway.tabular.hashing.mix64 in the graph; uint64, shape as `x` (and `seed`, when that is a uint64 tensor)."""
     if isinstance(seed, int):
         z = x + _u64((seed + 1) * GOLDEN & _ONES)
     else:

@@ -22,7 +22,7 @@ from tfcore.augment.config import AugmentConfig
 from tfcore.augment.draws import Draws
 from tfcore.augment.pixels import vary
 from tfcore.augment.tables import LEVELS, beta_quantiles, normal_quantiles
-from tfcore.transform.graph import when_missing
+from tfcore.transform.layer import when_missing
 from tfcore.transform.parameters import Fitted, TransformParameters
 
 Batch = dict[str, tf.Tensor]

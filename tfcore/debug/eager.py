@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfcore.debug.layers import watched
+from tfcore.debug.layer_report import watched
 from tfcore.debug.summary import summarize
-from tfcore.train.learner import Learner
+from tfcore.train.steps.learner import Learner
 
 ROUNDING = 1e-6
 """Relative difference of a variable that rounding explains."""
@@ -33,7 +33,7 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
 
     Returns:
         inputs: the batch's tensors, {name, **summary}.
-        layers: as `tfcore.debug.layers.watched` tells.
+        layers: as `tfcore.debug.layer_report.watched` tells.
         variables: {name, gradient (summary; None where none reaches it), weight (summary, before the step), change (the
         length of what the step added over the weight's own), moved (whether it added what no rounding explains)}.
         loss; gradient_norm; applied: false where the step was skipped; excused: for a loss scale that was too large;

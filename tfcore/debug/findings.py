@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headway.words import some
+from headway.messages import some
 from tfcore.debug.summary import largest, not_finite
 
 DEAD_SHARE = 0.5

@@ -17,9 +17,9 @@ Each raises AssertionError that says where, what was expected and what was found
 from __future__ import annotations
 
 from tfcore.testing.bytes import assert_same_bytes
-from tfcore.testing.examples import Written, write_examples
+from tfcore.testing.example_shards import Written, write_examples
 from tfcore.testing.gradient import assert_gradient
-from tfcore.testing.graphs import assert_no_retrace, assert_signature
+from tfcore.testing.graph_checks import assert_no_retrace, assert_signature
 from tfcore.testing.resume import assert_resumes_exactly
 from tfcore.testing.skew import assert_no_skew
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
-from tfcore.python_failure import python_errors
+from tfcore.graph.python_errors import python_errors
 
 TOLERANCE = {tf.float64: 1e-6, tf.float32: 1e-2}
 COORDINATES = 64

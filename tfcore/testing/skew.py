@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from headway.records.lengths import total
 from headway.records.spec import feature_spec
-from headway.schema import LABEL
-from tfcore.signatures import tensor_names
-from tfcore.testing.examples import Written
+from headway.schema.columns import LABEL
+from tfcore.export.signatures import tensor_names
+from tfcore.testing.example_shards import Written
 
 SECONDS = 240.0
 
@@ -78,7 +78,7 @@ def assert_no_skew(
 
 
 def _columns(examples: Written, inputs: set[str]) -> list[dict[str, Any]]:
-    """Those the model takes, as `tfcore.replay` wants them said."""
+    """Those the model takes, as `tfcore.export.replay_main` wants them said."""
     raw = [column for column in examples.columns if column.name != LABEL]
     names = tensor_names(raw)
     return [
@@ -96,7 +96,9 @@ def _columns(examples: Written, inputs: set[str]) -> list[dict[str, Any]]:
 
 
 def _ask(question: dict[str, Any]) -> dict[str, Any]:
-    script = importlib.util.find_spec("tfcore.replay")  # by its path: importing it would bar Keras from this process
+    script = importlib.util.find_spec(
+        "tfcore.export.replay_main"
+    )  # by its path: importing it would bar Keras from this process
     assert script is not None
     done = subprocess.run(
         [sys.executable, "-I", str(script.origin)],

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 from pydantic import Field
 
 from headway.config import Frozen
-from headway.tasks import Task
-from headway.words import counted
-from tfcore.models_config import ModelConfig
+from headway.evaluation.tasks import Task
+from headway.messages import counted
+from tfcore.models.config import ModelConfig
 from tfcore.train.config import EarlyStoppingConfig, TrainingConfig
-from tfcore.train.schedule import CosineRate
+from tfcore.train.steps.schedule import CosineRate
 
 LARGE = 256_000
 """From this many train rows on, three epochs of batches of 256 are as many steps as the longest automatic training."""

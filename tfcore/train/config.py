@@ -15,10 +15,10 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from headway.config import Frozen
 from tfcore.augment.config import AugmentConfig
-from tfcore.train.knobs import MEANINGS, fault
-from tfcore.train.ranking import RankingConfig
-from tfcore.train.sampling import SamplingConfig
-from tfcore.train.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate, Schedule
+from tfcore.train.callbacks.control_file import MEANINGS, fault
+from tfcore.train.ranking_config import RankingConfig
+from tfcore.train.steps.sampling import SamplingConfig
+from tfcore.train.steps.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate, Schedule
 
 _SETTINGS: dict[str, frozenset[str]] = {
     "adam": frozenset({"beta_1", "beta_2", "epsilon", "amsgrad", "weight_decay"}),

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from headway.config import Frozen
-from tfcore.models_config import ModelConfig
+from tfcore.models.config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.transform.parameters import TransformParameters
 

@@ -21,36 +21,36 @@ from numpy.typing import NDArray
 
 from headway.errors import Cancelled, ConfigError
 from headway.monitor import Monitor
-from headway.stager import RemoteFiles, Stager
-from tfcore import models
-from tfcore.feeds import Feed
-from tfcore.graph_function import Jit
-from tfcore.knobs import KnobVariables
+from headway.storage.prefetch import RemoteFiles, Stager
+from tfcore.data.remote import staged
+from tfcore.data.source import Feed
+from tfcore.distribute.launch import chosen, train_apart
+from tfcore.distribute.placement import Choice, Placement, place
+from tfcore.graph.function import Jit
+from tfcore.graph.knobs import KnobVariables
+from tfcore.graph.retrace import RetraceGuard
+from tfcore.losses.class_weights import class_weights
+from tfcore.models import build
+from tfcore.models.precision import LossScale
 from tfcore.ops.library import library
-from tfcore.precision import LossScale
-from tfcore.retrace import RetraceGuard
-from tfcore.runtime import prepare
-from tfcore.staged import staged
-from tfcore.train.checkpoint import Checkpoints, Found
-from tfcore.train.cluster import chosen, train_apart
-from tfcore.train.compiling import slow_under_xla
-from tfcore.train.data import MOST_OPEN_SHARDS, TrainingData, class_counts, class_names
-from tfcore.train.distributed import DistributedLearner, agreement, same_start
-from tfcore.train.early_stopping import Patience
-from tfcore.train.ending import Ending
-from tfcore.train.knobs import ControlFile, Knobs, check_knobs
-from tfcore.train.learner import Learner
-from tfcore.train.looks import history_steps, look_at_carve, point, report
-from tfcore.train.loop import Every, run
-from tfcore.train.output import finish
-from tfcore.train.ranking import LARGE_BATCH
-from tfcore.train.recorder import Recorder
+from tfcore.runtime.devices import prepare
+from tfcore.train.callbacks.checkpoint import Checkpoints, Found
+from tfcore.train.callbacks.control_file import ControlFile, Knobs, check_knobs
+from tfcore.train.callbacks.early_stopping import Patience
+from tfcore.train.callbacks.history import Recorder
+from tfcore.train.callbacks.progress import history_steps, look_at_carve, point, report
+from tfcore.train.callbacks.saving import resume, save, save_best
+from tfcore.train.callbacks.stop_condition import Ending
+from tfcore.train.callbacks.summaries import Summaries
+from tfcore.train.ranking_config import LARGE_BATCH
 from tfcore.train.request import VERSION, TrainRequest
-from tfcore.train.sampling import logit_offsets
-from tfcore.train.saving import resume, save, save_best
-from tfcore.train.strategy import Choice, Placement, place
-from tfcore.train.summaries import Summaries
-from tfcore.train.weights import class_weights
+from tfcore.train.result import finish
+from tfcore.train.steps.learner import Learner
+from tfcore.train.steps.loop import Every, run
+from tfcore.train.steps.replicated import DistributedLearner, agreement, same_start
+from tfcore.train.steps.sampling import logit_offsets
+from tfcore.train.training_data import MOST_OPEN_SHARDS, TrainingData, class_counts, class_names
+from tfcore.train.xla_choice import slow_under_xla
 
 __all__ = ["VERSION", "train"]
 
@@ -175,7 +175,7 @@ class _Training:
         request, config, label = self.request, self.request.training, self.request.transform.label
         step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         knobs = KnobVariables(self.knobs.names)
-        self.model = models.build(
+        self.model = build.build(
             request.model,
             request.transform,
             seed=request.seed,
@@ -194,7 +194,7 @@ class _Training:
             specs=self.data.specs(self.stack),
             optimizer=config.optimizer,
             knobs=knobs,
-            label_std=models.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
+            label_std=build.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
             offsets=self._offsets(),
             micro_batches=config.micro_batches > 1,
             scale=LossScale() if config.precision == "float16" else None,
@@ -253,7 +253,7 @@ class _Training:
             self.workers.from_chief(np.zeros(1))
             return {"steps": step, "worker": self.placement.worker}
         out.mkdir(parents=True, exist_ok=True)
-        models.save_weights(self.model, out / models.WEIGHTS)
+        build.save_weights(self.model, out / build.WEIGHTS)
         result = finish(self, out, step, stopped)
         if self.workers:
             self.workers.from_chief(np.zeros(1))

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfcore.transform.config import ColumnTransform, ImputeConfig, TransformConfig
-    from tfcore.transform.graph import RawColumn, Transform
+    from tfcore.transform.layer import RawColumn, Transform
     from tfcore.transform.parameters import TransformParameters, TransformRequest, fit
 
 _HOME = {
     "ColumnTransform": "config",
     "ImputeConfig": "config",
-    "RawColumn": "graph",
-    "Transform": "graph",
+    "RawColumn": "layer",
+    "Transform": "layer",
     "TransformConfig": "config",
     "TransformParameters": "parameters",
     "TransformRequest": "parameters",

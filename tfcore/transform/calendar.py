@@ -1,4 +1,5 @@
-"""Parts of dates and times as integer columns in the graph: `headway.civil.parts_of` in TensorFlow, to the same integers.
+"""Parts of dates and times as integer columns in the graph: `headway.schema.calendar_days.parts_of` in TensorFlow, to
+the same integers.
 
 columns = with_parts(columns, parameters.parts)          # with "signup__weekday" beside "signup"
 """
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from headway.civil import DAY, Temporal
+from headway.schema.calendar_days import DAY, Temporal
 
 if TYPE_CHECKING:
     from tfcore.transform.parameters import DatePart

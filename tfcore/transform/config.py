@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from headway.civil import Part
 from headway.config import Frozen
+from headway.schema.calendar_days import Part
 
 
 class Standardize(Frozen):

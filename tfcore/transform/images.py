@@ -16,8 +16,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.words import counted
-from tfcore.python_op import numpy_op
+from headway.messages import counted
+from tfcore.graph.python_op import numpy_op
 
 Pixels = tuple[int, int, int]
 

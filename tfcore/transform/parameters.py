@@ -19,16 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from headway.civil import CYCLES, Part, parts_of
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
-from headway.identifiers import MANY_WORDS, MOSTLY
+from headway.evaluation.tasks import Task
 from headway.monitor import Monitor
-from headway.schema import LABEL, Column, in_columns, suggest
-from headway.statistics.column import ColumnStatistics
-from headway.statistics.split import SplitStatistics
-from headway.tasks import Task
-from headway.tensor_name import tensor_name
+from headway.schema.calendar_days import CYCLES, Part, parts_of
+from headway.schema.columns import LABEL, Column, in_columns, suggest
+from headway.schema.tensor_name import tensor_name
+from headway.schema_inference.identifiers import MANY_WORDS, MOSTLY
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.split_statistics import SplitStatistics
+from tfcore.transform.chain_check import check
 from tfcore.transform.config import (
     Bucketize,
     Clip,
@@ -41,9 +42,8 @@ from tfcore.transform.config import (
     Standardize,
     Vocabulary,
 )
-from tfcore.transform.fits import check
+from tfcore.transform.numpy_ops import apply_numeric
 from tfcore.transform.preprocess_config import DerivedParameters
-from tfcore.transform.reference import apply_numeric
 
 VERSION = 2
 FILE = "transform.json"

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
-from headway.schema import Column
+from headway.schema.columns import Column
 from tfcore.transform.config import ColumnTransform
 
 

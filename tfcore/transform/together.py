@@ -20,7 +20,7 @@ from tfcore.transform.parameters import Fitted, FittedOp
 from tfcore.transform.vocabularies import Vocabularies
 
 if TYPE_CHECKING:
-    from tfcore.transform.graph import RawColumn
+    from tfcore.transform.layer import RawColumn
 
 Apply = Callable[[Sequence[FittedOp], tf.Tensor], tf.Tensor]
 """One operation on [columns, rows], with the parameters of each column."""

@@ -19,7 +19,7 @@ from headway.records.decode import decode
 from headway.records.encode import encode, encode_records
 from headway.records.grouping import RowGrouper
 from headway.records.spec import feature_spec
-from headway.schema import Column
+from headway.schema.columns import Column
 
 COLUMNS = (
     Column(name="i", type="int64", nullable=False),

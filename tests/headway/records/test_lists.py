@@ -10,7 +10,7 @@ from headway.records.classic import encode_classic
 from headway.records.decode import decode
 from headway.records.encode import encode
 from headway.records.spec import feature_spec
-from headway.schema import Column
+from headway.schema.columns import Column
 
 ELEMENTS = {
     "int64": st.one_of(st.integers(-(2**63), 2**63 - 1), st.just(0)),

@@ -10,7 +10,7 @@ import pytest
 from headway.config import load
 from headway.errors import ConfigError
 from headway.records.spec import RecordsConfig, feature_spec
-from headway.schema import Column
+from headway.schema.columns import Column
 
 COLUMNS = [
     Column(name="n", type="int64", nullable=False),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.records.grouping import RowGrouper
 from headway.records.whole_groups import WholeGroups, group_starts, grouper
-from headway.schema import Column
+from headway.schema.columns import Column
 
 IDS = st.one_of(st.none(), st.integers(0, 3))
 

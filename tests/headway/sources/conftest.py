@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway.sources.base import InputFile, Source, SourceConfig, files, open_source
+from headway.sources.discovery.formats_table import InputFile, Source, SourceConfig, files, open_source
 
 Opened = tuple[Source, tuple[InputFile, ...]]
 

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from headway import files as storage
 from headway.errors import ConfigError, DataError
 from headway.records import wire
 from headway.records.tfrecord import frame
-from headway.sources.base import SourceConfig, files, open_source, spans
+from headway.sources.discovery.formats_table import SourceConfig, files, open_source, spans
+from headway.storage import filesystem as storage
 
 server = pytest.importorskip("moto.server")
 TABLE = pa.table({"id": range(100), "s": [f"x{i}" for i in range(100)]})

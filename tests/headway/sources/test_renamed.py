@@ -6,8 +6,8 @@ import pytest
 from headway.errors import ConfigError, DataError
 from headway.records.tfrecord import frame
 from headway.records.wire import INTS, field
-from headway.sources.base import SourceConfig
 from headway.sources.config import CsvConfig
+from headway.sources.discovery.formats_table import SourceConfig
 
 
 def _read(source, found, columns, types=None):

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.schema import Column
-from headway.statistics.split import SplitStatistics
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
 
 COLUMNS = (
     Column(name="n", type="int64", nullable=True),

@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.schema import LABEL, Column
+from headway.schema.columns import LABEL, Column
 from headway.statistics.label_sample import FILE, MOST_CLASSES, LabelSample
-from headway.statistics.sample import MOST_ROWS
-from headway.statistics.split import SplitStatistics, merge_all
+from headway.statistics.row_sample import MOST_ROWS
+from headway.statistics.split_statistics import SplitStatistics, merge_all
 
 COLUMNS = (Column(name="i", type="int64", nullable=True), Column(name=LABEL, type="int64", nullable=False))
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.schema import Column
-from headway.statistics.column import ColumnStatistics
+from headway.schema.columns import Column
+from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.counts import _FAN_IN, _MOST_RUNS, Budget, TextCounts
-from headway.statistics.runs import BLOCK, merged, paired, reblocked, write_run
-from headway.statistics.split import COUNTS_NAME, SplitStatistics, merge_all
+from headway.statistics.external_sort import BLOCK, merged, paired, reblocked, write_run
+from headway.statistics.split_statistics import COUNTS_NAME, SplitStatistics, merge_all
 
 TEXT = (Column(name="s", type="bytes", nullable=True),)
 MB = 1 << 20
@@ -135,8 +135,8 @@ CHILD = """
 import json, sys
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from headway.schema import Column
-from headway.statistics.split import SplitStatistics, merge_all
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics, merge_all
 
 def peak():
     text = Path("/proc/self/status").read_text()

@@ -7,9 +7,9 @@ import pytest
 from headway.config import load
 from headway.errors import ConfigError
 from headway.monitor import Monitor
-from headway.schema import Column, Schema
-from headway.statistics.split import SplitStatistics
-from headway.validate import ChampionFacts, ValidateConfig, ValidateRequest, validate
+from headway.schema.columns import Column, Schema
+from headway.statistics.split_statistics import SplitStatistics
+from headway.validation.stage import ChampionFacts, ValidateConfig, ValidateRequest, validate
 
 ROWS = 4000
 COLUMNS = (

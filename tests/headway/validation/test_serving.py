@@ -10,8 +10,8 @@ import pytest
 from headway.errors import DataError
 from headway.records.classic import encode_classic
 from headway.records.tfrecord import ShardWriter
-from headway.schema import Column
-from headway.statistics.split import SplitStatistics
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.config import ValidateConfig
 from headway.validation.drift import skew
 from headway.validation.serving import checksum, requests

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.schema import Column
-from headway.splits import SplitConfig
-from headway.statistics.split import SplitStatistics
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular.splits import SplitConfig
 from headway.validation.config import StratificationConfig
 from headway.validation.stratification import (
     chi_square_tail,

@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.hashing import mix64 as numpy_mix64
+from headway.tabular.hashing import mix64 as numpy_mix64
 from tfcore.augment.draws import Draws, mix64
 from tfcore.augment.tables import LEVELS, beta_quantiles, hue_matrices, normal_quantiles
 

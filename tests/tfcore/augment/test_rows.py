@@ -9,18 +9,18 @@ import tensorflow as tf
 from PIL import Image
 
 from headway.monitor import Monitor
-from headway.schema import Column
+from headway.schema.columns import Column
 from tfcore.augment.config import AugmentConfig
 from tfcore.augment.draws import Draws
 from tfcore.augment.rows import _SALT, _SHARE, Augment
 from tfcore.augment.tables import LEVELS, beta_quantiles
-from tfcore.models_config import ModelConfig
+from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, train
-from tfcore.train.data import TrainingData
-from tfcore.train.learner import row_losses
+from tfcore.train.steps.learner import row_losses
+from tfcore.train.training_data import TrainingData
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.graph import when_missing
+from tfcore.transform.layer import when_missing
 
 ROWS = 500
 COLUMNS = (
@@ -90,7 +90,7 @@ def table(task, rows=ROWS):
 @pytest.fixture(autouse=True)
 def _little_is_read_ahead(monkeypatch):
     """Decoding images that nobody asks for takes most of these tests' time."""
-    monkeypatch.setattr("tfcore.dataset.AHEAD_STACKS", 2)
+    monkeypatch.setattr("tfcore.data.pipeline.AHEAD_STACKS", 2)
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +140,10 @@ def test_batches_and_stacks_of_another_size_hold_the_same_rows(written):
 
 
 def test_threads_change_nothing(written, monkeypatch):
-    import tfcore.dataset
+    import tfcore.data.pipeline
 
     many = rows_of(written, "multiclass", EVERYTHING, stacks=20)
-    monkeypatch.setattr(tfcore.dataset, "AUTOTUNE", 1)
+    monkeypatch.setattr(tfcore.data.pipeline, "AUTOTUNE", 1)
     same(rows_of(written, "multiclass", EVERYTHING, stacks=20), many, slice(None))
 
 
@@ -287,7 +287,7 @@ def test_a_varied_training_is_stopped_resumed_and_ends_at_the_same_bits(written,
         return [reader.get_tensor(n).tobytes() for n in names]
 
     whole = train(request(), tmp_path / "whole", Monitor())
-    monkeypatch.setattr("tfcore.train.recorder.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
     monitor = Monitor()
     monkeypatch.setattr(monitor, "progress", lambda done, *_, **__: done >= 17 and monitor.stop.set())
     with pytest.raises(Cancelled):

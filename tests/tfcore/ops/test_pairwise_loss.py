@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
-from tfcore.graph_function import GraphFunction
+from tfcore.graph.function import GraphFunction
+from tfcore.losses import pairwise_loss
+from tfcore.losses.pairwise import SecondDerivativeError
 from tfcore.ops.library import FOLDER
-from tfcore.ranking import pairwise_loss
-from tfcore.ranking.loss import SecondDerivativeError
 from tfcore.testing import assert_gradient
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-9}
@@ -433,7 +433,7 @@ import numpy as np, tensorflow as tf
 threads, lengths = json.loads(sys.argv[1])
 tf.config.threading.set_intra_op_parallelism_threads(threads)
 from pathlib import Path
-from tfcore.ranking import pairwise_loss
+from tfcore.losses import pairwise_loss
 rng = np.random.default_rng(5)
 rows = sum(lengths)
 scores, labels = tf.constant(rng.normal(size=rows), tf.float32), tf.constant(rng.integers(0, 5, rows), tf.float32)

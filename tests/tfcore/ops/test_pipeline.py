@@ -8,15 +8,15 @@ import pytest
 
 from headway.errors import DataError
 from headway.records.tfrecord import frame, read_records
-from headway.schema import Column
-from tfcore import reader
-from tfcore.dataset import classes_of, evaluation_dataset, safe, training_dataset
-from tfcore.decode import Labeler
-from tfcore.reader import Reader
-from tfcore.resample import Resample
-from tfcore.shards import Carve, Shards
+from headway.schema.columns import Column
+from tfcore.data import reader
+from tfcore.data.decode import Labeler
+from tfcore.data.pipeline import classes_of, evaluation_dataset, safe, training_dataset
+from tfcore.data.reader import Reader
+from tfcore.data.resample import Resample
+from tfcore.data.shards import Carve, Shards
 from tfcore.testing import write_examples
-from tfcore.transform.graph import Transform
+from tfcore.transform.layer import Transform
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),

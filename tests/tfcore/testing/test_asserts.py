@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from tfcore.graph_function import graph_function
-from tfcore.python_op import numpy_op, python_op
+from tfcore.graph.function import graph_function
+from tfcore.graph.python_op import numpy_op, python_op
 from tfcore.testing import (
     assert_gradient,
     assert_no_retrace,
@@ -17,7 +17,7 @@ from tfcore.testing import (
     assert_signature,
     write_examples,
 )
-from tfcore.train.learner import row_losses
+from tfcore.train.steps.learner import row_losses
 
 X = np.array([0.5, -1.25, 2.0])
 VECTOR = tf.TensorSpec([None], tf.float32)
@@ -216,11 +216,11 @@ def test_a_resume_is_exact_only_with_all_of_the_state(tmp_path):
 
 @pytest.mark.slow
 def test_no_skew_between_a_model_here_and_its_saved_form_elsewhere(tmp_path):
-    from headway.schema import Column
-    from tfcore.dataset import Shards, evaluation_dataset, safe
-    from tfcore.decode import Labeler
-    from tfcore.export import predictor, save
-    from tfcore.transform.graph import Transform
+    from headway.schema.columns import Column
+    from tfcore.data.decode import Labeler
+    from tfcore.data.pipeline import Shards, evaluation_dataset, safe
+    from tfcore.export.saved_model import predictor, save
+    from tfcore.transform.layer import Transform
 
     rng = np.random.default_rng(0)
     columns = (

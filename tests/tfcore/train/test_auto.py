@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from headway.fingerprint import fingerprint
-from tfcore.models_config import ModelConfig
+from headway.storage.fingerprint import fingerprint
+from tfcore.models.config import ModelConfig
 from tfcore.train.auto import HOLDOUT, LARGE, MOST_STEPS, Facts, described, resolve
 from tfcore.train.config import EarlyStoppingConfig, TrainingConfig
-from tfcore.train.schedule import ConstantRate
+from tfcore.train.steps.schedule import ConstantRate
 
 
 def facts(rows, task="binary", **more):

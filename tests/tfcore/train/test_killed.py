@@ -14,8 +14,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from headway.schema import Column
-from tfcore.models_config import ModelConfig
+from headway.schema.columns import Column
+from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest
 from tfcore.transform.config import ColumnTransform
@@ -33,7 +33,8 @@ from headway.imports import uncollected
 with uncollected(keep=True):
     from headway.monitor import Monitor
     from headway.process import own
-    from tfcore.train import TrainRequest, checkpoint, train
+    from tfcore.train import TrainRequest, train
+    from tfcore.train.callbacks import checkpoint
 own()
 at, inside = int(sys.argv[3]), sys.argv[4] == "inside"
 
@@ -51,8 +52,8 @@ def killed(path):  # a checkpoint's files are written, its manifest is not, or i
     return whole(path)
 
 Killed.saves = 0
-import tfcore.train.recorder
-tfcore.train.recorder.PROGRESS_SECONDS = 0.0
+import tfcore.train.callbacks.history
+tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.0
 whole, checkpoint._sync = checkpoint._sync, killed
 print(json.dumps(train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Killed())), flush=True)
 os._exit(0)  # without taking TensorFlow apart

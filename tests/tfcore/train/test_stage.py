@@ -15,12 +15,12 @@ import tensorflow as tf
 
 from headway.errors import Cancelled, ConfigError, DataError
 from headway.monitor import Monitor
-from headway.schema import Column
-from tfcore.dataset import evaluation_dataset
-from tfcore.models_config import ModelConfig
+from headway.schema.columns import Column
+from tfcore.data.pipeline import evaluation_dataset
+from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, train
-from tfcore.train.data import TrainingData
+from tfcore.train.training_data import TrainingData
 
 ROWS = 3000
 COLUMNS = (
@@ -147,7 +147,7 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, length
         monkeypatch.setattr(
             monitor, "progress", lambda done, *_, m=monitor, stop=stop, **__: done >= stop and m.stop.set()
         )
-        monkeypatch.setattr("tfcore.train.recorder.PROGRESS_SECONDS", 0.0)
+        monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
         with pytest.raises(Cancelled):
             train(asked, tmp_path / "stopped", monitor)
     monitor = StopAt(None)
@@ -175,7 +175,7 @@ class Hand(StopAt):
 
 
 def test_knobs_turned_by_hand_take_effect_are_told_and_survive_a_stop(examples, tmp_path, monkeypatch):
-    monkeypatch.setattr("tfcore.train.recorder.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
     control = tmp_path / "knobs.json"
     control.write_text('{"learning_rate": 9}')  # meant for a training that is over
     asked = request(examples, steps=96, checkpoint_every_steps=8, knobs={"label_smoothing": 0.1}).model_copy(
@@ -321,8 +321,8 @@ def test_a_carve_too_large_for_memory_is_read_each_time_from_one_dataset(example
         made.append(1)
         return evaluation_dataset(*positional, **named)
 
-    monkeypatch.setattr("tfcore.train.data.CARVE_MEMORY_BYTES", 0)
-    monkeypatch.setattr("tfcore.train.data.evaluation_dataset", counted)
+    monkeypatch.setattr("tfcore.train.training_data.CARVE_MEMORY_BYTES", 0)
+    monkeypatch.setattr("tfcore.train.training_data.evaluation_dataset", counted)
     asked = request(examples, early_stopping={"carve": 0.2})
     data = TrainingData(asked.examples, asked.transform, seed=0, training=asked.training)
     first, second = ([{k: v.numpy().tobytes() for k, v in batch.items()} for batch in data.carve()] for _ in range(2))

@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from headway.errors import Cancelled, DataError
 from headway.monitor import Monitor
-from headway.schema import Column
-from tfcore import models
-from tfcore.evaluate import predict
-from tfcore.evaluate_request import EvaluateRequest, TrainedModel
-from tfcore.export import ExportRequest, export
-from tfcore.models_config import ModelConfig
+from headway.schema.columns import Column
+from tfcore.evaluation.request import EvaluateRequest, TrainedModel
+from tfcore.evaluation.stage import predict
+from tfcore.export.saved_model import ExportRequest, export
+from tfcore.models import build
+from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, train
 
@@ -67,7 +67,7 @@ class Lines(Monitor):
 
 @pytest.fixture(autouse=True)
 def _every_call_is_shown(monkeypatch):
-    monkeypatch.setattr("tfcore.train.recorder.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
 
 
 def request(examples, checkpoints=None, **training):
@@ -160,8 +160,8 @@ def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(e
     expected = np.load(tmp_path / "scored" / "expected.npy")
     difference = np.abs(answer["probability"].numpy()[: len(expected)] - expected)
     assert difference.max() <= 1e-5  # the bound of the replay
-    mixed = models.build(MODEL, asked.transform, seed=3, precision=precision)
-    models.load_weights(mixed, tmp_path / "train" / "weights")  # the same variables, to train on from there
+    mixed = build.build(MODEL, asked.transform, seed=3, precision=precision)
+    build.load_weights(mixed, tmp_path / "train" / "weights")  # the same variables, to train on from there
 
 
 def test_a_training_ends_at_a_loss_and_a_resumed_one_where_it_would_have(examples, tmp_path):
@@ -199,8 +199,8 @@ def test_the_best_checkpoints_by_the_carve_are_kept_and_their_weights_written(ex
     same(best, weights(tmp_path / "out" / "weights"))  # early stopping kept it too
     assert any(not np.array_equal(best[name], second[name]) for name in best)
     # one that holds no more than it should: a model of the same kind takes it
-    model = models.build(MODEL, examples.fit(), seed=0)
-    models.load_weights(model, tmp_path / "out" / result["best_checkpoints"][1]["weights"])
+    model = build.build(MODEL, examples.fit(), seed=0)
+    build.load_weights(model, tmp_path / "out" / result["best_checkpoints"][1]["weights"])
     plain = train(request(examples, **options), tmp_path / "plain", Lines())
     assert "best_checkpoints" not in plain
     same(weights(tmp_path / "plain" / "weights"), best)

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from headway.bucket_store import BucketStore
 from headway.errors import StoreError
 from headway.monitor import Monitor
-from headway.schema import Column
-from headway.stager import RemoteFiles
-from headway.store import Store
-from tfcore.evaluate import predict
-from tfcore.evaluate_request import EvaluateRequest, TrainedModel
+from headway.schema.columns import Column
+from headway.storage.prefetch import RemoteFiles
+from headway.storage.remote_store import BucketStore
+from headway.storage.store import Store
+from tfcore.evaluation.request import EvaluateRequest, TrainedModel
+from tfcore.evaluation.stage import predict
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, train
 

@@ -9,13 +9,13 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.civil import PARTS, parts_of
 from headway.errors import ConfigError
-from headway.schema import Column
-from headway.statistics.split import SplitStatistics
+from headway.schema.calendar_days import PARTS, parts_of
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.calendar import part_of
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.graph import RawColumn, Transform
+from tfcore.transform.layer import RawColumn, Transform
 from tfcore.transform.parameters import fit_parameters
 
 LABEL = Column(name="label", type="int64", nullable=False, role="label")

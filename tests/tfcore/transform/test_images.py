@@ -9,10 +9,10 @@ import tensorflow as tf
 from PIL import Image
 
 from headway.errors import ConfigError, DataError
-from headway.schema import Column
-from headway.statistics.split import SplitStatistics
-from tfcore.dataset import Labeler, Shards, evaluation_dataset, safe, training_dataset
-from tfcore.python_op import python_errors
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
+from tfcore.data.pipeline import Labeler, Shards, evaluation_dataset, safe, training_dataset
+from tfcore.graph.python_op import python_errors
 from tfcore.testing import write_examples
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.images import Tolerant, decode_images
@@ -66,7 +66,7 @@ def written(tmp_path, photos):
 
 
 def test_refused_and_missing_images_on_the_way_to_a_model(tmp_path):
-    from tfcore.transform.graph import Transform
+    from tfcore.transform.layer import Transform
 
     photos = [image(i) for i in range(6)] + [BROKEN, None]
     found = written(tmp_path, photos)

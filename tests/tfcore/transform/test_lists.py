@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from headway.errors import ConfigError
 from headway.records.classic import encode_classic
 from headway.records.encode import encode
-from headway.schema import Column
-from headway.statistics.split import SplitStatistics
-from tfcore.decode import Decoder
-from tfcore.export import Served
-from tfcore.layers import ListEmbedding
-from tfcore.packed import pack
-from tfcore.request_columns import of_examples, of_tensors
-from tfcore.signatures import nullable_inputs
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
+from tfcore.data.decode import Decoder
+from tfcore.export.packed_inputs import pack
+from tfcore.export.request_columns import of_examples, of_tensors
+from tfcore.export.saved_model import Served
+from tfcore.export.signatures import nullable_inputs
+from tfcore.models.layers import ListEmbedding
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.graph import Transform
+from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import fit_parameters
 
 LABEL = Column(name="label", type="int64", nullable=False, role="label")
@@ -64,7 +64,7 @@ def served(transform):
 
 
 def packed(tensors):
-    """As `tfcore.packed` gives the tensors of a request to what was traced."""
+    """As `tfcore.export.packed_inputs` gives the tensors of a request to what was traced."""
     made = dict(tensors)
     for group in pack(nullable_inputs(COLUMNS)):
         members = [tensors[tensor.name] for tensor in group.tensors]

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from headway.errors import ConfigError, DataError
-from headway.schema import Column
-from headway.statistics.split import SplitStatistics
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.parameters import TransformParameters, fit_parameters, image_input
 

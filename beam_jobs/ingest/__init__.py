@@ -1,0 +1,1 @@
+"""Ingest: the raw files of one span become sharded TFRecords, statistics and a quarantine."""

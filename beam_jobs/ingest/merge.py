@@ -1,0 +1,128 @@
+"""Puts a span together from its ranges, in their order: shards get their names, statistics are merged, counts add up.
+
+result = collect(request, ranges, aside, out)
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.ingest.range_worker import NOTES, SHARD, STATISTICS
+from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.runners.work_dir import Aside, writable
+from headway.errors import DataError
+from headway.leakage import key_index
+from headway.records.lengths import total
+from headway.records.spec import feature_spec
+from headway.schema.columns import Column
+from headway.sources.discovery.formats_table import InputFile, Range
+from headway.statistics.split_statistics import merge_all
+from headway.tabular import quarantine
+
+Facts = dict[str, Any]
+"""What `ingest_range` returned."""
+
+
+def collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> dict[str, Any]:
+    """Move what the ranges wrote from `aside` to its place in `out`; return the stage's result.
+
+    Raises:
+        DataError: the counts do not add up.
+        StoreError: `out` cannot be written.
+    """
+    with writable(out):
+        return _collect(request, ranges, aside, out)
+
+
+def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> dict[str, Any]:
+    facts = [aside.facts(piece.index) for piece in ranges]
+    columns = request.columns()
+    with ThreadPoolExecutor(1, "notes") as other:  # they are copied, which takes no interpreter
+        noted = other.submit(_notes, request, ranges, aside, out)
+        splits = {split: _split(split, columns, facts, aside, out) for split in request.split.names()}
+        noted.result()
+    counts = {
+        "read": sum(fact["rows"] for fact in facts),
+        "written": sum(split["rows"] for split in splits.values()),
+        "quarantined": quarantine.write(
+            out / quarantine.FILE_NAME, quarantined_rows(request.files, ranges, facts, aside)
+        ),
+        "filtered": sum(fact["filtered"] for fact in facts),
+    }
+    if counts["read"] != counts["written"] + counts["quarantined"] + counts["filtered"]:
+        said = ", ".join(f"{count} {what}" for what, count in counts.items())
+        raise DataError(f"rows do not add up: {said}", where=f"span {request.span}", fix="a bug: please report it")
+    return {
+        "span": request.span,
+        "rows_per_record": request.records.rows,
+        "feature_spec": feature_spec(request.columns(), request.records.rows),
+        "columns": [column.model_dump(mode="json") for column in columns],
+        "splits": splits,
+        "counts": counts,
+    }
+
+
+def _notes(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> None:
+    """What the ranges noted for the proof of the splits, as one."""
+    shutil.rmtree(out / NOTES, ignore_errors=True)
+    if ranges:
+        key_index.merge([aside.of_range(piece.index) / NOTES for piece in ranges], out / NOTES)
+    else:
+        key_index.Notes(request.split, request.read, request.row_columns()).save(out / NOTES)
+
+
+def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], aside: Aside, out: Path) -> dict[str, Any]:
+    """Name the shards of one split, merge its statistics."""
+    shards: list[dict[str, Any]] = []
+    saved: list[Path] = []
+    for index, fact in enumerate(facts):
+        if split in fact["records"]:
+            name = f"{split}-{index:05d}-of-{len(facts):05d}.tfrecord"
+            folder = aside.of_range(index) / split
+            (folder / SHARD).replace(out / name)
+            saved.append(folder / STATISTICS)
+            shards.append({"file": name, "rows": fact["records"][split]})
+    statistics = out / "statistics" / split
+    statistics.parent.mkdir(exist_ok=True)
+    shutil.rmtree(statistics, ignore_errors=True)
+    if len(saved) == 1:
+        saved[0].replace(statistics)
+    else:
+        merge_all(saved, columns, spill=aside.folder / "spill").save(statistics)
+    rows = sum(total(shard["rows"]) for shard in shards)
+    return {"rows": rows, "shards": shards, "statistics": statistics.relative_to(out).as_posix()}
+
+
+def quarantined_rows(
+    files: Sequence[InputFile], ranges: Sequence[Range], facts: Sequence[Facts], aside: Aside
+) -> Iterator[pa.Table]:
+    """The ranges' rejected rows with their file's name, counted from 1 within the file."""
+    names = file_names(files)
+    file, before = -1, 0
+    for piece, fact in zip(ranges, facts, strict=True):
+        if piece.file != file:
+            file, before = piece.file, 0
+        if fact["quarantined"]:
+            table = quarantine.read(aside.of_range(piece.index))
+            if piece.row_per_file:
+                files = pa.array([names[piece.file + row] for row in table.column("row").to_pylist()], pa.string())
+                rows = pa.array([1] * table.num_rows, pa.int64())
+            else:
+                rows = pc.add(table.column("row"), before + 1)
+                files = pa.array([names[piece.file]] * table.num_rows, pa.string())
+            yield table.set_column(0, "file", files).set_column(1, "row", rows)
+        before += fact["rows"]
+
+
+def file_names(files: Sequence[InputFile]) -> list[str]:
+    """Paths as seen from the folder that holds all of the span's files: where that lies must change no byte."""
+    folder = os.path.commonpath([Path(file.path).parent for file in files]) if files else ""
+    return [Path(file.path).relative_to(folder).as_posix() for file in files]

@@ -1,0 +1,291 @@
+"""One range of a span, from raw rows to shards: the work that Beam spreads out, itself free of Beam.
+
+    facts = ingest_range(request, piece, folder, tick=lambda rows: None)
+    facts                    # rows read, filtered, quarantined; rows of each record of each split, packed
+
+The order of a row's way: filter, coerce, label, split, then statistics and records of its split. Batches of some ten
+thousand rows go through whole; nothing is done row by row. What is written depends on the range and the request alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from beam_jobs.ingest.request import IngestRequest
+from headway.errors import DataError
+from headway.leakage.key_index import Notes
+from headway.memory import give_back
+from headway.records.classic import encode_classic
+from headway.records.encode import encode_records
+from headway.records.grouping import Group, one_batch
+from headway.records.lengths import packed
+from headway.records.tfrecord import ShardWriter
+from headway.records.whole_groups import grouper
+from headway.schema.columns import LABEL, Column
+from headway.sources.discovery.formats_table import Chunk, Range, open_source
+from headway.sources.formats.parquet_wide import WIDE
+from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular import quarantine
+from headway.tabular.coerce import coerce, raw_types
+from headway.tabular.expression_errors import Overflow
+from headway.tabular.expressions import parse
+from headway.tabular.list_arrays import is_text
+from headway.tabular.row_split import RowSplit
+from headway.tabular.splits import Assigned
+
+SHARD, STATISTICS = "shard.tfrecord", "statistics"
+"""Of each split, in `<folder>/<split>/`."""
+NOTES = "splits"
+"""What the proof of the splits needs, of all of them."""
+_LEAST_ROWS = 512
+"""Fewer rows of a wide table wait for more: a call for each of its columns costs the same whatever is in it."""
+Tick = Callable[[int], None]
+"""Told after each batch how many rows of the range have been read; may raise to stop."""
+Rows = NDArray[np.int64]
+"""Which data row of the range each row of a batch is, from 0."""
+
+
+def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
+    """Write a range's shards, statistics and quarantine into `folder`; return its facts as JSON values.
+
+    Rows in the quarantine are counted within the range, from 0.
+
+    Raises:
+        DataError, ConfigError: the range cannot be read, or the request does not fit it.
+        OSError, StoreError: `folder` cannot be written.
+    """
+    work = RangeWork(request, folder)
+    types = work.types(piece)
+    names = work.names(types)
+    try:
+        for chunk in open_source(request.source).read(piece, names, types):
+            work.add(chunk)
+            del chunk  # or it would be there while the next one is read
+            tick(work.rows)
+        return work.finish()
+    except Overflow as error:
+        raise _placed(error, request, piece) from None
+    except OSError as error:
+        if error.filename == piece.path:
+            raise DataError(f"cannot be read: {error.strerror}", where=piece.path) from None
+        raise
+    finally:
+        work.close()
+        if (
+            len(names) >= WIDE
+        ):  # a range takes long, and leaves many small pieces behind; of narrow tables this costs more
+            give_back()
+
+
+class RangeWork:
+    def __init__(self, request: IngestRequest, folder: Path):
+        self.rows = 0
+        self._filtered = 0
+        self._request, self._folder = request, folder
+        self._where = parse(request.source.where) if request.source.where is not None else None
+        self._columns = request.columns()
+        self._splits: dict[str, _Split] = {}
+        self._rows = RowSplit(request.split, request.read, request.row_columns())
+        self._notes = Notes(request.split, request.read, request.row_columns())
+        self._rejected: list[pa.Table] = []
+
+    def types(self, piece: Range) -> dict[str, pa.DataType]:
+        """What is read of a range: columns, and the types to aim for. What only the split looks at may be missing."""
+        names = None
+        if self._rows.extra and self._request.source.format in ("csv", "parquet", "arrow"):  # the others give nulls
+            names = open_source(self._request.source).names(self._request.files[piece.file])
+        return self._rows.types(names, raw_types(self._request.read))
+
+    def names(self, types: Mapping[str, pa.DataType]) -> list[str]:
+        """The columns to read of a range for which `types` are aimed for; some have no type to aim for."""
+        return list(dict.fromkeys([*(column.name for column in self._request.read), *types]))
+
+    def add(self, chunk: Chunk) -> None:
+        batch = chunk.batch
+        at = chunk.positions()
+        self.rows += batch.num_rows + len(chunk.malformed)
+        for line in chunk.malformed:
+            self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
+        batch, at = self._filter(batch, at)
+        batch, at = self._coerce(batch, at)
+        batch, label, at = self._label(batch, at)
+        if batch.num_rows:
+            self._take(batch, label, at, chunk)
+
+    def _assigned(self, batch: pa.RecordBatch, at: Rows, chunk: Chunk) -> Assigned:
+        """The splits of the rows of a chunk that are kept."""
+        kept = None if batch.num_rows == chunk.batch.num_rows else np.searchsorted(chunk.positions(), at)
+        return self._rows.assigned(batch, chunk.batch, kept)
+
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, chunk: Chunk) -> None:
+        """Rows that are kept, of a chunk as the file gave it."""
+        split = self._assigned(batch, at, chunk)
+        self._notes.add(batch, chunk.batch.schema, split)
+        self._write(batch, label, split.codes)
+
+    def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
+        """The rows for which `where` holds. It sees a column in the type that the file gives it, but for text that is
+        meant to be a number: one bad value must cost its row alone, not the range."""
+        if self._where is None or not batch.num_rows:
+            return batch, at
+        columns = self._request.filter_columns()
+        unsure = [
+            column for column in columns if self._request.source.format == "csv" or _is_text_number(batch, column)
+        ]
+        view = batch.select([column.name for column in columns])
+        if unsure:
+            coerced = coerce(batch, unsure)
+            self._reject(coerced.rejected, at)
+            if coerced.kept is not None:
+                kept = pa.array(coerced.kept)
+                batch, view, at = batch.take(kept), view.take(kept), at[coerced.kept]
+            for column in unsure:
+                place = view.schema.get_field_index(column.name)
+                view = view.set_column(place, column.name, coerced.batch.column(column.name))
+        with _counted(at):
+            keep = self._where.keep(view)
+        if keep.true_count == len(keep):
+            return batch, at
+        self._filtered += len(keep) - keep.true_count
+        return batch.filter(keep), at[keep.to_numpy(zero_copy_only=False)]
+
+    def _coerce(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
+        coerced = coerce(batch, self._request.read)
+        self._reject(coerced.rejected, at)
+        return coerced.batch, at if coerced.kept is None else at[coerced.kept]
+
+    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array, Rows]:
+        """The rows that have a label, and their labels."""
+        config = self._request.label
+        with _counted(at):
+            label = config.compute(batch)
+        if label.null_count:
+            missing = label.is_null().to_numpy(zero_copy_only=False)
+            if config.missing == "filter":
+                self._filtered += int(missing.sum())
+            else:
+                gone = at[missing].tolist()
+                name = config.column or LABEL
+                self._rejected.append(quarantine.rejected(gone, name, [None] * len(gone), "the label is missing"))
+            keep = pa.array(~missing)
+            batch, label, at = batch.filter(keep), label.filter(keep), at[~missing]
+        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label, at
+
+    def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
+        names = self._request.split.names()
+        arrays = [batch.column(column.name) for column in self._columns[:-1]]
+        stored = pa.RecordBatch.from_arrays([*arrays, label], names=[column.name for column in self._columns])
+        for code, name in enumerate(names):
+            rows = np.flatnonzero(codes == code)
+            if len(rows) == stored.num_rows:
+                self._split(name).add(stored)
+            elif len(rows):
+                self._split(name).add(stored.take(pa.array(rows)))
+
+    def _split(self, name: str) -> _Split:
+        if name not in self._splits:
+            self._splits[name] = _Split(self._folder / name, self._columns, self._request.records.rows)
+        return self._splits[name]
+
+    def _reject(self, table: pa.Table, at: Rows) -> None:
+        """Keep rejected rows, counted within the range rather than within the batch."""
+        if table.num_rows:
+            rows = pa.array(at[table.column("row").to_numpy()])
+            self._rejected.append(table.set_column(table.schema.get_field_index("row"), "row", rows))
+
+    def finish(self) -> dict[str, Any]:
+        rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
+        quarantined = quarantine.write(self._folder / quarantine.FILE_NAME, [rejected])
+        # each goes before the next one's: of a wide table its statistics take a hundred megabytes
+        records = {name: self._splits.pop(name).finish() for name in list(self._splits)}
+        self._notes.save(self._folder / NOTES)
+        return {"rows": self.rows, "filtered": self._filtered, "quarantined": quarantined, "records": records}
+
+    def close(self) -> None:
+        for split in self._splits.values():
+            split.close()
+
+
+@contextlib.contextmanager
+def _counted(at: Rows) -> Iterator[None]:
+    """A row that an expression refuses, counted within the range rather than within the batch."""
+    try:
+        yield
+    except Overflow as error:
+        error.row = None if error.row is None else int(at[error.row])
+        raise
+
+
+def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
+    """The error with its file and row. The rows before the range are counted, which reads them again."""
+    if error.row is None:
+        return DataError(error.problem, where=error.where, fix=error.fix)
+    file, row = (request.files[piece.file + error.row].path, 1) if piece.row_per_file else (piece.path, error.row + 1)
+    if not piece.row_per_file:
+        source = open_source(request.source)
+        names, types = [column.name for column in request.read[:1]], raw_types(request.read[:1])
+        for other in source.ranges(request.files):
+            if other.file == piece.file and other.index < piece.index:
+                row += sum(c.batch.num_rows + len(c.malformed) for c in source.read(other, names, types))
+    return DataError(error.problem, where=f"{file} row {row:,}: {error.where}", fix=error.fix)
+
+
+def _is_text_number(batch: pa.RecordBatch, column: Column) -> bool:
+    """Whether the file holds text where a number is wanted."""
+    kind = batch.schema.field(column.name).type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return column.type != "bytes" and is_text(kind)
+
+
+class _Split:
+    """The rows of one split: its statistics, and its shard."""
+
+    def __init__(self, folder: Path, columns: tuple[Column, ...], rows_per_record: int):
+        folder.mkdir()
+        self._folder, self._columns, self._classic = folder, columns, rows_per_record == 1
+        self._spill = folder / "spill"
+        self._statistics = SplitStatistics.create(columns, spill=self._spill)
+        self._grouper = grouper(rows_per_record, columns)
+        self._shard = ShardWriter(folder / SHARD)
+        self._least = _LEAST_ROWS if len(columns) >= WIDE else 0
+        self._waiting: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        if sum(each.num_rows for each in self._waiting) >= self._least:
+            self._take_waiting()
+
+    def _take_waiting(self) -> None:
+        if not self._waiting:
+            return
+        batch, self._waiting = one_batch(self._waiting), []
+        self._statistics.update(batch)
+        if self._classic:
+            self._shard.write_many(encode_classic(batch, self._columns))
+        else:
+            self._records(self._grouper.add(batch))
+
+    def _records(self, groups: Iterator[Group]) -> None:
+        for batch, sizes in groups:
+            self._shard.write_groups(encode_records(batch, sizes, self._columns), sizes)
+
+    def finish(self) -> list[list[int]]:
+        """The rows of each record, packed."""
+        self._take_waiting()
+        self._records(self._grouper.rest())
+        self._shard.close()
+        self._statistics.save(self._folder / STATISTICS)
+        shutil.rmtree(self._spill, ignore_errors=True)
+        return packed(self._shard.rows)
+
+    def close(self) -> None:
+        self._shard.close()

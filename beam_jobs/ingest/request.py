@@ -1,0 +1,91 @@
+"""What ingest is asked to do for one span: plain data, so that it crosses to a worker and into a fingerprint.
+
+request = IngestRequest(span="2013-01", files=files(source, "2013-01"), source=source,
+                        read=schema.columns, stored=("carrier", "distance"),
+                        label=LabelConfig(expression="arr_delay > 15"), split=SplitConfig())
+request.columns()            # those of a record, the label last
+request.key()                # what the output depends on
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.config import Frozen
+from headway.errors import ConfigError
+from headway.records.spec import RecordsConfig
+from headway.schema.columns import LABEL, Column, in_columns, suggest
+from headway.sources.discovery.formats_table import InputFile, SourceConfig
+from headway.tabular.expressions import parse
+from headway.tabular.label import LabelConfig
+from headway.tabular.splits import SplitConfig
+
+VERSION = 9
+"""Raised by whoever changes a byte of what ingest writes for the same request."""
+
+
+class IngestRequest(Frozen):
+    """One span of raw files, and what becomes of it."""
+
+    span: str
+    files: tuple[InputFile, ...]
+    source: SourceConfig
+    read: tuple[Column, ...]
+    """What is read and coerced: stored columns, and those that the label, the filter and the split look at."""
+    stored: tuple[str, ...]
+    """The columns of `read` that go into the shards; the label is added to them."""
+    label: LabelConfig
+    split: SplitConfig
+    hashed: tuple[Column, ...] = ()
+    """What a split without a key hashes, in the types of the files; none: whatever is read, but for the label's columns."""
+    records: RecordsConfig = RecordsConfig()
+
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the shards, the label last."""
+        return (*(column for column in self.read if column.name in self.stored), self.label.stored(self.read))
+
+    def row_columns(self) -> tuple[Column, ...]:
+        """What a split without a key hashes; none with another split."""
+        if not self.split.by_row:
+            return ()
+        return self.hashed or tuple(c for c in self.read if c.name not in self.label.columns()) or self.read
+
+    def filter_columns(self) -> tuple[Column, ...]:
+        """The columns of `read` that `source.where` looks at."""
+        wanted = parse(self.source.where).columns if self.source.where is not None else frozenset()
+        return tuple(column for column in self.read if column.name in wanted)
+
+    def check(self) -> None:
+        """Raise ConfigError unless whatever is stored or looked at is read, and the label's name is free."""
+        names = [column.name for column in self.read]
+        looks = {"columns": frozenset(self.stored), "label": self.label.columns()}
+        for name in sorted(self.split.columns()):
+            looks[self.split.named_by(name)] = looks.get(self.split.named_by(name), frozenset()) | {name}
+        if self.source.where is not None:
+            looks["source.where"] = parse(self.source.where).columns
+        for what, wanted in looks.items():
+            for name in sorted(wanted - set(names)):
+                raise ConfigError(f"there is no column {name!r}", where=what, fix=suggest(name, names))
+        if LABEL in self.stored:
+            raise ConfigError(
+                f"a column is called {LABEL!r}, the name that the label is stored under",
+                where="columns",
+                fix=f"make it the label, rename it in the files, or leave it out: {in_columns(LABEL, 'ignore')}",
+            )
+
+    def key(self) -> dict[str, Any]:
+        """What the output depends on: checksums and not paths, and of each config the part that is read here."""
+        hashed = {c.name: f"{c.type}{list(c.shape) or ''}" for c in self.row_columns()}
+        return {
+            "stage": "ingest",
+            "version": VERSION,
+            "span": self.span,
+            "files": [{"bytes": f.bytes, "crc32c": f.crc32c} for f in self.files],
+            "source": self.source.at_ingest(),
+            "columns": {c.name: c.model_dump(mode="json", exclude={"name"}) for c in self.read},
+            "stored": list(self.stored),
+            "label": self.label.model_dump(mode="json"),
+            "split": self.split.at_ingest() | self.split.noted(),
+            "records": self.records.model_dump(mode="json"),
+            **({"hashed": hashed} if hashed else {}),
+        }

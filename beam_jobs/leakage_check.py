@@ -1,0 +1,154 @@
+"""The stage that proves the splits of a window: `headway.leakage` with a second look at the raw files.
+
+    result = prove(SplitsRequest(...), out, Monitor())
+    result["says"], result["anomalies"]
+
+The raw files are read again only when something looks wrong, to name the rows; what was filtered or rejected at ingest is
+so again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.ingest.merge import file_names
+from beam_jobs.ingest.range_worker import RangeWork, Rows
+from beam_jobs.ingest.request import IngestRequest
+from headway.config import Frozen
+from headway.errors import DataError
+from headway.leakage.copies import File, copies
+from headway.leakage.examples import PLACES, Seen
+from headway.leakage.hash_sets import Hashes
+from headway.leakage.keys import canonical, key_hashes, key_text
+from headway.leakage.proof import prove as prove_splits
+from headway.leakage.window_proof import Noted
+from headway.monitor import Monitor
+from headway.sources.discovery.formats_table import Chunk, open_source
+from headway.tabular.splits import Part, SplitConfig
+
+VERSION = 2
+FILE = "splits.json"
+
+
+class SpanOutput(Frozen):
+    """A span of the window, and the notes in its ingest output."""
+
+    request: IngestRequest
+    notes: Path
+
+
+class SplitsRequest(Frozen):
+    split: SplitConfig
+    spans: tuple[SpanOutput, ...]
+    """In the window's order."""
+    parts: dict[str, tuple[Part, ...]]
+    """By split of the window: which part of which span."""
+
+
+def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+    """The stage: write out/splits.json; returns {"says": [...], "anomalies": [...], "splits": {...}}.
+
+    An anomaly never fails the stage; `validate` gives it the gravity that the config wants.
+
+    Raises:
+        DataError: notes are damaged.
+    """
+    spans = {one.request.span: one.request for one in request.spans}
+    window = [Noted.load(one.request.span, one.notes) for one in request.spans]
+
+    splits: dict[str, dict[str, str]] = {}
+    for split, of in request.parts.items():
+        for span, part in of:
+            splits.setdefault(span, {})[part] = split
+
+    def look(columns: Sequence[str], hashes: Hashes, names: Sequence[str]) -> list[Seen]:
+        found: list[Seen] = []
+        for name in names:
+            monitor.check()
+            monitor.log(f"looking at the rows of span {name} again")
+            try:
+                found += list(_look(spans[name], columns, hashes, splits[name]))
+            except (DataError, OSError) as error:  # what was found is found, whether its rows can be shown or not
+                monitor.log(f"they cannot be read again: {error}")
+        return found
+
+    made = prove_splits(request.split, window, request.parts, look)
+    made.anomalies += copies(list(_files(request, splits)))
+    result = {
+        "says": made.says,
+        "anomalies": [anomaly.model_dump(mode="json") for anomaly in made.anomalies],
+        "splits": made.splits,
+    }
+    (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return result
+
+
+def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterator[File]:
+    """The raw files of the window, with the split that all of their rows are in, if there is one."""
+    for one in request.spans:
+        found = {*splits.get(one.request.span, {}).values()}
+        split = next(iter(found)) if len(found) == 1 else None
+        for name, file in zip(file_names(one.request.files), one.request.files, strict=True):
+            yield File(one.request.span, name, file.bytes, file.crc32c, split)
+
+
+def _look(request: IngestRequest, columns: Sequence[str], hashes: Hashes, splits: dict[str, str]) -> Iterator[Seen]:
+    """The rows of a span with a key of these hashes; few of each key."""
+    names, parts = file_names(request.files), request.split.names()
+    wanted, source = np.sort(hashes), open_source(request.source)
+    shown: dict[tuple[int, Any, str], int] = {}
+    file, before = -1, 0
+    for piece in source.ranges(request.files):
+        if piece.file != file:
+            file, before = piece.file, 0
+        reader = _Finder(request, columns, wanted)
+        types = reader.types(piece)
+        for chunk in source.read(piece, reader.names(types), types):
+            reader.add(chunk)
+        for value, hashed, written, code, at in reader.found:
+            part = parts[code]
+            key = hashed, value, part
+            shown[key] = shown.get(key, 0) + 1
+            if shown[key] <= PLACES and part in splits:
+                name = names[piece.file + at] if piece.row_per_file else names[piece.file]
+                row = 1 if piece.row_per_file else before + at + 1
+                yield Seen(hashed, value, written, request.span, splits[part], name, row)
+        before += reader.rows
+
+
+class _Finder(RangeWork):
+    """Keeps the rows of a range that have a wanted key."""
+
+    def __init__(self, request: IngestRequest, columns: Sequence[str], wanted: Hashes):
+        super().__init__(request, Path())
+        self.found: list[tuple[tuple[Any, ...], int, str, int, int]] = []
+        self._key, self._wanted = columns, wanted
+
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, chunk: Chunk) -> None:
+        hashes, missing = key_hashes(batch, self._key)
+        places = np.searchsorted(self._wanted, hashes)
+        mine = self._wanted[np.minimum(places, len(self._wanted) - 1)] == hashes
+        if missing is not None:
+            mine &= ~missing
+        rows = np.flatnonzero(mine)
+        if not len(rows):
+            return
+        codes = self._assigned(batch, at, chunk).codes
+        some = pa.array(rows)
+        plain = [canonical(batch.column(name)).take(some).to_pylist() for name in self._key]
+        written = [batch.column(name).take(some).to_pylist() for name in self._key]
+        for i, row in enumerate(rows.tolist()):
+            value = tuple(_one(column[i]) for column in plain)
+            text = ", ".join(f"{n} {key_text(column[i])}" for n, column in zip(self._key, written, strict=True))
+            self.found.append((value, int(hashes[row]), text, int(codes[row]), int(at[row])))
+
+
+def _one(value: Any) -> Any:
+    """A value of a key, to be told from others: lists as tuples."""
+    return tuple(value) if isinstance(value, list) else value

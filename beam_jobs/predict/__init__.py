@@ -1,0 +1,1 @@
+"""Batch prediction: raw files scored with an exported model, range by range."""

@@ -1,0 +1,120 @@
+"""What a batch prediction is asked to do: plain data, so that it crosses to a worker.
+
+request = PredictRequest(files=files(source, ONE_SPAN), source=source, columns=model.columns, model=folder,
+                         digest=digest, loader="tfcore.export.predictor:load", passthrough=(Passed(name="id"),))
+request.check()
+request.key(piece)           # what the output of one range depends on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal, Self
+
+from beam_jobs.ingest.merge import file_names
+from headway.config import Frozen
+from headway.errors import ConfigError, DataError
+from headway.schema.columns import Column, suggest
+from headway.sources.discovery.formats_table import InputFile, Range, SourceConfig, open_source
+from headway.storage.fingerprint import fingerprint
+
+VERSION = 4
+"""Raised by whoever changes a byte of what is written for the same request."""
+FILE, ROW = "source_file", "source_row"
+OUTPUTS = (FILE, ROW, "prediction", "probabilities")
+
+
+class Passed(Frozen):
+    """A column that goes from the input to the output."""
+
+    name: str
+    column: Column | None = None
+    """How it is coerced; None: it goes through as the file has it."""
+
+
+class PredictRequest(Frozen):
+    """Raw files, and the model they go through."""
+
+    files: tuple[InputFile, ...]
+    source: SourceConfig
+    columns: tuple[Column, ...]
+    """The model's raw columns."""
+    model: str
+    """The folder of the SavedModel."""
+    digest: str
+    """Of its bytes."""
+    loader: str
+    """`module:function`; called with (model, digest), it gives a function of coerced batches to batches of predictions."""
+    passthrough: tuple[Passed, ...] = ()
+    write: Literal["parquet", "jsonl"] = "parquet"
+    span: str = "predict"
+    """What messages call it."""
+
+    def coerced(self) -> tuple[Column, ...]:
+        """What is coerced: the model's columns, then those that go through in a type of their own."""
+        taken = {column.name for column in self.columns}
+        more = [p.column for p in self.passthrough if p.column is not None and p.name not in taken]
+        return (*self.columns, *more)
+
+    def read(self) -> list[str]:
+        """The columns that are read."""
+        return list(dict.fromkeys([*(c.name for c in self.columns), *(p.name for p in self.passthrough)]))
+
+    def check(self) -> None:
+        """Raise unless every file has the columns and the output's names are free.
+
+        Raises:
+            ConfigError: a passthrough column that the input does not have, or a name that the output takes.
+            DataError: a file lacks one of the model's columns.
+        """
+        for passed in self.passthrough:
+            if passed.name in OUTPUTS:
+                problem = f"the output has a column {passed.name!r} of its own"
+                raise ConfigError(problem, where="--columns", fix="leave it out, or rename it in the files")
+        source = open_source(self.source)
+        for file in self.files:
+            names = source.names(file)
+            for column in self.columns:
+                if column.name not in names:
+                    problem = f"there is no column {column.name!r}, which the model needs"
+                    raise DataError(problem, where=file.path, fix=suggest(column.name, names))
+            for passed in self.passthrough:
+                if passed.name not in names:
+                    problem = f"there is no column {passed.name!r} in {file.path}"
+                    raise ConfigError(problem, where="--columns", fix=suggest(passed.name, names))
+
+    def config(self) -> dict[str, Any]:
+        """What every range's output depends on, besides its rows."""
+        source = {key: value for key, value in self.source.at_ingest().items() if key != "where"}
+        return {
+            "stage": "predict",
+            "version": VERSION,
+            "source": source,
+            "model": self.digest,
+            "columns": [column.model_dump(mode="json") for column in self.columns],
+            "passthrough": [passed.model_dump(mode="json") for passed in self.passthrough],
+            "write": self.write,
+        }
+
+    def key(self, piece: Range) -> str:
+        """Digest of what one range's output depends on: the config, and the range's own files."""
+        last = piece.file + (piece.end - piece.start if piece.row_per_file else 1)
+        files = [[self.names[i], self.files[i].crc32c] for i in range(piece.file, last)]
+        where = [piece.index, piece.file, piece.start, piece.end, piece.facts.get("labels")]
+        return fingerprint({"config": self._digest, "range": where, "files": files})
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        made = super().model_copy(update=update, deep=deep)
+        for name in ("names", "_digest"):  # worked out anew: they are of the fields
+            made.__dict__.pop(name, None)
+        return made
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What the output calls each file."""
+        return file_names(self.files)
+
+    @cached_property
+    def _digest(self) -> str:
+        return fingerprint(self.config())

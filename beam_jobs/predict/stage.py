@@ -1,0 +1,253 @@
+"""Batch prediction: raw files in, Parquet or JSON lines with predictions out, in the order of the input's rows.
+
+    result = predict(request, out, Monitor(), runner=RunnerConfig(), max_quarantined=0.01)
+    result["counts"], result["parts"], result["kept"]
+
+`out` then holds `part-00003-of-00012.parquet` (one for each range of the input, so that their names' order is the input's
+order), `quarantine.parquet` when rows were rejected, and `predictions.json`, written last: without it there is no
+output. All of it is a function of the files and the request, whatever the runner and the number of its workers.
+
+A range that is whole stays in `out/.ranges` until then. A call after a crash checks the keys of those (input, model and
+config) and runs only the others; a call when everything is there does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from beam_jobs.ingest.merge import quarantined_rows
+from beam_jobs.ingest.stage import whole_ranges
+from beam_jobs.predict.part_writer import PartWriter
+from beam_jobs.predict.range_scorer import predict_range
+from beam_jobs.predict.request import ROW, PredictRequest
+from beam_jobs.runners.config import RunnerConfig
+from beam_jobs.runners.work_dir import FOLDER, Aside, writable
+from headway.errors import DataError, Locked, StoreError
+from headway.messages import agree
+from headway.monitor import Monitor
+from headway.sources.discovery.formats_table import Range, open_source
+from headway.storage.atomic_io import replace_text, sync_path
+from headway.storage.fingerprint import fingerprint
+from headway.storage.manifest import checksum
+from headway.tabular import quarantine
+
+__all__ = ["MANIFEST", "predict"]
+
+MANIFEST = "predictions.json"
+FORMAT = 1
+
+
+def predict(
+    request: PredictRequest,
+    out: Path,
+    monitor: Monitor,
+    *,
+    runner: RunnerConfig | None = None,
+    max_quarantined: float = 0.01,
+) -> dict[str, Any]:
+    """Predict every row of the request's files; see the module.
+
+    Returns:
+        What predictions.json holds (JSON values: counts, parts with their rows, bytes and crc32c), and "kept": how many
+        ranges an earlier call had finished, "cached": whether that was all of it.
+
+    Raises:
+        ConfigError: a column to pass through does not exist.
+        DataError: a file is damaged or lacks a column, or more rows than `max_quarantined` (a share) were rejected.
+        StoreError: `out` holds something else or cannot be written, or the model cannot be loaded.
+        Locked: another process is predicting into `out`.
+        Cancelled: the monitor asked to stop; finished ranges are kept.
+    """
+    monitor.check()
+    _refuse_foreign(out)
+    request.check()
+    ranges = _with_rows(open_source(request.source).ranges(request.files))
+    keys = {piece.index: request.key(piece) for piece in ranges}
+    whole = fingerprint({"ranges": [keys[piece.index] for piece in ranges], "names": request.names})
+    done = _read(out)
+    if done is not None and done["key"] == whole and _is_whole(out, done):
+        _bounded(done["counts"], max_quarantined, out)
+        return done | {"kept": len(ranges), "cached": True}
+    aside = Aside.of(out)
+    with writable(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with _alone(out):
+        with writable(out):
+            kept = aside.resume(keys)
+        if kept:
+            monitor.log(f"{len(kept)} of {len(ranges)} ranges were finished before")
+        running = whole_ranges([request], [aside], [ranges], monitor, runner or RunnerConfig(), work=predict_range)
+        with running, writable(out):
+            result = _publish(request, ranges, aside, out, whole, max_quarantined)
+            aside.remove()
+    return result | {"kept": len(kept), "cached": False}
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Keep other processes from predicting into `out`. The kernel drops the lock with the process, and it leaves no file."""
+    folder = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            problem = "another process is writing predictions here"
+            raise Locked(problem, where=str(out), fix="wait for it to end, or name another folder") from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(folder)
+
+
+def _refuse_foreign(out: Path) -> None:
+    """A folder with anything in it that no prediction wrote is somebody else's."""
+    if out.exists() and not out.is_dir():
+        raise StoreError("is a file", where=str(out), fix="name a folder that is empty or does not exist")
+    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file() and not (out / FOLDER).is_dir():
+        problem = "the folder is not empty, and no prediction wrote what is in it"
+        raise StoreError(problem, where=str(out), fix="name a folder that is empty or does not exist")
+
+
+def _with_rows(ranges: Sequence[Range]) -> list[Range]:
+    """Ranges that know which row of their file they begin with, where the source tells."""
+    found, file, before = list[Range](), -1, 0
+    for piece in ranges:
+        first: int | None = 0 if piece.file != file or piece.row_per_file else before
+        file = piece.file
+        rows = piece.facts.get("rows")
+        if first is None or first < 0:
+            first = None
+        if first is not None:
+            piece = dataclasses.replace(piece, facts={**piece.facts, "first_row": first})
+        before = first + rows if first is not None and rows is not None else -1
+        found.append(piece)
+    return found
+
+
+def _publish(
+    request: PredictRequest, ranges: Sequence[Range], aside: Aside, out: Path, key: str, max_quarantined: float
+) -> dict[str, Any]:
+    """Give the parts their names in `out`; the manifest comes last."""
+    facts = [aside.facts(piece.index) for piece in ranges]
+    counts = {name: sum(fact[name] for fact in facts) for name in ("rows", "predicted", "quarantined")}
+    counts["read"] = counts.pop("rows")
+    if counts["read"] != counts["predicted"] + counts["quarantined"]:
+        said = ", ".join(f"{count} {what}" for what, count in counts.items())
+        raise DataError(f"rows do not add up: {said}", where=str(out), fix="a bug: please report it")
+    rejected = [*quarantined_rows(request.files, ranges, facts, aside)]
+    if _too_many(counts, max_quarantined):
+        _clear(out)  # the rejected rows are there to be looked at; without a manifest there is no output
+        quarantine.write(out / quarantine.FILE_NAME, rejected)
+    _bounded(counts, max_quarantined, out)
+    _clear(out)
+    parts = []
+    width = len(ranges)
+    for piece, fact, before in zip(ranges, facts, _rows_before(ranges, facts), strict=True):
+        if fact["part"] is None:
+            continue
+        path = out / f"part-{piece.index:05d}-of-{width:05d}.{request.write}"
+        source = aside.of_range(piece.index) / fact["part"]
+        if fact["first_row"] == before:
+            _link(source, path)
+        else:
+            _renumbered(source, path, request, before - (fact["first_row"] or 0))
+        size, crc = checksum(path)
+        sync_path(path)
+        parts.append({"file": path.name, "rows": fact["predicted"], "bytes": size, "crc32c": crc})
+    files = {}
+    if quarantine.write(out / quarantine.FILE_NAME, rejected):
+        size, crc = checksum(out / quarantine.FILE_NAME)
+        sync_path(out / quarantine.FILE_NAME)
+        files = {"quarantine": {"file": quarantine.FILE_NAME, "bytes": size, "crc32c": crc}}
+    names = request.names
+    result = {
+        "format": FORMAT,
+        "key": key,
+        "model": request.digest,
+        "counts": counts,
+        "inputs": [
+            {"file": n, "bytes": f.bytes, "crc32c": f.crc32c} for n, f in zip(names, request.files, strict=True)
+        ],
+        "parts": parts,
+        **files,
+    }
+    replace_text(out / MANIFEST, json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def _rows_before(ranges: Sequence[Range], facts: Sequence[dict[str, Any]]) -> Iterator[int]:
+    """How many rows of its file lie before each range."""
+    file, before = -1, 0
+    for piece, fact in zip(ranges, facts, strict=True):
+        if piece.file != file or piece.row_per_file:
+            file, before = piece.file, 0
+        yield before
+        before += fact["rows"]
+
+
+def _renumbered(source: Path, path: Path, request: PredictRequest, more: int) -> None:
+    """A part as it should be, from one whose rows were counted from another beginning."""
+    with pq.ParquetFile(source) as file, PartWriter(path, request.write, file.schema_arrow) as part:
+        for batch in file.iter_batches():
+            place = batch.schema.get_field_index(ROW)
+            part.write(batch.set_column(place, batch.schema.field(place), pc.add(batch.column(place), more)))
+
+
+def _link(source: Path, path: Path) -> None:
+    """Put a file under a second name: the range stays whole until the output is."""
+    try:
+        os.link(source, path)
+    except OSError:  # a disk without links
+        shutil.copyfile(source, path)
+
+
+def _clear(out: Path) -> None:
+    """Take back what an earlier call wrote, its manifest first."""
+    (out / MANIFEST).unlink(missing_ok=True)
+    for pattern in ("part-*-of-*.parquet", "part-*-of-*.jsonl", quarantine.FILE_NAME):
+        for path in out.glob(pattern):
+            path.unlink()
+
+
+def _too_many(counts: dict[str, int], bound: float) -> bool:
+    return counts["quarantined"] > bound * counts["read"]
+
+
+def _bounded(counts: dict[str, int], bound: float, out: Path) -> None:
+    if _too_many(counts, bound):
+        share = counts["quarantined"] / counts["read"]
+        raise DataError(
+            f"{counts['quarantined']:,} of {counts['read']:,} rows ({share:.2%}) {agree(counts['quarantined'], 'was', 'were')} "
+            f"rejected; at most {bound:.2%} may be",
+            where=str(out / quarantine.FILE_NAME),
+            fix="look at that file, mend the input, or allow more with --max-quarantine",
+        )
+
+
+def _read(out: Path) -> dict[str, Any] | None:
+    """The manifest of an earlier call; None when there is no whole one."""
+    try:
+        value = json.loads((out / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) and value.get("format") == FORMAT else None
+
+
+def _is_whole(out: Path, done: dict[str, Any]) -> bool:
+    files = [*done["parts"], *([done["quarantine"]] if "quarantine" in done else [])]
+    try:
+        return all((out / file["file"]).stat().st_size == file["bytes"] for file in files)
+    except OSError:
+        return False

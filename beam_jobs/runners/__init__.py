@@ -1,0 +1,1 @@
+"""Where Beam pipelines run: on this machine, on Flink or Spark, on Dataflow."""

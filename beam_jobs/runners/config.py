@@ -1,0 +1,116 @@
+"""Where Beam pipelines run.
+
+    runner: direct                                                  # this process, one thread a core
+    runner: {name: flink, options: {job_endpoint: "jobs:8099"}}     # any runner that Beam knows, with its own options
+
+`direct` is Beam's local runner named outright, as FnApiRunner: asked for a DirectRunner, Beam first tries to download
+another one. It runs in its in_memory mode, with one worker that starts the threads (`pipeline.IngestRange`): its own
+multi_threading mode speaks gRPC with itself, which took a tenth of a second to begin.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from beam_jobs.runners.beam_import import load_beam
+from headway.config import Frozen
+from headway.errors import ConfigError
+
+_BEAM_NAMES = {
+    "direct": "FnApiRunner",
+    "flink": "FlinkRunner",
+    "spark": "SparkRunner",
+    "dataflow": "DataflowRunner",
+    "prism": "PrismRunner",
+    "portable": "PortableRunner",
+}
+
+
+_MODES = ("in_memory", "multi_threading", "multi_processing")
+
+
+class RunnerConfig(Frozen):
+    """Which runner, and what it is told. It changes how fast a job runs, never what it writes."""
+
+    name: str = Field(default="direct", description=f"one of {', '.join(_BEAM_NAMES)}")
+    workers: int | None = Field(default=None, ge=1, description="threads of the direct runner; default: one a core")
+    options: dict[str, Any] = Field(default_factory=dict, description="Beam's pipeline options, by their names")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        short = value.lower().removesuffix("runner")
+        short = "direct" if short == "fnapi" else short
+        if short not in _BEAM_NAMES:
+            close = difflib.get_close_matches(short, _BEAM_NAMES, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(_BEAM_NAMES)}"
+            raise ValueError(f"no runner is called {value!r}; {hint}")
+        return short
+
+    @model_validator(mode="after")
+    def _workers_are_threads(self) -> RunnerConfig:
+        if self.workers is not None and self.name != "direct":
+            raise ValueError(f"workers are threads of the direct runner; give the {self.name} runner its own option")
+        if self.name == "direct" and "direct_num_workers" in self.options:
+            raise ValueError("direct_num_workers has no say here; its place is runner.workers")
+        mode = self.options.get("direct_running_mode", _MODES[0])
+        if mode not in _MODES:
+            raise ValueError(f"direct_running_mode is {mode!r}; there is: {', '.join(_MODES)}")
+        return self
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the workers are threads of this process."""
+        return self.name == "direct" and self.options.get("direct_running_mode", "in_memory") != "multi_processing"
+
+    def threads(self, elements: int | None = None) -> int:
+        """Workers of the direct runner: no more than there are elements to work on."""
+        most = self.workers or usable_cores()
+        return most if elements is None else max(1, min(most, elements))
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def make_pipeline(config: RunnerConfig, *, elements: int | None = None) -> Any:
+    """An empty beam.Pipeline on the configured runner; imports Beam.
+
+    Args:
+        elements: how many there are to work on.
+
+    Raises:
+        ConfigError: an option that Beam does not know, or a runner that is not installed.
+    """
+    beam = load_beam()
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    options = dict(config.options)
+    known = PipelineOptions(flags=[]).get_all_options() if options else {}
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            fix = f"did you mean {close[0]!r}?" if close else "see the options of Beam's runner"
+            raise ConfigError(f"Beam knows no pipeline option {name!r}", where="runner.options", fix=fix)
+    if config.name == "direct":
+        mode, workers = ("in_memory", 1) if config.in_process else ("multi_processing", config.threads(elements))
+        options = {"direct_running_mode": mode, "direct_num_workers": workers} | options
+    try:
+        # flags=[]: Beam would read this process's command line otherwise
+        return beam.Pipeline(_BEAM_NAMES[config.name], options=PipelineOptions(flags=[], **options))
+    except (ImportError, ValueError) as error:
+        raise ConfigError(
+            f"the {config.name} runner cannot be used: {str(error).splitlines()[0]}",
+            where="runner",
+            fix="install what it needs (dataflow: pip install 'apache-beam[gcp]'), and check runner.options",
+        ) from None

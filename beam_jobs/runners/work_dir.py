@@ -1,0 +1,147 @@
+"""Where a range's outputs lie until its span is whole: `<out>/.ranges/00003/`, one folder a range.
+
+    with aside.attempt(3) as folder:          # .ranges/00003.<attempt>
+        ...write into folder...               # on leaving it becomes .ranges/00003 in one rename
+    aside.finished()                          # {3}
+
+A runner may run a range twice, at the same time even: each attempt writes a folder of its own, and the first one to be
+whole stays; both hold the same bytes. A user's mistake is kept as a file, so that it crosses process boundaries whole
+and no runner tries it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.errors import KINDS, HeadwayError, StoreError
+from headway.storage.atomic_io import writing
+
+FOLDER = ".ranges"
+_STOP = "stop"
+_ERROR = ".error.json"
+FACTS = "facts.json"
+
+
+@dataclass(frozen=True)
+class Aside:
+    """The aside files of one span's ingest; picklable."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, out: Path) -> Aside:
+        return cls(out / FOLDER)
+
+    def begin(self) -> None:
+        """An empty folder, whatever an earlier process left in it."""
+        self.remove()
+        self.folder.mkdir(parents=True)
+
+    def resume(self, keys: Mapping[int, str]) -> set[int]:
+        """Keep the whole ranges of an earlier process whose facts hold their `key`; the rest of it goes."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        kept = set[int]()
+        for path in self.folder.iterdir():
+            index = int(path.name) if path.name.isdigit() else -1
+            if index in keys and self._key(index) == keys[index]:
+                kept.add(index)
+            elif path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        return kept
+
+    def _key(self, index: int) -> str | None:
+        try:
+            return self.facts(index).get("key")
+        except (OSError, ValueError, AttributeError):  # a power cut may have left a file without its bytes
+            return None
+
+    def remove(self) -> None:
+        """Take the folder away, in one go: a worker that a cluster has yet to stop writes nothing more into it."""
+        gone = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4().hex}")
+        with contextlib.suppress(OSError):  # it is not there
+            self.folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def attempt(self, index: int) -> Iterator[Path]:
+        """A folder to write range `index` into; on an exception nothing of it stays."""
+        mine = self.folder / f"{index:05d}.{uuid.uuid4().hex}"
+        mine.mkdir()
+        try:
+            yield mine
+            # not an exception: another attempt of the same range was first, and it wrote the same bytes
+            with contextlib.suppress(FileExistsError):
+                _rename_folder(mine, self.of_range(index))
+        finally:
+            shutil.rmtree(mine, ignore_errors=True)
+
+    def of_range(self, index: int) -> Path:
+        return self.folder / f"{index:05d}"
+
+    def finished(self) -> set[int]:
+        """The ranges that are whole."""
+        return {int(path.name) for path in self.folder.iterdir() if path.name.isdigit()}
+
+    def attempts(self) -> set[str]:
+        """Every attempt at a range that has left a trace: one that runs, or one that is whole."""
+        return {path.name for path in self.folder.iterdir() if path.name[:5].isdigit()}
+
+    def facts(self, index: int) -> dict[str, Any]:
+        """What a range says of itself."""
+        return json.loads((self.of_range(index) / FACTS).read_text())
+
+    def fail(self, index: int, error: HeadwayError) -> None:
+        """Keep a range's error, and tell the other ranges that their work is in vain."""
+        facts = {"kind": type(error).__name__, "problem": error.problem, "where": error.where, "fix": error.fix}
+        part = self.folder / f"{index:05d}.{uuid.uuid4().hex}.part"
+        with contextlib.suppress(FileNotFoundError):  # the driver gave up and took the folder along: nobody listens
+            part.write_text(json.dumps(facts))
+            part.replace(self.folder / f"{index:05d}{_ERROR}")
+            self.stop()
+
+    def error(self) -> HeadwayError | None:
+        """The error of the first range that has one, of the kind that it was."""
+        for path in sorted(self.folder.glob(f"*{_ERROR}")):
+            facts = json.loads(path.read_text())
+            kind = KINDS.get(facts["kind"], HeadwayError)
+            return kind(facts["problem"], where=facts["where"], fix=facts["fix"])
+        return None
+
+    def stop(self) -> None:
+        """Ask every range of this span to stop, in whatever process it runs."""
+        (self.folder / _STOP).touch()
+
+    def stopped(self) -> bool:
+        """Whether this work is in vain: a stop was asked for, or the driver has left."""
+        # os.path: asked for every batch
+        return os.path.exists(self.folder / _STOP) or not os.path.exists(self.folder)  # noqa: PTH110
+
+
+@contextlib.contextmanager
+def writable(root: Path) -> Iterator[None]:
+    """Any failure to write below `root` as a StoreError."""
+    try:
+        with writing(root):
+            yield
+    except OSError as error:
+        raise StoreError(f"cannot be written: {error.strerror or error}", where=str(root)) from None
+
+
+def _rename_folder(source: Path, target: Path) -> None:
+    """Rename, refusing a target that exists; rename(2) itself refuses any that is not empty."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if target.is_dir():
+            raise FileExistsError(str(target)) from error
+        raise

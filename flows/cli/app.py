@@ -1,0 +1,145 @@
+"""The command line: `headway COMMAND`.
+
+Exit codes: 0 done; 1 a bug; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store; 6 locked by
+another process; 130 stopped by Ctrl-C (what was done is kept). Nothing heavy is imported before a command needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+from cyclopts import App, CycloptsError, Parameter
+
+EPILOG = """\
+exit codes: 0 done; 1 a bug; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store;
+6 locked by another run; 130 stopped by Ctrl-C (what was done is kept)"""
+COMMANDS = {
+    "Train and promote": {
+        "run": "commands: ingest to promotion; work that is done is not done again",
+        "plan": "commands: what a run would do, and why",
+        "promote": "commands: make a version, or the last run's held candidate, the champion",
+        "rollback": "commands: go back to the champion before, or to a version",
+        "predict": "commands: raw files in, predictions of a model out, in the order of the rows",
+    },
+    "Run the road up to one stage": {
+        "ingest": "commands: raw files to shards, statistics and quarantine",
+        "stats": "commands: the window's statistics, per split",
+        "validate": "commands: check the window against the schema\n\nIt ends with 0 whatever it finds: errors stop the "
+        "stages behind it.",
+        "train": "commands: everything up to trained weights",
+        "evaluate": "commands: everything up to metrics, of the candidate and the champion",
+        "gate": "commands: everything up to the verdict; promotes nothing",
+        "export": "commands: everything up to the exported and replayed SavedModel, whatever the verdict; promotes nothing",
+    },
+    "Look": {
+        "models": "store: the versions in the registry, and the champion",
+        "runs": "store: the runs of this store, newest first",
+        "show": "store: one run in full",
+        "cat": "data: rows of a shard as JSON lines",
+        "quarantine": "data: the rows that the latest run's ingest rejected, and why",
+        "export-examples": "data: the window as classic tf.Examples, one per row",
+        "knobs": "knobs: values that a running training reads anew at every step; NAME=VALUE changes one",
+        "debug": "debug: inspect one training step eagerly, op by op: 'headway debug step'",
+    },
+    "Keep in order": {
+        "verify": "store: read every byte of the store and compare checksums",
+        "gc": "store: remove outputs that no kept run points at",
+        "schema": "commands: the JSON Schema of pipeline.yaml, for editors; or a proposal for the schema file",
+        "doctor": "commands: check versions, TensorFlow's devices, Prefect, the disk and the store",
+    },
+}
+"""Group, name, the module in which the function lies, and its help."""
+
+
+def application() -> App:
+    """Every command; its module is imported when it is called."""
+    app = App(
+        name="headway",
+        help="From raw files to a promoted TensorFlow model.",
+        help_epilogue=EPILOG,
+        version=_version,
+        help_flags=(),
+        default_parameter=Parameter(negative=()),
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+    )
+    for group, commands in COMMANDS.items():
+        for name, entry in commands.items():
+            module, _, text = entry.partition(": ")
+            app.command(f"flows.cli.{module}:{name.replace('-', '_')}", name=name, help=text, group=group)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    asked = tokens[: tokens.index("--")] if "--" in tokens else tokens
+    command = next((token for token in asked if not token.startswith("-")), "")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from headway.errors import HeadwayError
+    from headway.process import own
+    from headway.quiet import quiet_libraries
+
+    if arguments is None:  # this process is ours
+        own()
+        quiet_libraries()
+    app = application()
+    try:
+        if not tokens or "--help" in asked or "-h" in asked:
+            from flows.cli.usage import page
+
+            print(page(app, command), file=sys.stdout if tokens else sys.stderr)
+            return 0 if tokens else 2
+        return int(app(tokens, exit_on_error=False, print_error=False) or 0)
+    except CycloptsError as mistake:
+        from flows.cli.usage import told
+
+        error: HeadwayError = told(mistake, app, command)
+    except HeadwayError as raised:
+        error = raised
+    except BrokenPipeError:
+        # the reader of our output left: not an error of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as raised:
+        from headway.storage.atomic_io import storage_error
+
+        if (refused := storage_error(raised)) is None:
+            raise
+        error = refused
+    except KeyboardInterrupt:
+        return _complain(asked, command, "stopped", 130)
+    return _complain(asked, command, str(error), error.exit_code)
+
+
+def _complain(asked: Sequence[str], command: str, text: str, code: int) -> int:
+    if "--json" in asked:
+        import json
+
+        print(json.dumps({"error": text, "exit_code": code}))
+    print(f"headway {command}".rstrip() + f": {text}", file=sys.stderr)
+    return code
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    return f"headway {metadata.version('headway')}"
+
+
+def stop_on_signals(stop: threading.Event, say: Callable[[str], None]) -> None:
+    """Ctrl-C or SIGTERM asks for a clean stop; a second one ends the process."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        say("stopping: saving what is done (again to stop at once)")
+
+    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGTERM, handle)

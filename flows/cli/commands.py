@@ -1,0 +1,429 @@
+"""What each command of the command line does. Answers go to stdout; with --json as one JSON value.
+
+A command is one function; its parameters are those of the command line (`flows.cli.options`). Imports that take time are made
+where they are needed: a help page needs none.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from flows.cli.app import stop_on_signals
+from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, Whole, WindowOptions
+from headway.errors import ConfigError, StoreError
+from headway.messages import counted
+from headway.redaction import redact, redacted
+
+if TYPE_CHECKING:
+    from flows.config.pipeline import Located
+    from flows.dag.run_spec import Trip
+    from flows.dag.step import Output
+    from headway.registry.registry import Registry
+    from headway.storage.store import Store
+
+
+def overrides_of(options: Options) -> dict[str, Any]:
+    """{key: value} of the --set options."""
+    from headway.config import read_value
+
+    overrides: dict[str, Any] = {}
+    for item in options.set:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{item!r} is not KEY=VALUE", where="--set", fix="for example --set training.epochs=3")
+        overrides[key] = read_value(value)
+    return overrides
+
+
+def located_of(pipeline: str, options: Options, **more: Any) -> Located:
+    """The pipeline with its overrides; `more` are others."""
+    from flows.config.pipeline import read_pipeline
+
+    return read_pipeline(Path(pipeline), overrides_of(options) | more)
+
+
+def trip_of(
+    pipeline: str, options: WindowOptions, *, last: str | None = None, force: bool = False, **more: Any
+) -> Trip:
+    from flows.dag.run_spec import Trip
+
+    located = located_of(pipeline, options, **more)
+    return Trip(
+        located=located,
+        store=located.open_store(),
+        window=options.window,
+        until=options.until,
+        seed=options.seed,
+        force=force,
+        last=last,
+    )
+
+
+def store_of(pipeline: str, options: Options) -> tuple[Located, Store]:
+    located = located_of(pipeline, options)
+    store = located.open_store()
+    if not store.exists():
+        raise StoreError("there is no store yet", where=store.name, fix="headway run makes one")
+    return located, store
+
+
+def answer(options: JsonOption, value: Any, text: str) -> None:
+    print(json.dumps(redacted(value, secrets_only=True), indent=1) if options.json else redact(text))
+
+
+def execute(options: RunOptions, trip: Trip) -> dict[str, Any]:
+    from flows.execution.local import run_locally
+    from flows.progress.terminal import reporter
+
+    stop = threading.Event()
+    with reporter(json=options.json, stop=stop) as report:
+        stop_on_signals(stop, report.note)
+        return run_locally(trip, report, wait_seconds=options.wait)
+
+
+def run(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    force: Annotated[bool, Parameter(help="promote whatever the gate says")] = False,
+    options: RunOptions = RunOptions(),
+) -> int:
+    trip = trip_of(pipeline, options, force=force)
+    record = execute(options, trip)
+    answer(options, record, _told(record, trip))
+    return 0 if record["state"] in ("promoted", "already champion") else 4
+
+
+def ingest(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("ingest", trip_of(pipeline, options, last="ingest"), options)
+
+
+def stats(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("stats", trip_of(pipeline, options, last="statistics"), options)
+
+
+def validate(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    serving: Annotated[
+        Path | None, Parameter(metavar="FILE", help="logged requests to compare the train rows with")
+    ] = None,
+    options: RunOptions = RunOptions(),
+) -> int:
+    more: dict[str, Any] = {} if serving is None else {"validation.serving": str(serving.absolute())}
+    return _up_to("validate", trip_of(pipeline, options, last="validate", **more), options)
+
+
+def train(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("train", trip_of(pipeline, options, last="train"), options)
+
+
+def evaluate(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("evaluate", trip_of(pipeline, options, last="evaluate"), options)
+
+
+def gate(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("gate", trip_of(pipeline, options, last="gate"), options)
+
+
+def export(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+    return _up_to("export", trip_of(pipeline, options, last="replay"), options)
+
+
+def _up_to(command: str, trip: Trip, options: RunOptions) -> int:
+    """Run the road up to the trip's last stage and tell of it."""
+    record = execute(options, trip)
+    text, more = _told(record, trip), {}
+    if command == "stats" and (last := _last(record, trip)) is not None:
+        more = {"statistics": last.get()["columns"]}
+    if not options.json and command in ("stats", "validate", "evaluate"):
+        text = "\n".join([*_tables(record, trip), text])
+    answer(options, record | {"outputs": _paths(record, trip)} | more, text)
+    return 0
+
+
+def _last(record: dict[str, Any], trip: Trip) -> Output | None:
+    """The output of the trip's last stage."""
+    from flows.dag.step import Output
+
+    for ran in reversed(record["stages"]):
+        manifest = trip.store.find(ran["stage"], ran["fingerprint"])
+        if ran["stage"] == trip.last and manifest is not None:
+            path = trip.store.output(ran["stage"], ran["fingerprint"])
+            return Output(ran["title"], ran["stage"], ran["fingerprint"], path, manifest.result, hit=True)
+    return None
+
+
+def _tables(record: dict[str, Any], trip: Trip) -> list[str]:
+    """What the stage asked for has to show: statistics by column of each split, anomalies, metrics by slice."""
+    from flows.progress.artifacts import artifacts_of, column_rows
+    from flows.progress.tables import findings, text_table
+
+    output = _last(record, trip)
+    if output is None:
+        return []
+    if output.stage == "statistics":
+        result = output.get()
+        return [
+            f"columns of the {split} split, {counted(rows, 'row')}\n{text_table(column_rows(result, split))}\n"
+            for split, rows in result["rows"].items()
+        ]
+    return [
+        f"{artifact.description}\n{(findings if 'message' in artifact.table[0] else text_table)(artifact.table)}\n"
+        for artifact in artifacts_of(output)
+        if artifact.table
+    ]
+
+
+def _paths(record: dict[str, Any], trip: Trip) -> dict[str, str]:
+    return {s["title"]: str(trip.store.output(s["stage"], s["fingerprint"])) for s in record["stages"]}
+
+
+def _told(record: dict[str, Any], trip: Trip) -> str:
+    """A run as its last words on a terminal."""
+    from flows.dag.column_table import about_column, shown
+    from flows.progress.terminal import metrics_line
+
+    ran = [s for s in record["stages"] if not s["cached"]]
+    spans = record["spans"]
+    window = spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}, {len(spans)} spans"
+    lines = [f"{record['pipeline']}: {window}; run {record['run']}"]
+    table = record.get("columns")
+    lines += [shown(table), "  (headway schema --columns shows this again)"] if table else []
+    notes = record["notes"] if not table else [note for note in record["notes"] if about_column(note) is None]
+    lines += [f"  note: {note}" for note in notes]
+    lines += [f"  warning: {warning}" for warning in record["warnings"]]
+    if not ran:
+        lines.append(f"  nothing to do: all {len(record['stages'])} outputs are there already")
+    if "training" in record:
+        lines.append(f"  training: {chosen_values(record['training'])}")
+    if "verdict" in record:
+        lines.append(f"  verdict: {record['verdict']['verdict']}")
+        lines += [f"    {reason}" for reason in record["verdict"]["reasons"]]
+    if record.get("metrics"):
+        lines.append(f"  metrics: {metrics_line(record['metrics'], record.get('baselines'))}")
+    if record["state"] == "promoted":
+        version = trip.registry.version(record["version"])
+        lines.append(f"  promoted: version {record['version']}, {version.saved_model}")
+        lines.append(f"  serving:  {trip.registry.serving / str(record['serving'])}")
+    if trip.last is not None and record["stages"]:
+        last = record["stages"][-1]
+        lines.append(f"  output: {trip.store.output(last['stage'], last['fingerprint'])}")
+    lines.append(f"  {len(ran)} of {len(record['stages'])} stages ran, {record['seconds']:.1f} s in all")
+    return "\n".join(lines)
+
+
+def plan(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    explain: Annotated[bool, Parameter(help="also the keys that differ, with their digests")] = False,
+    options: WindowOptions = WindowOptions(),
+) -> int:
+    from flows.cli.rerun_reasons import in_words
+    from flows.dag.dag import road
+    from flows.execution.engine import Planner
+
+    trip = trip_of(pipeline, options)
+    planner = Planner(trip.store)
+    end = road(trip, planner, freeze=False)
+    rows: list[dict[str, Any]] = [
+        {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
+        for o in planner.outputs
+    ]
+    lines = [f"{trip.located.pipeline.name}: {end.spans[0]} to {end.spans[-1]} ({counted(len(end.spans), 'span')})"]
+    lines += [
+        f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {in_words(r['why'], r['stage'])}".rstrip()
+        + (f"\n    {r['fingerprint']}  {r['why'] or ''}".rstrip() if explain else "")
+        for r in rows
+    ]
+    if end.training:
+        lines.append(f"  training: {chosen_values(end.training)}")
+    elif any(r["stage"] == "train" for r in rows):
+        lines.append(
+            "  training: what is left out is chosen by the number of train rows, known after ingest and transform"
+        )
+    lines += [f"  note: {note}" for note in end.notes]
+    if end.later:
+        lines.append(f"  then, as the verdict goes: {', '.join(end.later)}")
+    elif end.verdict:
+        lines.append(f"  verdict: {end.verdict['verdict']}")
+    value = {"spans": end.spans, "steps": rows, "later": end.later, "notes": end.notes, "training": end.training}
+    answer(options, value, "\n".join(lines))
+    return 0
+
+
+def chosen_values(training: dict[str, Any]) -> str:
+    return f"{counted(training['rows'], 'train row')}: {training['says']}"
+
+
+Reason = Annotated[str, Parameter(metavar="TEXT", help="is kept in the registry's history")]
+ASKED = "asked for on the command line"
+
+
+def promote(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    to: Annotated[
+        Whole | None, Parameter(metavar="VERSION", help="a version of the registry (default: the held candidate)")
+    ] = None,
+    reason: Reason = ASKED,
+    force: Annotated[bool, Parameter(help="although it was rolled back")] = False,
+    options: RunOptions = RunOptions(),
+) -> int:
+    """A version by number; without one the window's candidate, by force."""
+    if to is not None:
+        registry = _registry(pipeline, options)
+        event = registry.promote(to, reason=reason, force=force)
+        told = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
+        answer(options, event.model_dump(mode="json"), told)
+        return 0
+    trip = trip_of(pipeline, options, force=True)
+    record = execute(options, trip)
+    answer(options, record, _told(record, trip))
+    return 0 if record["state"] == "promoted" else 4
+
+
+def _registry(pipeline: str, options: Options) -> Registry:
+    from headway.registry.registry import Registry
+
+    located, store = store_of(pipeline, options)
+    return Registry(store, located.pipeline.name)
+
+
+def rollback(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    to: Annotated[Whole | None, Parameter(metavar="VERSION", help="a version (default: the champion before)")] = None,
+    reason: Reason = ASKED,
+    force: Annotated[bool, Parameter(help="although that version was rolled back itself")] = False,
+    options: Options = Options(),
+) -> int:
+    registry = _registry(pipeline, options)
+    event = registry.rollback(to, reason=reason, force=force)
+    told = (
+        f"version {event.version} is the champion again, in place of {event.previous}; "
+        f"served as {registry.serving / str(event.serving)}"
+    )
+    answer(options, event.model_dump(mode="json"), told)
+    return 0
+
+
+def predict(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    input: Annotated[str, Parameter(metavar="PATH", help="a file, a folder or a glob")],
+    output: Annotated[str, Parameter(metavar="FOLDER", help="empty, new, or of an earlier predict")],
+    model: Annotated[str, Parameter(help="champion, a version, or a SavedModel's folder")] = "champion",
+    format: Annotated[
+        str | None, Parameter(help="of the input: parquet, csv, jsonl, ... (default: the pipeline's)")
+    ] = None,
+    write: Annotated[Literal["parquet", "jsonl"], Parameter(help="the format of the predictions")] = "parquet",
+    columns: Annotated[
+        Columns, Parameter(help="input columns to write beside the predictions (default: the keys)")
+    ] = None,
+    max_quarantine: Annotated[
+        float | None, Parameter(metavar="SHARE", help="rows that may be rejected (default: the pipeline's)")
+    ] = None,
+    options: Options = Options(),
+) -> int:
+    from flows.progress.terminal import reporter
+    from flows.scoring.predict import predict as run
+
+    located = located_of(pipeline, options)
+    stop = threading.Event()
+    with reporter(json=options.json, stop=stop) as report:
+        stop_on_signals(stop, report.note)
+        result = run(
+            located,
+            model=model,
+            input=input,
+            output=output,
+            monitor=report.monitor("predict"),
+            format=format,
+            columns=None if columns is None else [c for c in columns.split(",") if c],
+            write=write,
+            max_quarantined=max_quarantine,
+        )
+    counts = result["counts"]
+    which = f"version {result['version']}" if result["version"] else result["saved_model"]
+    told = f"{counts['predicted']:,} of {counts['read']:,} rows predicted by {which}, in {result['output']}"
+    if counts["quarantined"]:
+        told += f"; {counts['quarantined']:,} rejected, see its quarantine.parquet"
+    if result["cached"]:
+        told = f"nothing has changed: {told}"
+    answer(options, result, told)
+    return 0
+
+
+def schema(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    update: Annotated[
+        bool, Parameter(help="propose a schema.pbtxt that holds the window; never overwrites it")
+    ] = False,
+    columns: Annotated[bool, Parameter(help="what became of each column: its type, its transform, and why")] = False,
+    options: RunOptions = RunOptions(),
+) -> int:
+    """The JSON Schema of a pipeline; with --update a proposal beside the schema file, and what it would change."""
+    if columns:
+        from flows.dag.column_table import current, shown
+
+        rows = current(located_of(pipeline, options))
+        answer(options, rows, shown(rows))
+        return 0
+    if not update:
+        from flows.config.pipeline import json_schema
+
+        print(json.dumps(json_schema(), indent=1))
+        return 0
+    from flows.config.columns import new_columns
+    from headway.schema_inference.schema_update import difference, proposed
+    from headway.statistics.split_statistics import SplitStatistics
+    from headway.storage.atomic_io import replace_text
+
+    trip = trip_of(pipeline, options, last="statistics")
+    path = trip.located.schema_file
+    if not path.is_file():
+        raise ConfigError("there is no schema file to update", where=str(path), fix="headway validate infers one")
+    record = execute(options, trip)
+    ran = record["stages"][-1]
+    output = trip.store.output(ran["stage"], ran["fingerprint"])
+    manifest = trip.store.find(ran["stage"], ran["fingerprint"])
+    assert manifest is not None
+    splits = [SplitStatistics.load(output / name) for name in manifest.result["rows"]]
+    before = path.read_text(encoding="utf-8")
+    after = proposed(before, splits, where=str(path), new=new_columns(trip.located, trip.files(record["spans"][-1])))
+    target = path.with_name(f"{path.stem}.proposed{path.suffix}")
+    changes = difference(before, after, path.name, target.name)
+    if changes:
+        replace_text(target, after)
+    told = f"{changes}\n\nwritten to {target}; {path.name} is as it was" if changes else "the schema holds the window"
+    answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, told)
+    return 0
+
+
+def doctor(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
+    from flows.cli.doctor import examine
+
+    findings = examine(Path(pipeline), overrides_of(options))
+    lines = [
+        f"{'ok' if f.ok else 'PROBLEM':<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "")
+        for f in findings
+    ]
+    answer(options, [f.__dict__ for f in findings], "\n".join(lines))
+    if any(not f.ok for f in findings):
+        print("headway doctor: there are problems", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,155 @@
+"""The commands that look at data: rows of a shard, what was rejected, and examples for others."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from flows.cli.commands import answer, execute, store_of, trip_of
+from flows.cli.options import Columns, Count, JsonOption, Options, PipelinePath, Rows, RunOptions
+from headway.errors import ConfigError, StoreError
+from headway.messages import agree, counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def cat(
+    shards: Annotated[list[Path], Parameter(help=".tfrecord files, ours or another's, or folders of them")],
+    /,
+    *,
+    rows: Annotated[Rows, Parameter(help="how many; 'all' for all")] = 10,
+    columns: Annotated[Columns, Parameter(help="only these")] = None,
+    options: JsonOption = JsonOption(),
+) -> int:
+    """Rows of a shard as JSON lines."""
+    from headway.records import interchange
+
+    wanted = [name for name in (columns or "").split(",") if name]
+    found = itertools.chain.from_iterable(interchange.rows(shard, wanted) for shard in shards)
+    for row in itertools.islice(found, rows):
+        print(json.dumps(row, ensure_ascii=False))
+    return 0
+
+
+def quarantine(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    span: Annotated[str | None, Parameter(help="of this span only")] = None,
+    limit: Annotated[Count, Parameter(metavar="ROWS", help="rows to show")] = 20,
+    options: Options = Options(),
+) -> int:
+    """What the latest run's ingest rejected, or that of one span."""
+    import pyarrow as pa
+
+    from headway.tabular import quarantine as quarantines
+
+    located, store = store_of(pipeline, options)
+    found = [run for run in store.runs() if run.get("pipeline") == located.pipeline.name and _ingests(run)]
+    if not found:
+        raise StoreError("no run has ingested anything yet", where=str(store.root), fix="headway ingest")
+    ingests = _ingests(found[0])
+    if span is not None and span not in ingests:
+        raise ConfigError(f"the latest run has no span {span!r}", where="--span", fix=f"it has: {', '.join(ingests)}")
+    tables, read = [], 0
+    for name, fingerprint in ingests.items():
+        manifest = store.find("ingest", fingerprint)
+        if manifest is None or span not in (None, name):
+            continue
+        read += manifest.counts.read if manifest.counts is not None else 0
+        table = quarantines.read(store.local(store.output("ingest", fingerprint)))
+        tables.append(table.add_column(0, "span", pa.array([name] * len(table), pa.string())))
+    whole = pa.concat_tables(tables)
+    answer(options, _summary(whole, read, limit), _told(whole, read, limit))
+    return 0
+
+
+def _ingests(run: dict[str, Any]) -> dict[str, str]:
+    """{span: fingerprint} of what a run ingested or found ingested."""
+    stages = run.get("stages", [])
+    return {s["title"].removeprefix("ingest "): s["fingerprint"] for s in stages if s["stage"] == "ingest"}
+
+
+def _reasons(table: pa.Table) -> list[dict[str, Any]]:
+    import pyarrow.compute as pc
+
+    # the same fault at another byte is the same reason
+    reason = pc.replace_substring_regex(table.column("reason"), r",( in the line)? at byte \d+$", "")
+    table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)
+    counted = table.group_by(["column", "reason"]).aggregate([([], "count_all")])
+    return (
+        counted.sort_by([("count_all", "descending"), ("reason", "ascending")])
+        .rename_columns(["column", "reason", "rows"])
+        .to_pylist()
+    )
+
+
+def _summary(table: pa.Table, read: int, limit: int) -> dict[str, Any]:
+    return {
+        "rows": len(table),
+        "read": read,
+        "reasons": _reasons(table),
+        "quarantine": table.slice(0, limit).to_pylist(),
+    }
+
+
+def _told(table: pa.Table, read: int, limit: int) -> str:
+    import pyarrow.compute as pc
+
+    from flows.progress.tables import text_table
+
+    if not len(table):
+        return f"nothing was rejected: {counted(read, 'row')} read"
+    share = len(table) / max(1, read)
+    lines = [
+        f"{len(table):,} of {read:,} rows {agree(len(table), 'was', 'were')} rejected ({share:.3%})",
+        "",
+        text_table(_reasons(table), whole=["reason"]),
+        "",
+    ]
+    shown = table.slice(0, limit)
+    shown = shown.set_column(
+        shown.schema.get_field_index("value"), "value", pc.utf8_slice_codeunits(shown.column("value"), 0, 60)
+    )
+    lines.append(text_table(shown.to_pylist(), whole=["reason"]))  # a reason ends with the byte
+    if len(table) > limit:
+        lines.append(f"and {len(table) - limit:,} more: --limit shows them")
+    return "\n".join(lines)
+
+
+def export_examples(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    output: Annotated[Path, Parameter(metavar="FOLDER", help="a folder that does not exist yet")],
+    split: Annotated[Literal["train", "eval", "test"] | None, Parameter(help="only this one")] = None,
+    tfds: Annotated[bool, Parameter(help="for tensorflow_datasets.builder_from_directory")] = False,
+    options: RunOptions = RunOptions(),
+) -> int:
+    """Classic tf.Examples of the window, ingested first where it is not."""
+    from headway.records import interchange
+    from headway.tabular.splits import window_splits
+
+    trip = trip_of(pipeline, options, last="ingest")
+    record = execute(options, trip)
+    outputs = _ingests(record)
+    parts: dict[str, list[interchange.Part]] = {}
+    for name, found in window_splits(trip.located.pipeline.split, record["spans"]).items():
+        if split not in (None, name):
+            continue
+        for span, part in found:
+            manifest = trip.store.find("ingest", outputs[span])
+            assert manifest is not None
+            folder = trip.store.local(trip.store.output("ingest", outputs[span]))
+            if part in manifest.result["splits"]:
+                parts.setdefault(name, []).append((folder, manifest.result, part))
+    result = interchange.export_examples(parts, output, name=trip.located.pipeline.name, tfds=tfds)
+    rows = {name: facts["rows"] for name, facts in result["splits"].items()}
+    told = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
+    answer(options, {"output": str(output), "rows": rows}, f"wrote {told} to {output}")
+    return 0

@@ -1,0 +1,312 @@
+"""`headway debug step`: inspect one training step eagerly, op by op, of a pipeline whose spans are ingested.
+
+The first step, or with --resumed the one after the newest checkpoint of a training that was stopped or failed.
+
+It walks the road as `headway train` would, up to the training itself, and writes nothing into the store's stages, runs or
+registry: what is ingested is read, and what the road makes of it in passing (statistics, the transform's parameters) is
+made in the report's own folder where the store has it not.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from flows.cli.app import stop_on_signals
+from flows.cli.commands import answer, trip_of
+from flows.cli.options import Count, PipelinePath, WindowOptions
+from headway.errors import ConfigError, StoreError
+from headway.messages import counted
+
+if TYPE_CHECKING:
+    from flows.dag.run_spec import Trip
+    from flows.dag.step import Output, Step
+    from flows.execution.tensorflow_process import Child
+    from flows.progress.terminal import Reporter
+    from headway.storage.store import Store
+
+MOST_OPS, MOST_STEPS, MOST_LOSSES = 15, 1000, 12
+
+
+def debug(
+    what: Annotated[Literal["step"], Parameter(help="one training step: ranges, gradients, graph, profile")],
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    steps: Annotated[Count, Parameter(help="compiled steps")] = 5,
+    out: Annotated[
+        str | None, Parameter(metavar="FOLDER", help="for the report (default: debug/ in the store)")
+    ] = None,
+    resumed: Annotated[bool, Parameter(help="the step after the newest checkpoint, not the first")] = False,
+    no_profile: Annotated[bool, Parameter(help="write no profile for TensorBoard")] = False,
+    options: WindowOptions = WindowOptions(),
+) -> int:
+    """Look at the pipeline's first training step; the answer is the report."""
+    from flows.execution.tensorflow_process import Child
+    from flows.progress.terminal import reporter
+    from tfcore.debug.request import DebugRequest
+    from tfcore.train.request import TrainRequest
+
+    if not 1 <= steps <= MOST_STEPS:
+        raise ConfigError(f"{steps} is not from 1 to {MOST_STEPS:,}", where="--steps")
+    trip = trip_of(pipeline, options)
+    folder = _folder(out, trip)
+    stop = threading.Event()
+    with (
+        reporter(json=options.json, stop=stop) as report,
+        Child(on_line=lambda line: report.note(f"  | {line}")) as child,
+    ):
+        stop_on_signals(stop, report.note)
+        made = folder / "made"
+        try:
+            step = training_step(trip, child, report, made)
+            request = TrainRequest.model_validate(step.request())
+            remote = trip.store.localize(request.model_dump(mode="json"), later=True)
+            asked = DebugRequest(
+                train=request,
+                checkpoints=_copied(request.checkpoints, made) if resumed else None,
+                steps=steps,
+                profile=not no_profile,
+            )
+            runtime = {"remote": remote} if remote else {}
+            found = child.call(
+                "tfcore.debug.inspect_step:debug_step", asked, folder, report.monitor("debug"), **runtime
+            )
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    text = told(found)
+    (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
+    answer(options, found | {"folder": str(folder)}, f"{text}\n\nin full: {folder}")
+    return 0
+
+
+def _folder(wanted: str | None, trip: Trip) -> Path:
+    """A new or empty folder for the report; by default debug/<pipeline>-<time> in the store."""
+    if wanted is None:
+        name = f"{trip.located.pipeline.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+        return trip.store.root / "debug" / name
+    out = Path(wanted).absolute()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError("is there already, and not an empty folder", where=f"--out {wanted}", fix="name a new one")
+    return out
+
+
+def _copied(checkpoints: Path | None, made: Path) -> Path:
+    """The newest checkpoint aside: a look at it sweeps, and a training may be writing there."""
+    steps = (
+        [path for path in checkpoints.iterdir() if path.name.isdigit()] if checkpoints and checkpoints.is_dir() else []
+    )
+    if not steps:
+        raise StoreError(
+            "there is no checkpoint of this training: it ended well, or was stopped before it saved one",
+            where=str(checkpoints),
+            fix="leave --resumed out to look at the first step; training.checkpoint_every_steps says when one is saved",
+        )
+    newest = max(steps, key=lambda path: int(path.name))
+    shutil.copytree(newest, made / "checkpoints" / newest.name)
+    return made / "checkpoints"
+
+
+def training_step(trip: Trip, child: Child, report: Reporter, made: Path) -> Step:
+    """The training that a run would do now.
+
+    Args:
+        made: a folder for what the store does not have.
+
+    Raises:
+        StoreError: a span is not ingested.
+    """
+    from flows.dag.dag import road
+
+    try:
+        road(trip, _Stored(trip.store, child, report, made), freeze=False)
+    except _Reached as reached:
+        return reached.step
+    raise RuntimeError("the road has no training")  # it ends early only where a stage was asked for as the last
+
+
+class _Reached(Exception):
+    def __init__(self, step: Step):
+        self.step = step
+
+
+class _Stored:
+    """Calls steps as `flows.execution.engine.Engine` does, but commits nothing."""
+
+    def __init__(self, store: Store, child: Child, report: Reporter, made: Path):
+        self.store, self.child, self.report, self.made = store, child, report, made
+
+    def call_many(self, steps: Sequence[Step]) -> list[Output]:
+        return [self.call(step) for step in steps]
+
+    def call(self, step: Step) -> Output:
+        from flows.dag.step import Output
+
+        name = step.stage.name
+        if name == "train":
+            raise _Reached(step)
+        manifest = self.store.find(name, step.fingerprint)
+        if manifest is not None:
+            path = self.store.output(name, step.fingerprint)
+            return Output(step.title, name, step.fingerprint, path, manifest.result, hit=True)
+        if name == "ingest":
+            raise StoreError(
+                f"there are no examples of it: {step.title}",
+                where=self.store.name,
+                fix="headway ingest, or headway train",
+            )
+        if name in ("splits", "validate"):  # judgements: no training reads them
+            return Output(step.title, name, step.fingerprint, self.made / name, None, hit=False)
+        return self._made(step)
+
+    def _made(self, step: Step) -> Output:
+        from flows.dag.step import Output
+        from flows.execution.engine import load_function, validated
+
+        monitor = self.report.monitor(step.title)
+        out = self.made / step.stage.name
+        out.mkdir(parents=True)
+        request = step.request()
+        remote = self.store.localize(request, later=step.stage.streams)
+        began = time.perf_counter()
+        if step.stage.tensorflow:
+            runtime = step.runtime | ({"remote": remote} if remote else {})
+            result = self.child.call(step.stage.function, request, out, monitor, **runtime)
+        else:
+            function = load_function(step.stage.function)
+            result = function(validated(function, request), out, monitor, **step.runtime)
+        seconds = time.perf_counter() - began
+        output = Output(step.title, step.stage.name, step.fingerprint, out, result, hit=False, seconds=seconds)
+        self.report.output(output)
+        return output
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """The report for a terminal: problems first, then tables."""
+    from flows.progress.tables import text_table
+
+    compiled = found["compiled"]
+    seconds = compiled["seconds"]
+    parts = [_problems(found["problems"])]
+    knobs = ", ".join(f"{name} {value:.4g}" for name, value in found["knobs"].items())
+    loss, norm = (_number(found[name]) or "not finite" for name in ("loss", "gradient_norm"))
+    done = "applied" if found["applied"] else "skipped"
+    parts.append(
+        f"step {found['step']}, {counted(found['rows'], 'row')}: loss {loss}, gradient norm {norm}, {done}; {knobs}"
+    )
+    parts.append("inputs\n" + text_table([{"input": one["name"]} | _row(one) for one in found["inputs"]]))
+    parts.append("layers, as they ran\n" + text_table(_layers(found["layers"])))
+    parts.append("variables\n" + text_table([_variable(one) for one in found["variables"]]))
+    parts.append(_autograph(found["autograph"]))
+    parts.append(_graph(found["graph"]))
+    parts.append(_copies(found["graph"]))
+    shown = [_number(value) or "nan" for value in compiled["losses"]]
+    losses = " ".join(shown if len(shown) <= MOST_LOSSES else [*shown[: MOST_LOSSES - 2], "...", shown[-1]])
+    took = (
+        f"; {min(seconds) * 1e3:.2f} ms a step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
+        if seconds
+        else ""
+    )
+    parts.append(f"{counted(len(compiled['losses']), 'compiled step')} from {compiled['first']:,}: loss {losses}{took}")
+    if profile := found["profile"]:
+        parts.append(f"profile: tensorboard --logdir {profile['folder']}\n" + text_table(_top(profile["top"])))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _top(top: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The ops by the end of their names, which tells more than the beginning."""
+    return [dict(one) | {"op": "/".join(one["op"].rsplit("/", 2)[-2:])} for one in top]
+
+
+def _problems(problems: Sequence[Mapping[str, Any]]) -> str:
+    if not problems:
+        return "no problem found"
+    lines = [f"{len(problems)} problem{'s' * (len(problems) > 1)} found"]
+    for one in problems:
+        lines.append(f"  {one['kind']}: {one['where']}: {one['problem']}")
+        if one["fix"]:
+            lines.append(f"    fix: {one['fix']}")
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _row(summary: Mapping[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = {"dtype": summary["dtype"], "shape": str(summary["shape"])}
+    row |= {name: _number(summary.get(name)) for name in ("min", "max", "mean")}
+    row["zeros"] = f"{summary['zeros']:.0%}" if "zeros" in summary else ""
+    return row | {name: summary.get(name) or "" for name in ("nan", "inf")}
+
+
+def _layers(layers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"layer": "  " * layer["depth"] + layer["layer"], "type": layer["type"]}
+        | _row(output)
+        | {"dead units": f"{layer['dead']:.0%}" if layer["dead"] else ""}
+        for layer in layers
+        for output in layer["outputs"]
+    ]
+
+
+def _variable(one: Mapping[str, Any]) -> dict[str, Any]:
+    weight, gradient = one["weight"], one["gradient"]
+    row: dict[str, Any] = {"variable": one["name"], "dtype": weight["dtype"], "shape": str(weight["shape"])}
+    for name, summary in (("weight", weight), ("gradient", gradient)):
+        if summary is None:
+            row |= {name: "none", f"{name} mean": "", f"{name} 0s": "", f"{name} bad": ""}
+            continue
+        low, high = (_number(summary.get(key)) for key in ("min", "max"))
+        bad = summary.get("nan", 0) + summary.get("inf", 0)
+        row |= {
+            name: f"{low} to {high}" if low else "no number",
+            f"{name} mean": _number(summary.get("mean")),
+            f"{name} 0s": f"{summary.get('zeros', 0.0):.0%}",
+            f"{name} bad": bad or "",
+        }
+    return row | {"change": "" if one["change"] is None else f"{one['change']:.2%}"}
+
+
+def _autograph(found: Mapping[str, Any]) -> str:
+    lines = [f"AutoGraph: {found['says']}"]
+    for function in found["functions"]:
+        code = "\n".join(f"    {line}" for line in function["code"].strip().splitlines())
+        lines += [f"  {function['name']} ({function['place']}), converted:", code]
+    return "\n".join(lines)
+
+
+def _graph(graph: Mapping[str, Any]) -> str:
+    ops = list(graph["ops"].items())
+    shown = ", ".join(f"{op} {count:,}" for op, count in ops[:MOST_OPS])
+    more = f" and {len(ops) - MOST_OPS} types more" if len(ops) > MOST_OPS else ""
+    xla = graph["xla"]
+    size = f"{counted(graph['nodes'], 'op')} of {counted(len(ops), 'type')}, {counted(graph['functions'], 'function')}"
+    lines = [f"graph: {size}: {shown}{more}"]
+    lines.append("  XLA compiles it" if xla["mode"] == "jit" else "  it runs without XLA")
+    lines += [f"  {line}" for line in xla["refused"]]
+    if xla["ops"]:
+        lines.append("  XLA has no kernel of: " + ", ".join(f"{one['op']} ({one['count']})" for one in xla["ops"]))
+    return "\n".join(lines)
+
+
+def _copies(graph: Mapping[str, Any]) -> str:
+    from flows.progress.tables import text_table
+
+    rows = [
+        {
+            "op": one["op"],
+            "nodes": one["count"],
+            "why": one["why"],
+            "which": ", ".join(one.get("functions") or one["names"][:3]),
+        }
+        for one in graph["copies"]
+    ]
+    fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device with a call of many steps"
+    return f"host and device: {graph['says']}; {fed}" + ("\n" + text_table(rows) if rows else "")

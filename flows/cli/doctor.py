@@ -1,0 +1,146 @@
+"""Is this machine fit to run pipelines? Each finding says what was looked at, what was found, and the fix.
+
+for finding in examine(Path("examples/flights"), {"store": "/tmp/store"}):
+    finding.ok, finding.what, finding.found, finding.fix
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from flows.config.pipeline import Located, read_pipeline
+from headway.errors import ConfigError, StoreError
+from headway.messages import counted
+from headway.registry.registry import Registry
+from tfcore.ops.library import SWITCH, expected, wanted
+
+LEAST_FREE_GB = 5.0
+_DEVICES = (
+    "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n"
+    "import tensorflow as tf\n"
+    "print('devices:', ', '.join(d.name for d in tf.config.list_physical_devices()))"
+)
+_OPS = (
+    ("read_examples", "reads shards of classic tf.Examples", "TensorFlow's own ops do, several times slower"),
+    ("pairwise_loss", "computes the loss of training.ranking", "TensorFlow's own ops do, by matrices of pairs"),
+)
+"""The compiled ops: name, what it does, and what does it where it is not built."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    ok: bool
+    what: str
+    found: str
+    fix: str | None = None
+
+
+def examine(pipeline: Path, overrides: dict[str, Any]) -> list[Finding]:
+    """Everything that can be looked at; nothing is changed. `overrides` change keys of the pipeline."""
+    return [_python(), *_requirements(), _devices(), *_ops(), _prefect(), *_project(pipeline, overrides)]
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    ok = (3, 11) <= sys.version_info[:2] < (3, 14)
+    return Finding(ok, "python", f"{version} at {sys.executable}", None if ok else "use Python 3.11, 3.12 or 3.13")
+
+
+def _requirements() -> Iterator[Finding]:
+    """Each requirement of the installed package against what is installed."""
+    from packaging.requirements import Requirement
+
+    for text in metadata.requires("headway") or []:
+        requirement = Requirement(text)
+        if requirement.marker is not None:
+            continue  # extras
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            yield Finding(False, requirement.name, "not installed", f"pip install '{text}'")
+            continue
+        ok = requirement.specifier.contains(version, prereleases=True)
+        bounds = f" (wanted {requirement.specifier})" if not ok else ""
+        yield Finding(ok, requirement.name, version + bounds, None if ok else f"pip install '{text}'")
+
+
+def _devices() -> Finding:
+    """In a process of its own: TensorFlow never leaves one."""
+    done = subprocess.run([sys.executable, "-P", "-c", _DEVICES], capture_output=True, text=True, check=False)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("devices:")), None)
+    if line is None:
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        return Finding(False, "tensorflow devices", last[:200], "reinstall tensorflow")
+    return Finding(True, "tensorflow devices", line.removeprefix("devices: "))
+
+
+def _ops() -> Iterator[Finding]:
+    """Nothing needs one, so it is never a fault that they are not built. One library holds both."""
+    there = expected().exists()
+    for name, use, instead in _OPS:
+        found = "built" if wanted() else f"built, and switched off by {SWITCH}"
+        if not there:
+            found = f"not built: it {use}; without it {instead}; to build it: python -m tfcore.ops.build"
+        yield Finding(True, f"op {name}", found)
+
+
+def _prefect() -> Finding:
+    if importlib.util.find_spec("prefect") is None:
+        return Finding(False, "prefect", "not installed", "pip install headway")
+    code = "import os; os.environ['PREFECT_SERVER_ANALYTICS_ENABLED'] = 'false'; import prefect.server.api.server"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it does not import"])[-1]
+        return Finding(False, "prefect server", last[:200], "pip install -c constraints.txt headway")
+    return Finding(True, "prefect server", "imports")
+
+
+def _project(pipeline: Path, overrides: dict[str, Any]) -> Iterator[Finding]:
+    try:
+        located = read_pipeline(pipeline, overrides)
+    except ConfigError as error:
+        if not (pipeline / "pipeline.yaml").exists() and not pipeline.is_file():
+            yield Finding(True, "pipeline", "none here; name one to have its store looked at")
+            return
+        yield Finding(False, "pipeline", error.problem, error.fix)
+        return
+    yield Finding(True, "pipeline", str(located.file))
+    yield _disk(located)
+    yield from _store(located)
+
+
+def _disk(located: Located) -> Finding:
+    folder = located.open_store().root
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free / 1e9
+    ok = free >= LEAST_FREE_GB
+    return Finding(ok, "disk", f"{free:.0f} GB free at {folder}", None if ok else "make room: headway gc")
+
+
+def _store(located: Located) -> Iterator[Finding]:
+    store = located.open_store()
+    if not store.exists():
+        yield Finding(True, "store", f"none yet at {store.name}")
+        return
+    outputs = list(store.all_outputs())
+    damaged = [folder for stage, folder in outputs if store.check(stage, folder.name)]
+    fix = "the next run makes it again" if damaged else None
+    yield Finding(
+        not damaged, "store", f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}", fix
+    )
+    try:
+        champion = Registry(store, located.pipeline.name).champion()
+    except StoreError as error:
+        yield Finding(False, "champion", error.problem, error.fix)
+        return
+    yield Finding(True, "champion", f"version {champion.number}" if champion else "none yet")

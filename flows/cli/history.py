@@ -1,0 +1,74 @@
+"""Runs as they are looked back on: which one is meant, and how one ended whose process died.
+
+history = runs_of(store)                  # newest first; a run whose process is gone says "killed"
+record = find(store, "20261122-0354", pipeline="flights")
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from typing import Any
+
+from headway.errors import StoreError
+from headway.storage.locks import gone
+from headway.storage.store import Store
+
+KILLED = "killed"
+LATEST = "latest"
+
+
+def runs_of(store: Store) -> list[dict[str, Any]]:
+    """All runs, newest first, each with its true state."""
+    owner = functools.cache(lambda pipeline: store.lock(f"run-{pipeline}").owner())
+    return [settled(run, owner(run.get("pipeline"))) if run.get("state") == "running" else run for run in store.runs()]
+
+
+def settled(run: dict[str, Any], owner: dict[str, Any] | None) -> dict[str, Any]:
+    """A run that its file calls running: as it is, with its time so far, or killed when its process is gone.
+
+    Args:
+        owner: who holds, or last held, the lock of its pipeline.
+    """
+    ours = owner is not None and owner.get("run") == run["run"]
+    last: datetime.datetime | None
+    if ours and not gone(owner or {}):
+        last, state = datetime.datetime.now(datetime.UTC), "running"
+    else:
+        # the lease's last sign of life, or the last stage that it wrote down
+        seen = (owner or {}).get("renewed") if ours else None
+        last, state = _time(seen) or _time(run.get("seen")) or _time(run["started"]), KILLED
+    began = _time(run["started"])
+    seconds = max(0.0, (last - began).total_seconds()) if last and began else 0.0
+    return run | {"state": state, "seconds": max(round(seconds, 3), run.get("seconds", 0.0))}
+
+
+def find(store: Store, name: str | None, *, pipeline: str) -> dict[str, Any]:
+    """One run by its name or the beginning of it; "latest" is the newest of a pipeline, None the newest that trained.
+
+    Raises:
+        StoreError: there is none, or there are several.
+    """
+    known = runs_of(store)
+    own = [run for run in known if run.get("pipeline") == pipeline]
+    if name is None:
+        trained = [run for run in own if any(s["stage"] == "train" for s in run["stages"]) or run.get("metrics")]
+        found = (trained or own)[:1]
+    elif name == LATEST:
+        found = own[:1]
+    else:
+        found = [run for run in known if run["run"] == name] or [run for run in known if run["run"].startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(run["run"] for run in (found or own)[:5])
+    if found:
+        raise StoreError(f"{len(found)} runs begin with {name!r}", where=store.name, fix=f"name one: {listed}")
+    problem = "there is no run yet" if name in (None, LATEST) else f"there is no run {name!r}"
+    raise StoreError(problem, where=store.name, fix=f"newest runs: {listed}" if listed else "headway run makes one")
+
+
+def _time(text: Any) -> datetime.datetime | None:
+    try:
+        return datetime.datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return None

@@ -1,0 +1,89 @@
+"""`headway knobs`: what a running training reads anew at every step, and changing it from another terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from flows.cli.commands import answer, located_of
+from flows.cli.options import Options, PipelinePath
+from headway.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flows.config.pipeline import Located
+
+LET_GO = "schedule"
+
+
+def knobs(
+    pipeline: PipelinePath = ".",
+    /,
+    *values: Annotated[
+        str,
+        Parameter(name="NAME=VALUE", help=f"change a knob of a running training; NAME={LET_GO} restores the schedule"),
+    ],
+    options: Options = Options(),
+) -> int:
+    """Show the knobs of the pipeline's training, or write some values where a running training looks for them."""
+    from tfcore.train.callbacks.control_file import MEANINGS, ControlFile, check
+
+    if "=" in pipeline:  # the first value, with no pipeline before it
+        values, pipeline = (pipeline, *values), "."
+    located = located_of(pipeline, options)
+    file = ControlFile(located.control_file)
+    schedules = located.pipeline.training.all_knobs(located.pipeline.model.dropout)
+    wanted = dict(_value(item) for item in values)
+    for name, value in wanted.items():
+        check(name, value, schedules)
+    if wanted:
+        file.write(wanted)
+    held = file.read()
+    rows = [
+        {
+            "knob": name,
+            "pipeline": {"name": schedule.name} | schedule.model_dump(mode="json", exclude_defaults=True),
+            "by_hand": held.get(name),
+            "meaning": MEANINGS.get(name, "the model's own"),
+        }
+        for name, schedule in schedules.items()
+    ]
+    answer(options, {"file": str(file.path), "knobs": rows}, _told(located, rows, bool(wanted)))
+    return 0
+
+
+def _value(item: str) -> tuple[str, Any]:
+    name, equals, text = item.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"{item!r} is not NAME=VALUE", where="headway knobs", fix="for example learning_rate=0.0001")
+    try:
+        return name, None if text == LET_GO else float(text)
+    except ValueError:
+        raise ConfigError(f"{text!r} is not a number", where=f"knob {name!r}", fix=f"for example {name}=0.1") from None
+
+
+def _told(located: Located, rows: list[dict[str, Any]], written: bool) -> str:
+    from flows.progress.tables import text_table
+
+    table = [
+        {
+            "knob": row["knob"],
+            "pipeline": _short(row["pipeline"]),
+            "by hand": row["by_hand"],
+            "is": row["meaning"],
+        }
+        for row in rows
+    ]
+    last = (
+        "a training that is under way takes this over within a second, and says so"
+        if written
+        else f"headway knobs {located.file.name} NAME=VALUE changes one while a training is under way"
+    )
+    return text_table(table) + "\n" + last
+
+
+def _short(schedule: dict[str, Any]) -> str:
+    settings = {key: value for key, value in schedule.items() if key != "name"}
+    if schedule["name"] == "constant" and list(settings) in ([], ["initial"]):
+        return f"{settings.get('initial', 0.001):g}"
+    return " ".join([schedule["name"], *(f"{key}={value}" for key, value in settings.items())])

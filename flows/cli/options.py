@@ -1,0 +1,87 @@
+"""Options that several commands share, as typed parameters of the command line.
+
+def train(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int: ...
+
+A command is one function in the module of its subject: positional parameters come before the `/`, its own options after
+the `*`, and one of these dataclasses last. `flows.cli.app` registers it. Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+
+def _whole(least: int | None) -> Any:
+    def convert(_: Any, tokens: Any) -> int:
+        text = tokens[0].value
+        if text.lstrip("-").isdecimal() and (least is None or int(text) >= least):
+            return int(text)
+        raise ValueError(f"{text!r} is not a whole number" + ("" if least is None else f" of {least} or more"))
+
+    return convert
+
+
+def _rows(_: Any, tokens: Any) -> int | None:
+    return None if tokens[0].value == "all" else _whole(0)(_, tokens)
+
+
+def _window(_: Any, tokens: Any) -> int | str:
+    """A number of spans, or a time such as 30d, which the road looks at."""
+    return int(tokens[0].value) if tokens[0].value.isdecimal() else tokens[0].value
+
+
+PipelinePath = Annotated[str, Parameter(help="pipeline.yaml, or its folder (default: this folder)", show_default=False)]
+Whole = Annotated[int, Parameter(converter=_whole(None), metavar="N")]
+Count = Annotated[int, Parameter(converter=_whole(0), metavar="N")]
+Rows = Annotated[int | None, Parameter(converter=_rows, metavar="N")]
+Columns = Annotated[str | None, Parameter(metavar="A,B")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class JsonOption:
+    """Every command answers in JSON if asked."""
+
+    json: Annotated[bool, Parameter(group="Common", help="answer in JSON on stdout, print nothing else")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(JsonOption):
+    """Of a command on a pipeline."""
+
+    set: Annotated[
+        tuple[str, ...],
+        Parameter(group="Common", metavar="KEY=VALUE", help="override a key: training.epochs=3 (may be repeated)"),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowOptions(Options):
+    """Of a command on a window of spans."""
+
+    window: Annotated[
+        int | str | None,
+        Parameter(
+            group="Window",
+            converter=_window,
+            metavar="N|TIME",
+            help="how many spans, or how much time: 30d, 12m (default: all up to --until)",
+        ),
+    ] = None
+    until: Annotated[str, Parameter(group="Window", metavar="SPAN", help="the last span")] = "latest"
+    seed: Annotated[Whole | None, Parameter(group="Window", help="instead of the pipeline's")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(WindowOptions):
+    """Of a command that runs stages."""
+
+    wait: Annotated[
+        float,
+        Parameter(
+            group="Common", metavar="SECONDS", help="how long to wait for another run's lock", show_default=False
+        ),
+    ] = 0.0

@@ -1,0 +1,199 @@
+"""Commands that look after a store: its versions and runs, its bytes, and what may go."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from flows.cli.commands import answer, chosen_values, store_of
+from flows.cli.options import Count, Options, PipelinePath
+from headway.errors import StoreError
+from headway.messages import counted, duration
+
+_RUN = re.compile(r"\d[\da-f-]*|latest")
+"""How the name of a run begins."""
+
+
+def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
+    from flows.progress.terminal import metrics_line
+    from headway.registry.registry import Registry, names
+
+    _, store = store_of(pipeline, options)
+    value, lines = {}, []
+    for name in names(store):
+        registry = Registry(store, name)
+        history = registry.history()
+        champion = history[-1].version if history else None
+        gone = registry.rolled_back()
+        value[name] = {
+            "champion": champion,
+            "serving": str(registry.serving / str(history[-1].serving)) if history else None,
+            "versions": [v.model_dump(mode="json") for v in registry.versions()],
+            "history": [event.model_dump(mode="json") for event in history],
+        }
+        lines.append(name)
+        for version in reversed(registry.versions()):
+            mark = "champion" if version.number == champion else "rolled back" if version.number in gone else ""
+            spans = version.facts.get("spans") or ["?"]
+            made = version.created[:16].replace("T", " ")
+            lines.append(f"  {version.number:>4}  {mark:<11}  {made}  {spans[0]} to {spans[-1]}")
+            lines += [
+                f"        {line}" for line in (metrics_line(version.facts.get("metrics")), version.saved_model) if line
+            ]
+    answer(options, value, "\n".join(lines) or "no model was promoted yet")
+    return 0
+
+
+def runs(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    limit: Annotated[Count, Parameter(help="runs to show")] = 20,
+    options: Options = Options(),
+) -> int:
+    from flows.cli.history import runs_of
+    from flows.progress.tables import text_table
+
+    _, store = store_of(pipeline, options)
+    found = runs_of(store)[:limit]
+    rows = [
+        {
+            "run": r["run"],
+            "pipeline": r["pipeline"],
+            "state": r["state"] + (f", v{r['version']}" if "version" in r else ""),
+            "took": duration(r.get("seconds", 0.0)),
+            "ran": sum(not s["cached"] for s in r["stages"]),
+            "window": _window(r.get("spans")),
+        }
+        for r in found
+    ]
+    answer(options, found, text_table(rows) or "no run yet")
+    return 0
+
+
+def _window(spans: list[str] | None) -> str:
+    return "" if not spans else spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
+
+
+def show(
+    pipeline: PipelinePath = ".",
+    run: Annotated[
+        str | None, Parameter(help="its name or the beginning of it, or latest (default: the latest that trained)")
+    ] = None,
+    /,
+    *,
+    options: Options = Options(),
+) -> int:
+    """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order."""
+    from flows.cli.history import find
+    from flows.cli.rerun_reasons import in_words
+    from flows.progress.terminal import metrics_line
+
+    if _RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
+        pipeline, run = run or ".", pipeline
+    located, store = store_of(pipeline, options)
+    record = find(store, run, pipeline=located.pipeline.name)
+    spans, seed = record.get("spans") or [], record.get("seed")
+    version = f", version {record['version']}" if "version" in record else ""
+    lines = [
+        f"run {record['run']} of {record['pipeline']}: {record['state']}{version}",
+        f"window: {_window(spans) or 'not known'} ({counted(len(spans), 'span')}), seed {seed}",
+        f"started: {record['started'][:16].replace('T', ' ')} UTC, took {duration(record.get('seconds', 0.0))}",
+        *(f"{word}: {text}" for word in ("note", "warning") for text in record.get(f"{word}s", [])),
+        *([f"training: {chosen_values(record['training'])}"] if "training" in record else []),
+        "stages:",
+    ]
+    for s in record["stages"]:
+        took = "cached" if s["cached"] else duration(s["seconds"])
+        why = "" if s["cached"] else in_words(s["why"], s["stage"]).replace("has not run yet", "for the first time")
+        lines.append(f"  {s['title']:<22} {took:>8}  {why}".rstrip())
+        lines.append(f"      {store.output(s['stage'], s['fingerprint'])}")
+        if s["stage"] == "train" and (found := store.find(s["stage"], s["fingerprint"])) is not None:
+            lines += [f"      {sentence}" for sentence in _training_says(found.result)]
+        if s["stage"] == "splits" and (found := store.find(s["stage"], s["fingerprint"])) is not None:
+            lines += [f"      {sentence}" for sentence in found.result["says"]]
+    if "verdict" in record:
+        lines += [
+            f"verdict: {record['verdict']['verdict']}",
+            *(f"  {reason}" for reason in record["verdict"]["reasons"]),
+        ]
+    if record.get("metrics"):
+        lines.append(f"metrics: {metrics_line(record['metrics'], record.get('baselines'))}")
+    if "error" in record:
+        lines.append(f"error: {record['error']}")
+    answer(options, record, "\n".join(lines))
+    return 0
+
+
+def _training_says(result: dict[str, Any]) -> list[str]:
+    """What a training's result has to tell beyond its loss, a line each."""
+    lines = []
+    if result.get("replicas", 1) > 1:
+        several = result["workers"] > 1
+        split = (
+            f"{result['workers']} workers, each reading {result['reads']}"
+            if several
+            else counted(result["replicas"], "replica")
+        )
+        lines.append(f"strategy {result['strategy']}: {split}")
+    elif "strategy" in result:
+        lines.append(f"strategy {result['strategy']}")
+    if result.get("stopped") == "loss":
+        lines.append(f"stopped at step {result['steps']:,}: the training loss had fallen to training.stop_at_loss")
+    if scale := result.get("loss_scale"):
+        lines.append(
+            f"the loss scale ended at {scale['value']:g}; {counted(scale['skipped'], 'step was', 'steps were')} skipped to "
+            "find it"
+        )
+    for one in result.get("best_checkpoints", []):
+        lines.append(f"kept step {one['step']:,}: loss on the carve {one['carve_loss']:.6g}, {one['weights']}")
+    return lines
+
+
+def verify(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
+    from headway.registry.registry import Registry, names
+
+    _, store = store_of(pipeline, options)
+    problems = [*store.verify()]
+    for name in names(store):
+        problems += Registry(store, name).verify()
+    value = {"problems": [{"file": str(path), "problem": problem} for path, problem in problems]}
+    lines = [f"{path}: {problem}" for path, problem in problems]
+    outputs = sum(1 for _ in store.all_outputs())
+    fix = "delete the damaged output's folder; a run that reads it finds the damage, and makes it again by itself"
+    answer(
+        options,
+        value,
+        "\n".join([*lines, f"  fix: {fix}"]) if lines else f"{counted(outputs, 'output')}: every byte is as written",
+    )
+    return StoreError.exit_code if problems else 0
+
+
+def gc(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    keep: Annotated[Count, Parameter(metavar="RUNS", help="runs to keep of each pipeline")] = 20,
+    dry_run: Annotated[bool, Parameter(help="only say what would go")] = False,
+    options: Options = Options(),
+) -> int:
+    from headway.registry.gc import alone, collect, remove
+
+    _, store = store_of(pipeline, options)
+    with alone(store) as lock:
+        garbage = collect(store, keep_runs=keep)
+        if dry_run:
+            freed = sum(item.bytes for item in garbage)
+        else:
+            freed = remove(store, garbage, check=lock.check)
+        swept = [] if dry_run else store.sweep()
+    value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
+    verb = "would free" if dry_run else "freed"
+    lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in garbage]
+    lines += [f"{path}: left behind by a process that died" for path in swept]
+    found = {"removed": value, "bytes": freed, "swept": [str(path) for path in swept]}
+    answer(options, found, "\n".join([*lines, f"{verb} {counted(freed, 'byte')}"]))
+    return 0

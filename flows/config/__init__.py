@@ -1,0 +1,1 @@
+"""pipeline.yaml as one checked config, and the columns that it chooses."""

@@ -1,0 +1,296 @@
+"""Which columns a pipeline reads, stores and learns from.
+
+    columns = resolve(located, files_of_first_span)
+    columns.read, columns.stored, columns.notes
+    columns = columns.completed(statistics)            # the first time: with domains and presence
+    columns = columns.frozen(located)                  # and once they passed validation the schema file is written
+
+The schema comes from the file beside the pipeline. Without one its types are inferred from a sample of the window's first
+span; once the window's statistics are there it is completed, and once validation has passed it is frozen in that file, and
+the run says so: what a window shows that is refused binds nobody. Columns that the label is made of, keys and times never
+become features by themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from flows.config.pipeline import ColumnConfig, Located
+from headway.errors import ConfigError
+from headway.messages import agree, counted, some
+from headway.schema.columns import LABEL, STORED, Column, Role, Schema, in_columns, named_for, suggest
+from headway.schema.pbtxt import from_text, to_text, with_split
+from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
+from headway.schema_inference.split_columns import chosen, row_columns
+from headway.sources.discovery.formats_table import InputFile, open_source
+from headway.statistics.split_statistics import SplitStatistics
+from headway.storage.atomic_io import replace_text
+from headway.tabular.expressions import parse
+from tfcore.transform.chain_check import check_all
+from tfcore.transform.config import ColumnTransform
+
+_STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
+_WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
+"""Roles besides which a column may be learnt from: a transform says that it is."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    schema: Schema
+    read: tuple[Column, ...]
+    """With their roles: everything that ingest reads."""
+    stored: tuple[str, ...]
+    notes: tuple[str, ...]
+    inferred: bool
+    """There is no schema file yet."""
+    hashed: tuple[Column, ...] = ()
+    """What a split without a key hashes, whether it is read or not."""
+    completes: bool = False
+    """There is a schema file, and it does not say yet what a split without a key hashes."""
+
+    def completed(self, splits: Sequence[SplitStatistics]) -> Columns:
+        """With the schema completed by the first window's statistics."""
+        return dataclasses.replace(self, schema=complete(self.schema, splits))
+
+    def frozen(self, located: Located) -> Columns:
+        """With the schema written beside the pipeline."""
+        if self.completes:
+            text = located.schema_file.read_text(encoding="utf-8")
+            replace_text(located.schema_file, with_split(text, self.schema.split))
+            return dataclasses.replace(self, completes=False)
+        replace_text(located.schema_file, to_text(self.schema))
+        note = f"the schema was inferred from this window and frozen in {located.schema_file}"
+        return dataclasses.replace(self, inferred=False, notes=(*self.notes, note))
+
+    def of_role(self, role: Role) -> Column | None:
+        """The one column of a role that only one column can have."""
+        return next((column for column in self.read if column.role == role), None)
+
+    def transforms(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
+        """What the pipeline says of each feature's transform."""
+        features = {column.name for column in self.read if column.is_feature}
+        return {
+            name: ColumnTransform(
+                transform=config.transform, impute=config.impute, max_length=config.max_length, pool=config.pool
+            )
+            for name, config in configs.items()
+            if name in features
+        }
+
+
+def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
+    """The columns of a pipeline.
+
+    Args:
+        files: of the window's first span, to infer from when there is no schema file.
+
+    Raises:
+        ConfigError: a column that does not exist, or a role that does not go with it.
+    """
+    pipeline = located.pipeline
+    configs, notes = pipeline.column_configs(), list[str]()
+    path = located.schema_file
+    inferred = not path.is_file()
+    prefix = None
+    if not inferred:
+        schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
+    else:
+        prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
+        schema, notes = _infer(located, prefix)
+    schema, said = _split_columns(located, schema, prefix, files)
+    needed = _needed(located)
+    for name in [*configs, *sorted(needed)]:
+        ignored = name in configs and configs[name].role == "ignore" and name not in needed
+        if name not in schema and not ignored:
+            split = pipeline.split
+            setting = f": {split.named_by(name)}" if name in split.columns() else ""
+            raise ConfigError(
+                f"there is no column {name!r} in the schema",
+                where=f"{located.file}{setting}, against {path}",
+                fix=f"{suggest(name, schema.names())} (delete the schema file to infer it anew)",
+            )
+    read = []
+    for column in schema.columns:
+        role = _role(column.name, located)
+        if (role == "ignore" and column.name not in needed) or (
+            pipeline.only_named and column.name not in configs and column.name not in needed
+        ):
+            continue
+        read.append(_configured(column, configs.get(column.name), role))
+    _check(read, located, notes)
+    stored = tuple(column.name for column in read if column.role in _STORED_ROLES or column.feature)
+    columns = Columns(
+        schema,
+        tuple(read),
+        stored,
+        (*notes, *said),
+        inferred,
+        hashed=chosen(schema.split, pipeline.label.columns()) if pipeline.split.by_row else (),
+        completes=bool(said) and not inferred,
+    )
+    check_all(columns.read, columns.transforms(configs), where=str(located.file))
+    return columns
+
+
+def _split_columns(
+    located: Located, schema: Schema, prefix: pa.Table | None, files: Sequence[InputFile]
+) -> tuple[Schema, list[str]]:
+    """The schema with what a split without a key hashes, where that is needed and not there yet; and what to tell of it."""
+    pipeline = located.pipeline
+    if not pipeline.split.by_row or schema.split:
+        return schema, []
+    known = prefix is None
+    if prefix is None:
+        prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
+    columns, identifiers = row_columns(prefix, pipeline.label.columns())
+    notes = []
+    if identifiers:
+        notes.append(
+            f"the split of a row does not depend on {some(identifiers, 5, repr)}, which "
+            f"{agree(len(identifiers), 'names', 'name')} single rows; to split by it, say split.key"
+        )
+    if known:
+        notes.append(
+            f"{located.schema_file} did not list the columns that decide a row's split, and now it does "
+            f"({counted(len(columns), 'column')}): eval rows are drawn anew, once"
+        )
+    return schema.model_copy(update={"split": columns}), notes
+
+
+def unknown_columns(located: Located, schema: Schema, files: Sequence[InputFile]) -> list[str]:
+    """Columns of the files that the schema does not have, where the pipeline takes all columns."""
+    configs = located.pipeline.column_configs()
+    if located.pipeline.only_named or not files:
+        return []
+    names = open_source(located.pipeline.source).names(files[-1])
+    ignored = {name for name, config in configs.items() if config.role == "ignore"}
+    return [name for name in names if name not in schema and name not in ignored]
+
+
+def new_columns(located: Located, files: Sequence[InputFile]) -> list[Column]:
+    """Those that the schema file could take, as they would be inferred."""
+    path = located.schema_file
+    schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
+    names = unknown_columns(located, schema, files)
+    if not names:
+        return []
+    prefix = open_source(located.pipeline.source).prefix(files, PREFIX_ROWS)
+    configs = {name: config for name, config in located.pipeline.column_configs().items() if name in names}
+    typed = located.pipeline.source.format != "csv"
+    found, _ = infer(
+        prefix.select([name for name in prefix.column_names if name in names]),
+        configs,
+        only=False,
+        needed=frozenset(),
+        where=str(located.file),
+        typed=typed,
+    )
+    return list(found.columns)
+
+
+def _infer(located: Located, prefix: pa.Table) -> tuple[Schema, list[str]]:
+    pipeline = located.pipeline
+    return infer(
+        prefix,
+        pipeline.column_configs(),
+        only=pipeline.only_named,
+        needed=_needed(located),
+        where=str(located.file),
+        typed=pipeline.source.format != "csv",
+    )
+
+
+def _needed(located: Located) -> frozenset[str]:
+    """Columns that have to be read whatever their role."""
+    pipeline = located.pipeline
+    where = parse(pipeline.source.where).columns if pipeline.source.where else frozenset()
+    return pipeline.label.columns() | where | pipeline.split.columns() | frozenset(pipeline.evaluation.slices)
+
+
+def _role(name: str, located: Located) -> Role:
+    pipeline = located.pipeline
+    config = pipeline.column_configs().get(name)
+    sliced = name in pipeline.evaluation.slices
+    if config is not None and (config.role != "ignore" or not sliced):
+        return config.role
+    if sliced and (pipeline.only_named or config is not None or name in pipeline.label.columns()):
+        return "passthrough"
+    if name in pipeline.label.columns():
+        return "ignore"
+    if name in pipeline.split.columns():
+        return "key"
+    return "ignore" if pipeline.only_named else "feature"
+
+
+def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Column:
+    changes: dict[str, object] = {"role": role}
+    if config is not None and config.nullable is not None:
+        changes["nullable"] = config.nullable
+    if config is not None and (config.feature or (role in _WITH_FEATURE and config.transform != "auto")):
+        changes["feature"] = role != "feature"
+    if config is not None and (shape := config.stored_shape()) is not None:
+        changes |= {"shape": shape}
+    if config is not None and config.separator is not None:
+        changes |= {"separator": config.separator}
+    if config is not None and config.type is not None and STORED[config.type] != column.type:
+        kind = STORED[config.type]
+        changes |= {"type": kind, "encoding": "dictionary" if kind == "bytes" else "plain"}
+        if kind == "bytes":
+            changes |= {"parse": None, "temporal": None}
+    if config is not None and config.parse is not None:
+        temporal = config.parse.temporal
+        kind = "int64" if temporal else STORED[config.type] if config.type else column.type
+        kind = "float32" if kind == "bytes" else kind
+        changes |= {"parse": config.parse, "temporal": temporal, "type": kind, "encoding": "plain"}
+    return Column.model_validate(column.model_dump() | changes)
+
+
+def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> None:
+    where = f"{located.file}: columns"
+    for role in ("weight", "group", "time"):
+        named = [column.name for column in read if column.role == role]
+        if len(named) > 1:
+            raise ConfigError(
+                f"{' and '.join(named)} both have the role {role}", where=where, fix="only one column can"
+            )
+    group = named_for(read, "group")
+    if (ranking := located.pipeline.training.ranking) is not None:
+        augment = located.pipeline.training.augment
+        ranking.check(located.pipeline.task, group=group, mixup=bool(augment and augment.mixup))
+    if located.pipeline.evaluation.ndcg_at is not None:
+        at = f"{located.file}: evaluation.ndcg_at"
+        if group is None:
+            name = in_columns("NAME", "group", auto=not located.pipeline.only_named)
+            raise ConfigError("no column says which rows are a group", where=at, fix=f"{name}, as a query's id")
+        if located.pipeline.task == "multiclass":
+            raise ConfigError("classes have no order", where=at, fix="leave it out")
+    sliced = located.pipeline.evaluation.slices
+    for column in read:
+        if column.shape and column.name in sliced:
+            raise ConfigError(f"slices: column {column.name!r} holds several values a row", where=where)
+        if column.shape and column.role not in ("feature", "passthrough", "ignore"):
+            raise ConfigError(
+                f"column {column.name!r} holds {'lists' if column.is_list else 'vectors'}, and a {column.role} is one value",
+                where=where,
+            )
+        if column.role == "weight" and column.type == "bytes":
+            raise ConfigError(f"the weight column {column.name!r} holds text", where=where)
+        if column.name == LABEL and column.role in _STORED_ROLES:
+            ignored = in_columns(LABEL, "ignore", auto=not located.pipeline.only_named)
+            raise ConfigError(
+                f"a column is called {LABEL!r}, the name that the label is stored under",
+                where=where,
+                fix=f"leave it out: {ignored}; or rename it in the source",
+            )
+    if not any(column.is_feature for column in read):
+        raise ConfigError(
+            "; ".join(["there is no feature column", *notes]),
+            where=where,
+            fix="list the columns to learn from; '\"*\": auto' among them takes all others too"
+            if located.pipeline.only_named
+            else "bring columns of numbers, texts, or lists of them, beside the label and the keys",
+        )

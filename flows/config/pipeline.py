@@ -1,0 +1,302 @@
+"""The root of the config: one `pipeline.yaml`, read, checked and made absolute.
+
+    pipeline = read_pipeline(Path("examples/flights/pipeline.yaml"))
+    pipeline.training.learning_rate
+
+Each part is a frozen model that lives beside the component it configures; this module only composes them. A stage gets
+its own part and nothing else, so that what it fingerprints is what it can read.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from beam_jobs.runners.config import RunnerConfig
+from headway.config import Frozen, expand, load, read_yaml
+from headway.errors import ConfigError
+from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.ranking_metrics import NDCG_AT
+from headway.records.spec import RecordsConfig
+from headway.schema import columns
+from headway.sources.discovery.formats_table import SourceConfig
+from headway.storage import user_files
+from headway.storage.filesystem import is_remote
+from headway.storage.remote_store import open_store
+from headway.storage.store import Store
+from headway.tabular.label import LabelConfig
+from headway.tabular.splits import SplitConfig
+from headway.validation.config import ValidateConfig
+from tfcore.models.config import ModelConfig
+from tfcore.train.config import TrainingConfig
+from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ImputeConfig, PoolConfig, TransformConfig
+from tfcore.transform.preprocess_config import PreprocessConfig
+
+Task = Literal["auto", "binary", "multiclass", "regression"]
+
+
+class ColumnConfig(columns.ColumnConfig):
+    """One column: what it is (type, role, nullable) and what the model gets of it (transform, ...)."""
+
+    transform: TransformConfig = "auto"
+    impute: ImputeConfig = Field(default_factory=ImputeConfig)
+    max_length: int | None = Field(default=None, ge=1, le=4096, description=MAX_LENGTH)
+    pool: PoolConfig = POOL
+
+    @model_validator(mode="after")
+    def _transforms_features(self) -> ColumnConfig:
+        if self.transform != "auto" and (self.role in ("ignore", "passthrough") or self.feature is False):
+            role = (
+                f"a column with the role {self.role} is" if self.feature is None else "with feature: false a column is"
+            )
+            raise ValueError(f"{role} not a feature, and its transform would do nothing: leave out one of them")
+        return self
+
+
+class EvaluationConfig(Frozen):
+    """What is measured, and on which slices of the eval split."""
+
+    slices: tuple[str, ...] = ()
+    slice_min_rows: int = Field(default=100, ge=1, description="smaller slices are left out of the report")
+    batch_size: int = Field(default=4096, ge=1)
+    ndcg_at: int | None = Field(
+        default=None, ge=1, description="judge the order within groups, its first so many ranks; default: with ranking"
+    )
+
+
+class ExportConfig(Frozen):
+    """How the SavedModel is checked before it may be promoted."""
+
+    replay_rows: int = Field(default=1000, ge=1, description="raw eval rows replayed in a fresh process")
+
+
+class BucketConfig(Frozen):
+    """A store in a bucket."""
+
+    url: str = Field(pattern=r"^(s3|gs)://[^/]+(/.*)?$", description="s3://bucket/path or gs://bucket/path")
+    cache: str | None = Field(
+        default=None, description="folder of the working copy, relative to the pipeline's; else below ~/.cache/headway"
+    )
+    max_cache_bytes: int | None = Field(
+        default=None, ge=1, description="what ingested shards may take in the working copy; else as much as there is"
+    )
+
+
+class Pipeline(Frozen):
+    """A whole pipeline.yaml."""
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$", description="also the model's name in the registry")
+    source: SourceConfig
+    label: LabelConfig
+    columns: Literal["auto"] | dict[str, ColumnConfig] = Field(
+        default="auto", description="auto: every column; a mapping: those named, and with '*' in it all others too"
+    )
+    schema_path: str = Field(default="schema.pbtxt", alias="schema", description="frozen schema, beside the pipeline")
+    task: Task = "auto"
+    preprocess: PreprocessConfig | None = Field(
+        default=None, description="module:function that computes columns from the raw ones, in TensorFlow"
+    )
+    split: SplitConfig = Field(default_factory=SplitConfig)
+    records: RecordsConfig = Field(default_factory=RecordsConfig)
+    runner: RunnerConfig = Field(default_factory=RunnerConfig)
+    validation: ValidateConfig = Field(default_factory=ValidateConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    training: Annotated[
+        TrainingConfig,
+        BeforeValidator(
+            lambda value: {} if value == "auto" else value, json_schema_input_type=Literal["auto"] | TrainingConfig
+        ),
+    ] = Field(
+        default_factory=TrainingConfig,
+        description="auto: the number of train rows decides; so it does for each key left out",
+    )
+    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
+    gate: GateConfig = Field(default_factory=GateConfig)
+    export: ExportConfig = Field(default_factory=ExportConfig)
+    store: str | BucketConfig = Field(
+        default="store", description="a folder, relative to the pipeline's own; or s3://bucket/path, gs://bucket/path"
+    )
+    seed: int = Field(default=0, ge=0, lt=2**31)
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _shorthand(cls, value: Any) -> Any:
+        """`carrier: vocabulary` and `dep_delay: [clip, standardize]` mean {transform: ...}; a bare name means auto."""
+        if isinstance(value, list):
+            value = dict.fromkeys(value)
+        if not isinstance(value, dict):
+            return value
+        return {name: _column(entry) for name, entry in value.items()}
+
+    @field_validator("schema_path")
+    @classmethod
+    def _beside(cls, value: str) -> str:
+        if not value or Path(value).is_absolute() or ".." in Path(value).parts:
+            raise ValueError(f"should be a file in the pipeline's folder, such as schema.pbtxt (got {value!r})")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Pipeline:
+        if isinstance(self.columns, dict) and not self.columns:
+            raise ValueError("columns: names none; list some, or say 'columns: auto'")
+        if self.split.mode == "time" and not self.source.has_spans:
+            raise ValueError("split.mode: time needs several spans, so source.path needs {span} or {year} in it")
+        groups = [name for name, config in self.column_configs().items() if config.role == "group"]
+        if len(groups) == 1 and self.split.mode == "hash" and not self.split.key:
+            # a query in two splits would be judged by what was learnt of it
+            self.__dict__["split"] = self.split.model_copy(update={"key": tuple(groups)})
+        return self
+
+    def column_configs(self) -> dict[str, ColumnConfig]:
+        """What the file says of single columns; empty with `columns: auto`."""
+        return {k: v for k, v in self.columns.items() if k != "*"} if isinstance(self.columns, dict) else {}
+
+    @property
+    def ndcg_at(self) -> int | None:
+        """How many ranks count where the order within groups is judged; None: it is not."""
+        ranking = self.training.ranking
+        return self.evaluation.ndcg_at or (None if ranking is None else ranking.k or NDCG_AT)
+
+    @property
+    def only_named(self) -> bool:
+        """Whether columns that the file does not name are left out."""
+        return isinstance(self.columns, dict) and "*" not in self.columns
+
+
+_ROLES = ("key", "time", "group", "weight", "passthrough", "ignore")
+
+
+def _column(entry: Any) -> Any:
+    if entry is None:
+        return {}
+    if isinstance(entry, str) and (entry in _ROLES or _nearly(entry, _ROLES)):
+        return {"role": entry}
+    if isinstance(entry, dict) and (
+        not entry
+        or set(entry) & set(ColumnConfig.model_fields)
+        or any(_nearly(k, ColumnConfig.model_fields) for k in entry)
+    ):
+        return entry
+    return {"transform": entry} if isinstance(entry, str | list | dict) else entry
+
+
+def _nearly(word: Any, words: Iterable[str]) -> bool:
+    """Whether a word is more like one of these than like an operation, so that the error is about what was meant."""
+    if not isinstance(word, str) or word in ("auto", *OPS):
+        return False
+    close = difflib.get_close_matches(word, [*words, *OPS], 1, 0.7)
+    return bool(close) and close[0] not in OPS
+
+
+class Located(Frozen):
+    """A pipeline and where it was read: `file` and `folder` are absolute."""
+
+    pipeline: Pipeline
+    file: Path
+    folder: Path
+
+    @property
+    def schema_file(self) -> Path:
+        return self.folder / self.pipeline.schema_path
+
+    @property
+    def serving_file(self) -> Path | None:
+        """Logged requests that validation compares the train rows with; relative to the pipeline's folder."""
+        serving = self.pipeline.validation.serving
+        return self.folder / serving if serving else None
+
+    def open_store(self) -> Store:
+        """The store that the pipeline names; nothing is made or asked yet."""
+        where = self.pipeline.store
+        if isinstance(where, BucketConfig):
+            cache = self.folder / where.cache if where.cache else None
+            return open_store(where.url, cache, where.max_cache_bytes)
+        return open_store(where if "://" in where else self.folder / where)
+
+    @property
+    def control_file(self) -> Path:
+        """Where a running training of this pipeline looks for knobs set by hand; always on this machine."""
+        return self.open_store().checkpoints.parent / "control" / f"{self.pipeline.name}.json"
+
+    @property
+    def module_file(self) -> Path | None:
+        """The user's Python file that `model.name: module:function` points at, beside the pipeline."""
+        module, _, function = self.pipeline.model.name.partition(":")
+        return self.folder / f"{module}.py" if function else None
+
+    @property
+    def preprocess_file(self) -> Path | None:
+        """The user's Python file that `preprocess` points at, beside the pipeline."""
+        config = self.pipeline.preprocess
+        return self.folder / f"{config.function.partition(':')[0]}.py" if config else None
+
+    def module_digest(self) -> str | None:
+        """Digest of the user's module and the files beside it that it imports: the stages that call it depend on them."""
+        return _digest(self.module_file)
+
+    def preprocess_digest(self) -> str | None:
+        """Digest of the module with the preprocess function, and of the files beside it that it imports."""
+        return _digest(self.preprocess_file)
+
+
+def _digest(file: Path | None) -> str | None:
+    return user_files.digest(file) if file else None
+
+
+def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Located:
+    """The pipeline in `path` (a file, or a folder that holds a pipeline.yaml).
+
+    Args:
+        overrides: dotted keys to YAML values, as `--set training.learning_rate=0.01` gives them.
+
+    Raises:
+        ConfigError: naming the file, the key, the value and what would be right.
+    """
+    file = (path / "pipeline.yaml" if path.is_dir() else path).resolve()
+    raw = read_yaml(file, keys=("name", "source", "label"))
+    for key, value in (overrides or {}).items():
+        _override(raw, key, value, file)
+    folder = file.parent
+    source = raw.get("source")
+    if isinstance(source, dict) and isinstance(source.get("path"), str):
+        name = expand(source["path"], where=f"{file}: source.path")
+        raw["source"] = source | {"path": name if is_remote(name) else str(folder / name)}
+    if isinstance(raw.get("store"), str):
+        raw["store"] = expand(raw["store"], where=f"{file}: store")
+    if isinstance(raw.get("store"), dict):
+        where = f"{file}: store"
+        raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in raw["store"].items()}
+    located = Located(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
+    if (module := located.module_file) and not module.is_file():
+        raise ConfigError(
+            f"model.name: {located.pipeline.model.name!r} needs {module}, which does not exist",
+            where=str(file),
+            fix="put the module beside the pipeline, or name a built-in model: mlp, wide_deep",
+        )
+    if (features := located.preprocess_file) and not features.is_file():
+        raise ConfigError(
+            f"preprocess needs {features}, which does not exist",
+            where=str(file),
+            fix="put the module with the function beside the pipeline",
+        )
+    return located
+
+
+def _override(raw: dict[str, Any], key: str, value: Any, file: Path) -> None:
+    *parents, last = key.split(".")
+    at = raw
+    for parent in parents:
+        inner = at.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {key}: {parent} is {inner!r}, which has no keys", where=str(file))
+        at = inner
+    at[last] = value
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of pipeline.yaml, for editors; spells out the shorthands that validation accepts."""
+    return Pipeline.model_json_schema(by_alias=True) | {"title": "Headway pipeline"}

@@ -1,0 +1,1 @@
+"""The steps of a pipeline, from ingest to promotion, and what each needs of the ones before."""

@@ -1,0 +1,166 @@
+"""One table of what became of each column: its type, its transform, and why.
+
+    rows = column_table(columns, pipeline, notes, parameters)
+    rows[0]                # {"column": "carrier", "type": "text", "transform": "vocabulary (16)", "why": "auto"}
+
+It holds every column of the source, those that were left out and those of the label among them. `headway run` prints it with
+the run that infers the schema, `headway schema --columns` at any time.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.config.columns import Columns, resolve, unknown_columns
+from flows.config.pipeline import ColumnConfig, Located, Pipeline
+from flows.dag.run_spec import TRANSFORM
+from headway.schema.columns import Column
+from headway.sources.discovery.formats_table import files, select_window, spans
+
+_ABOUT = re.compile(r"""^column ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?: is left out)?:? (.*)$""", re.DOTALL)
+_TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}
+_WIDEST = 32
+LEFT_OUT = "left out"
+
+
+def column_table(
+    columns: Columns, pipeline: Pipeline, notes: Sequence[str], parameters: Mapping[str, Any] | None
+) -> list[dict[str, str]]:
+    """A row for each column, in the order of the schema; then those that the schema does not have.
+
+    Args:
+        notes: sentences of the inference and of the transform's fit; those about a column are its why.
+        parameters: the fitted transform as JSON; None: it is not fitted yet, and the config is shown.
+    """
+    said: dict[str, list[str]] = {}
+    gone: set[str] = set()
+    for note in notes:
+        if (about := about_column(note)) is not None:
+            name, why = about
+            said.setdefault(name, []).append(why)
+            if f"column {name!r} is left out" in note:
+                gone.add(name)
+    configs = pipeline.column_configs()
+    read = {column.name: column for column in columns.read}
+    made = _made(parameters) if parameters is not None else None
+    rows = []
+    for column in columns.schema.columns:
+        own = read.get(column.name, column)
+        transform, why = _way(own, column.name in read, configs.get(column.name), pipeline, made)
+        if column.name in gone:
+            transform, why = LEFT_OUT, ""
+        rows.append(_row(column.name, _type(own), transform, [*([why] if why else []), *said.pop(column.name, [])]))
+    ignored = {name: ["role: ignore"] for name, config in configs.items() if config.role == "ignore"}
+    known = set(columns.schema.names())
+    for name, why_ in {**ignored, **said}.items():
+        if name not in known:
+            rows.append(_row(name, "", LEFT_OUT, why_))
+    return rows
+
+
+def shown(rows: Sequence[Mapping[str, str]], width: int = 100) -> str:
+    """The table for a terminal: the why is whole, and goes on below where it does not fit."""
+    names = ("column", "type", "transform")
+    widths = [min(_WIDEST, max(len(name), *(len(row[name]) for row in rows))) for name in names]
+    left = 2 + sum(widths) + 2 * len(names)
+    lines = []
+    for row in [{name: name for name in (*names, "why")}, *rows]:
+        cells = [row[name] if len(row[name]) <= _WIDEST else row[name][: _WIDEST - 3] + "..." for name in names]
+        head = "  " + "  ".join(cell.ljust(size) for cell, size in zip(cells, widths, strict=True)) + "  "
+        why = textwrap.wrap(row["why"], max(30, width - left)) or [""]
+        lines += [(head + why[0]).rstrip(), *(" " * left + more for more in why[1:])]
+    return "\n".join(lines)
+
+
+def about_column(note: str) -> tuple[str, str] | None:
+    """The column that a note begins with, and what it says of it."""
+    match = _ABOUT.match(note)
+    return (str(ast.literal_eval(match[1])), match[2]) if match else None
+
+
+def _row(name: str, kind: str, transform: str, why: Sequence[str]) -> dict[str, str]:
+    return {"column": name, "type": kind, "transform": transform, "why": "; ".join(why)}
+
+
+def _type(column: Column) -> str:
+    kind = {"date": "date", "timestamp": "time"}.get(column.temporal or "", _TYPES[column.type])
+    if column.is_list:
+        return f"list of {kind}s"
+    return f"vector of {column.length} {kind}s" if column.length is not None else kind
+
+
+def _way(
+    column: Column, is_read: bool, config: ColumnConfig | None, pipeline: Pipeline, made: Mapping[str, str] | None
+) -> tuple[str, str]:
+    """Its transform, and why it is that."""
+    if column.name in pipeline.label.columns() and not column.is_feature:
+        return LEFT_OUT, "the label is made of it"
+    if not is_read:
+        return LEFT_OUT, "role: ignore" if config is not None else "the pipeline does not name it"
+    if not column.is_feature:
+        why = {
+            "key": "the split reads it" if column.name in pipeline.split.columns() else "role: key",
+            "ignore": "source.where reads it",
+        }.get(column.role, f"role: {column.role}")
+        return ("kept" if column.role in ("weight", "group", "passthrough") else LEFT_OUT), why
+    auto = config is None or config.transform == "auto"
+    why = "auto" if auto else "the pipeline says so"
+    if column.role != "feature":
+        why = f"role: {column.role}, and a feature"
+    if auto and column.names_things:
+        why += ", as its integers are names: say standardize for a quantity"
+    if column.is_list and column.type != "bytes" and made is not None and "pooled" in made.get(column.name, ""):
+        why += ", pooled as its lists differ in length: say shape: n for a vector"
+    if made is None:
+        return "auto" if auto else ", ".join(op.op for op in config.transform if op != "auto"), why  # type: ignore[union-attr]
+    return made.get(column.name, LEFT_OUT), why
+
+
+def _made(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """{raw column: what the model is given of it}."""
+    parts: dict[str, list[str]] = {}
+    owners = {part["name"]: part for part in parameters.get("parts", [])}
+    found: dict[str, str] = {}
+    for fitted in parameters["fitted"]:
+        name = fitted["column"]["name"]
+        if name in owners:
+            parts.setdefault(owners[name]["source"]["name"], []).append(owners[name]["part"])
+            continue
+        text = ", ".join(op["op"] for op in fitted["ops"])
+        if fitted.get("size") is not None:
+            text += f" ({fitted['size']:,} ids)"
+        if fitted.get("pool"):
+            text += f", pooled: {', '.join(fitted['pool'])}"
+        found[name] = text
+    return found | {name: f"date_parts: {', '.join(names)}" for name, names in parts.items()}
+
+
+def current(located: Located) -> list[dict[str, str]]:
+    """The table as the pipeline, its schema file and its latest run have it; without a schema file, as a run would infer it."""
+    pipeline, store = located.pipeline, located.open_store()
+    window = select_window(spans(pipeline.source), None, "latest", "allow")
+    columns = resolve(located, files(pipeline.source, window[0]))
+    runs = [run for run in store.runs() if run.get("pipeline") == pipeline.name] if store.exists() else []
+    notes = list(columns.notes)
+    inferred = next((run for run in runs if run.get("columns")), None)
+    if inferred is not None and not columns.inferred:
+        notes += inferred["notes"]
+    parameters = None
+    for run in runs:
+        made = next((s["fingerprint"] for s in run.get("stages", []) if s["stage"] == TRANSFORM.name), None)
+        manifest = store.find(TRANSFORM.name, made) if made else None
+        if manifest is not None:
+            parameters = manifest.result["parameters"]
+            notes += manifest.result["notes"]
+            break
+    notes = list(dict.fromkeys(notes))
+    new = set(unknown_columns(located, columns.schema, files(pipeline.source, window[-1])))
+    for name in sorted(new - {about[0] for note in notes if (about := about_column(note))}):
+        notes.append(
+            f"column {name!r} is left out: {located.schema_file.name} does not have it; headway schema --update proposes it"
+        )
+    return column_table(columns, pipeline, notes, parameters)

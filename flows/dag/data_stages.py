@@ -1,0 +1,264 @@
+"""The road's first half, from raw files to a fitted transform: which spans and columns, and a step for each stage.
+
+Nothing in here runs a stage: a step is handed to the caller, with a key that says what it depends on and a request that
+is made only if it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from beam_jobs.ingest.request import IngestRequest
+from flows.config.columns import Columns, resolve, unknown_columns
+from flows.dag.column_table import column_table
+from flows.dag.references import check_metrics, possible_tasks
+from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, Caller, End, Trip
+from flows.dag.split_proof import splits
+from flows.dag.step import Output, Stage, Step
+from headway.errors import DataError
+from headway.messages import agree, counted, some
+from headway.sources.discovery.formats_table import select_window, spans
+from headway.statistics.split_statistics import SplitStatistics
+from headway.statistics.stage import StatisticsRequest
+from headway.tabular.splits import window_splits
+from headway.validation.serving import checksum
+from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, errors
+from tfcore.transform.parameters import TransformRequest
+from tfcore.transform.preprocess_config import DerivedParameters
+
+
+class DataSteps:
+    """What a walk knows of its window, and the steps up to the transform."""
+
+    def __init__(self, trip: Trip, caller: Caller, freeze: bool):
+        self.trip, self.caller, self.pipeline = trip, caller, trip.located.pipeline
+        self.window = select_window(spans(self.pipeline.source), trip.window, trip.until, self.pipeline.source.gaps)
+        self.parts = window_splits(self.pipeline.split, self.window)
+        self.columns: Columns = resolve(trip.located, trip.files(self.window[0]))
+        self.pipeline.validation.check(self.columns.schema.names(), where=str(trip.located.file))
+        check_metrics(trip.located, possible_tasks(self.pipeline.task, self.pipeline.label, self.columns.read))
+        self.freeze = freeze
+        self.inferring = self.columns.inferred
+        notes = list(self.columns.notes)
+        if not self.columns.inferred:
+            unknown = unknown_columns(trip.located, self.columns.schema, trip.files(self.window[-1]))
+            if unknown:
+                notes.append(
+                    f"{agree(len(unknown), 'column', 'columns')} {some(unknown, 5, repr)} of the source "
+                    f"{agree(len(unknown), 'is', 'are')} not in {trip.located.schema_file.name} and left out; headway schema "
+                    "--update proposes what can be added"
+                )
+        self.end = End(spans=self.window, notes=notes)
+        self.requests: dict[str, IngestRequest] = {}
+        self.statistics = ""
+        self.reference: dict[str, Any] | None = None
+        self.training, self.model = self.pipeline.training, self.pipeline.model
+
+    def _stops(self, stage: str) -> bool:
+        return self.trip.last == stage
+
+    def _call(self, stage: Stage, title: str, key: dict[str, Any], request: Any, **runtime: Any) -> Output:
+        key = {"stage": stage.name, "version": stage.version, **key}
+        output = self.caller.call(Step(stage, title, key, request, runtime))
+        self.end.outputs.append(output)
+        return output
+
+    def _ingest(self) -> dict[str, Output]:
+        steps = []
+        for span in self.window:
+            request = self.requests[span] = IngestRequest(
+                span=span,
+                files=self.trip.files(span),
+                source=self.pipeline.source,
+                read=self.columns.read,
+                stored=self.columns.stored,
+                label=self.pipeline.label,
+                split=self.pipeline.split,
+                hashed=self.columns.hashed,
+                records=self.pipeline.records,
+            )
+            key = request.key()
+            steps.append(Step(INGEST, f"ingest {span}", key, lambda r=request: r, {"runner": self.pipeline.runner}))  # type: ignore[misc]
+        outputs = self.caller.call_many(steps)
+        self.end.outputs += outputs
+        return dict(zip(self.window, outputs, strict=True))
+
+    def _of(self, ingested: Mapping[str, Output], split: str) -> list[tuple[Output, str]]:
+        """(the span's ingest, its split) of each part of a window's split."""
+        return [(ingested[span], part) for span, part in self.parts[split]]
+
+    def _examples(self, ingested: Mapping[str, Output], split: str) -> list[dict[str, Any]]:
+        return [{"path": str(out.path), "split": part, "result": out.get()} for out, part in self._of(ingested, split)]
+
+    def _statistics(self, ingested: Mapping[str, Output]) -> Output:
+        used = {name: self._of(ingested, name) for name, parts in self.parts.items() if parts}
+        key = {"inputs": {name: [[out.fingerprint, part] for out, part in parts] for name, parts in used.items()}}
+
+        def request() -> StatisticsRequest:
+            first = next(iter(ingested.values())).get()
+            splits = {
+                name: tuple(out.path / out.get()["splits"][part]["statistics"] for out, part in parts)
+                for name, parts in used.items()
+            }
+            return StatisticsRequest.model_validate({"columns": first["columns"], "splits": splits})
+
+        return self._call(STATISTICS, "statistics", key, request)
+
+    def _complete_schema(self, statistics: Output) -> None:
+        """The first time: with what the window's statistics show."""
+        if not self.columns.inferred or not self.freeze or statistics.result is None:
+            return
+        folder = self.trip.store.local(statistics.path)
+        splits = [SplitStatistics.load(folder / name) for name in statistics.result["rows"]]
+        self.columns = self.columns.completed(splits)
+
+    def _freeze_schema(self, validated: Output) -> None:
+        """The first time: what the window showed becomes what later windows are held against, unless it was refused."""
+        first = self.columns.inferred or self.columns.completes
+        if not first or not self.freeze or validated.result is None or errors(validated.result):
+            return
+        self.columns = self.columns.frozen(self.trip.located)
+        self.end.notes = list(self.columns.notes)
+
+    def _splits(self, ingested: Mapping[str, Output]) -> Output:
+        """The proof that the window's splits keep keys, rows and times apart."""
+        key, request = splits(self.pipeline.split, self.parts, self.requests, ingested)
+        return self._call(SPLITS, "splits", key, request)
+
+    def _validate(self, ingested: Mapping[str, Output], statistics: Output, proven: Output) -> Output:
+        schema = self.columns.schema
+        splits = tuple(name for name, parts in self.parts.items() if parts)
+        features = tuple(column for column in self.columns.read if column.is_feature)
+        serving = self.trip.located.serving_file
+        self.reference = self._reference(statistics)
+        key = {
+            "config": self.pipeline.validation.model_dump(mode="json", exclude={"serving"}),
+            "serving": checksum(serving) if serving else None,
+            "schema": schema.digest(),
+            "task": self.pipeline.task,
+            "features": [column.model_dump(mode="json") for column in features],
+            "champion": self.reference,
+            "split": self.pipeline.split.at_ingest(),
+            "inputs": {
+                "statistics": statistics.fingerprint,
+                "splits": proven.fingerprint,
+                "spans": [[span, out.fingerprint] for span, out in ingested.items()],
+            },
+        }
+
+        def request() -> ValidateRequest:
+            return ValidateRequest(
+                schema=schema,
+                statistics=statistics.path,
+                splits=splits,
+                spans=tuple(SpanFacts(span=span, **out.get()["counts"]) for span, out in ingested.items()),
+                stored=self.columns.stored,
+                task=self.pipeline.task,
+                config=self.pipeline.validation,
+                features=tuple(column.name for column in features),
+                columns=features,
+                serving=serving,
+                champion=self._champion_facts(),
+                split=self.pipeline.split,
+                proof=proven.path,
+            )
+
+        return self._call(VALIDATE, "validate", key, request)
+
+    def _reference(self, statistics: Output) -> dict[str, Any] | None:
+        """What drift is measured from: the statistics that the champion was trained on.
+
+        The window that made the champion is held against what it was held against then, so that nothing runs anew.
+        """
+        champion = self.trip.registry.champion()
+        if champion is None:
+            return None
+        made = champion.facts.get("statistics")
+        if made == statistics.fingerprint:
+            return champion.facts.get("reference")
+        spans = champion.facts.get("train_parts") or [["?"]]
+        first, last = spans[0][0], spans[-1][0]
+        name = f"version {champion.number} ({first if first == last else f'{first} to {last}'})"
+        return {"name": name, "statistics": made}
+
+    def _champion_facts(self) -> ChampionFacts | None:
+        if self.reference is None:
+            return None
+        made = self.reference["statistics"]
+        return ChampionFacts(
+            name=self.reference["name"],
+            statistics=self.trip.store.output(STATISTICS.name, made) if made else None,
+        )
+
+    def _passed(self, validated: Output) -> bool:
+        """Raise on errors; False in a plan that cannot know yet."""
+        if validated.result is None:
+            return True  # a plan assumes that data passes
+        self.end.anomalies = validated.result["anomalies"]
+        wrong = errors(validated.result)
+        if wrong:
+            lines = "\n".join(f"  - {a['message']}" + (f"\n    fix: {a['fix']}" if a["fix"] else "") for a in wrong)
+            raise DataError(f"validation found {counted(len(wrong), 'error')}:\n{lines}", where=str(validated.path))
+        return True
+
+    def _analyse(self, ingested: Mapping[str, Output]) -> Output | None:
+        """What the user's preprocess function makes of the train split; None without one."""
+        config = self.pipeline.preprocess
+        if config is None:
+            return None
+        key = {
+            "config": {"function": config.function},
+            "module": self.trip.located.preprocess_digest(),
+            "inputs": {"examples": [[out.fingerprint, part] for out, part in self._of(ingested, "train")]},
+        }
+
+        def request() -> dict[str, Any]:
+            return {
+                "examples": self._examples(ingested, "train"),
+                "file": str(self.trip.located.preprocess_file),
+                "function": config.function,
+            }
+
+        return self._call(ANALYSE, "analyse", key, request)
+
+    def _preprocess(self) -> str | None:
+        file = self.trip.located.preprocess_file
+        return str(file) if file else None
+
+    def _transform(self, statistics: Output, analysed: Output | None) -> Output:
+        transforms = self.columns.transforms(self.pipeline.column_configs())
+        columns = tuple(column for column in self.columns.read if column.name in self.columns.stored)
+        key: dict[str, Any] = {
+            "config": {name: t.model_dump(mode="json") for name, t in transforms.items()},
+            "columns": [column.model_dump(mode="json") for column in columns],
+            "task": self.pipeline.task,
+            "inputs": {"statistics": statistics.fingerprint},
+        }
+        derived = self.pipeline.preprocess
+        if derived is not None and analysed is not None:
+            key["inputs"] |= {"analysed": analysed.fingerprint}
+            key["derived"] = {name: t.model_dump(mode="json") for name, t in derived.columns.items()}
+
+        def request() -> TransformRequest:
+            made = TransformRequest(
+                columns=columns, transforms=transforms, statistics=statistics.path / "train", task=self.pipeline.task
+            )
+            if derived is None or analysed is None:
+                return made
+            found = analysed.get()
+            return made.model_copy(
+                update={
+                    "derived": DerivedParameters.model_validate(
+                        {"function": derived.function, "reads": found["reads"], "columns": found["columns"]}
+                    ),
+                    "derived_statistics": analysed.path / "train",
+                    "derived_transforms": derived.columns,
+                }
+            )
+
+        output = self._call(TRANSFORM, "transform", key, request)
+        if self.inferring and output.result is not None:
+            notes = [*self.columns.notes, *output.result["notes"]]
+            self.end.columns = column_table(self.columns, self.pipeline, notes, output.result["parameters"])
+        return output

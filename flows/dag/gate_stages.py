@@ -1,0 +1,180 @@
+"""The road's judgement of a candidate: who it is compared with, the verdict, and the test split of one that passed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flows.dag.model_stages import ModelSteps
+from flows.dag.references import best_version, check_metrics, data_of, label_facts
+from flows.dag.run_spec import GATE
+from flows.dag.step import Output
+from flows.progress.terminal import metrics_line
+from headway.evaluation.baseline import LabelFacts
+from headway.evaluation.gate import Candidate, Champion, GateRequest
+from headway.evaluation.tasks import Task
+from headway.messages import counted
+from headway.registry.registry import Version
+
+
+@dataclass
+class Judge:
+    """A version that the candidate is compared with, scored on the same rows."""
+
+    role: str
+    """champion or reference."""
+    version: Version
+    scored: Output | None = None
+    reason: str | None = None
+    """Why it was not scored."""
+
+    def key(self) -> dict[str, Any]:
+        """Its part of the gate's key."""
+        return {"version": self.version.number, "scored": self.scored.fingerprint if self.scored else self.reason}
+
+
+class GateSteps(ModelSteps):
+    """The steps that hold a model against the champion and the best of the last ones."""
+
+    def _task(self, transform: Output) -> Task | None:
+        """The task, once the train labels are known, checked against the metrics that the pipeline names."""
+        if transform.result is None:
+            return None
+        task: Task = transform.result["parameters"]["label"]["task"]
+        check_metrics(self.trip.located, (task,))
+        champion = self.trip.registry.champion()
+        if champion is not None and (reason := self._other_task(champion, task)):
+            self.end.notes.append(f"the champion, version {champion.number}, cannot be compared: {reason}")
+        return task
+
+    @staticmethod
+    def _other_task(champion: Version, task: Task | None) -> str | None:
+        theirs = champion.facts.get("task")
+        if None in (theirs, task) or theirs == task:
+            return None
+        return f"it was trained for a {theirs} label, and this pipeline's label is {task}"
+
+    def _judges(
+        self, ingested: Mapping[str, Output], transform: Output, champion: Version | None, task: Task | None
+    ) -> list[Judge]:
+        """The champion, and the best of the last ones when it is another, on the candidate's evaluation rows."""
+        if champion is None:
+            return []
+        best = best_version(
+            self.trip,
+            champion,
+            task=task,
+            evaluation=self._eval_parts(),
+            split=self._split_digest(),
+            ranked=self.pipeline.ndcg_at is not None,
+        )
+        judges = [Judge("champion", champion)] + ([] if best is None else [Judge("reference", best)])
+        for judge in judges:
+            judge.reason = self._other_task(judge.version, task)
+            if judge.reason is None:
+                judge.scored = self._evaluate(
+                    f"evaluate {judge.role} {judge.version.number}",
+                    ingested,
+                    transform,
+                    {"kind": "saved_model", "path": str(judge.version.saved_model)},
+                    {"version": judge.version.number, "export": judge.version.facts.get("export")},
+                )
+        return judges
+
+    def _test(self, ingested: Mapping[str, Output], transform: Output, train: Output) -> None:
+        """Score the test split with a candidate that passed: reported, and never used to decide."""
+        parts = self._of(ingested, "test")
+        if not sum(out.get()["splits"][part]["rows"] for out, part in parts if out.result is not None):
+            return
+        tested = self._evaluate(
+            "evaluate test", ingested, transform, self._trained_model(train), {"train": train.fingerprint}, "test"
+        )
+        if tested.result is None or self.end.verdict is None:
+            return  # a plan
+        self.end.test = {"rows": tested.result["rows"], "metrics": tested.result["metrics"]}
+        told = f"on the {counted(tested.result['rows'], 'row')} of the test split, which decide nothing: "
+        told += metrics_line(tested.result["metrics"])
+        reasons = [*self.end.verdict["reasons"], told]
+        self.end.verdict = self.end.verdict | {"reasons": reasons, "test": self.end.test}
+
+    def _eval_parts(self) -> tuple[tuple[str, str], ...]:
+        return tuple((span, part) for span, part in self.parts["eval"])
+
+    def _gate(
+        self, statistics: Output, transform: Output, train: Output, candidate: Output, judges: Sequence[Judge]
+    ) -> dict[str, Any] | None:
+        """The verdict; None in a plan that cannot know."""
+        rolled_back = self._rolled_back(train.fingerprint)
+        group = self.columns.of_role("group")
+        settings = {
+            "slices": list(self.pipeline.evaluation.slices),
+            "eval": [list(part) for part in self.parts["eval"]],
+            "split": self._split_digest(),
+            "force": self.trip.force,
+            **self._ranked(),
+        }
+        key = {
+            "config": self.pipeline.gate.model_dump(mode="json"),
+            **settings,
+            "rolled_back": rolled_back,
+            "inputs": {
+                "train": train.fingerprint,
+                "candidate": candidate.fingerprint,
+                **{judge.role: judge.key() for judge in judges},
+            },
+        }
+
+        def request() -> GateRequest:
+            parameters = transform.get()["parameters"]
+            known = {judge.role: self._champion(judge) for judge in judges}
+            return GateRequest(
+                task=parameters["label"]["task"],
+                config=self.pipeline.gate,
+                candidate=Candidate(
+                    model=train.fingerprint,
+                    predictions=candidate.path / candidate.get()["predictions"],
+                    rolled_back=rolled_back,
+                    train=tuple((span, part) for span, part in self.parts["train"]),
+                    data=data_of(self.trip, self.parts["train"]),
+                ),
+                champion=known.get("champion"),
+                reference=known.get("reference"),
+                label=LabelFacts.model_validate(label_facts(parameters, statistics.get())),
+                baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},
+                eval=self._eval_parts(),
+                split=self._split_digest(),
+                slices=self.pipeline.evaluation.slices,
+                group=group.name if group else None,
+                seed=self.trip.chosen_seed,
+                force=self.trip.force,
+                **self._ranked(),
+            )
+
+        return self._call(GATE, "gate", key, request).result
+
+    @staticmethod
+    def _champion(judge: Judge) -> Champion:
+        facts, reason, predictions = judge.version.facts, judge.reason, None
+        if judge.scored is not None:
+            result = judge.scored.get()
+            reason = result.get("incompatible")
+            predictions = None if reason else judge.scored.path / result["predictions"]
+        return Champion(
+            version=judge.version.number,
+            model=str(facts.get("train")),
+            predictions=predictions,
+            incompatible=reason,
+            train=tuple((span, part) for span, part in facts.get("train_parts", [])),
+            data=facts.get("data") or {},
+            split=facts.get("split", ""),
+        )
+
+    def _rolled_back(self, train: str) -> str | None:
+        """Which version of this very model was rolled back, and why."""
+        registry = self.trip.registry
+        for number, why in registry.rolled_back().items():
+            version = next((v for v in registry.versions() if v.number == number), None)
+            if version is not None and version.facts.get("train") == train:
+                return f"version {number}, {why}"
+        return None

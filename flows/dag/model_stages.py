@@ -1,0 +1,219 @@
+"""The road's second half, from a fitted transform to a replayed export: train, evaluate, export, replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flows.dag.data_stages import DataSteps
+from flows.dag.references import data_of
+from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN, End
+from flows.dag.step import Output
+from headway.registry.registry import Version
+from headway.registry.standing import standing_of
+from headway.storage.fingerprint import fingerprint
+from tfcore.train.auto import Facts, described, resolve
+from tfcore.train.ranking_config import VERSION as RANKING_VERSION
+from tfcore.transform.parameters import TransformParameters
+
+
+class ModelSteps(DataSteps):
+    """The steps that make a model, score it, and ship it."""
+
+    def _module(self) -> dict[str, Any]:
+        """Part of the key of a stage that calls the user's module."""
+        digest = self.trip.located.module_digest()
+        return {"module": digest} if digest else {}
+
+    def _resolve(self, statistics: Output, transform: Output) -> None:
+        """The training's and the model's settings, those left out chosen by size; in a plan that cannot know it yet they
+        stay as they are."""
+        if transform.result is None or statistics.result is None:
+            return
+        parameters = TransformParameters.model_validate(transform.result["parameters"])
+        facts = Facts(
+            rows=statistics.result["rows"].get("train", 0),
+            width=len(parameters.numeric) + len(parameters.categorical),
+            task=parameters.label.task,
+            images=any(fitted.pixels is not None for fitted in parameters.fitted),
+        )
+        self.training, self.model = resolve(self.pipeline.training, self.pipeline.model, facts)
+        self.end.training = {
+            "rows": facts.rows,
+            "training": self.training.model_dump(mode="json"),
+            "model": self.model.model_dump(mode="json"),
+            "says": described(self.training, self.model),
+        }
+
+    def _train(self, ingested: Mapping[str, Output], statistics: Output, transform: Output) -> Output:
+        self._resolve(statistics, transform)
+        training = self.training
+        examples = [[out.fingerprint, part] for out, part in self._of(ingested, "train")]
+        key: dict[str, Any] = {
+            "config": {
+                "model": self.model.model_dump(mode="json"),
+                "training": training.model_dump(mode="json", exclude={"worker_timeout"}),  # it changes no bit
+                "seed": self.trip.chosen_seed,
+            },
+            **self._module(),
+            "inputs": {"transform": transform.fingerprint, "examples": examples},
+        }
+        if training.ranking is not None:
+            key["config"]["ranking_version"] = RANKING_VERSION
+        name = fingerprint({"stage": "train", "version": TRAIN.version, **key})
+
+        def request() -> dict[str, Any]:
+            module = self.trip.located.module_file
+            return {
+                "examples": self._examples(ingested, "train"),
+                "transform": transform.get()["parameters"],
+                "model": self.model.model_dump(mode="json"),
+                "training": training.model_dump(mode="json"),
+                "seed": self.trip.chosen_seed,
+                "module": str(module) if module else None,
+                "preprocess": self._preprocess(),
+                "checkpoints": str(self.trip.store.checkpoints / name),
+                "summaries": str(self.trip.store.summaries / self.pipeline.name / name),
+                "control": str(self.trip.located.control_file),
+            }
+
+        return self._call(TRAIN, "train", key, request)
+
+    def _evaluate(
+        self,
+        title: str,
+        ingested: Mapping[str, Output],
+        transform: Output,
+        model: dict[str, Any],
+        identity: dict[str, Any],
+        split: str = "eval",
+    ) -> Output:
+        config, group = self.pipeline.evaluation, self.columns.of_role("group")
+        key = {
+            "config": config.model_dump(mode="json", exclude={"ndcg_at"}) | self._ranked(),
+            "group": group.name if group else None,
+            **(self._module() if "train" in identity else {}),
+            "model": identity,
+            "inputs": {
+                "transform": transform.fingerprint,
+                "examples": [[out.fingerprint, part] for out, part in self._of(ingested, split)],
+            },
+        }
+
+        def request() -> dict[str, Any]:
+            return {
+                "model": model,
+                "examples": self._examples(ingested, split),
+                "transform": transform.get()["parameters"],
+                "slices": list(config.slices),
+                "slice_min_rows": config.slice_min_rows,
+                "group": group.name if group else None,
+                "batch_size": config.batch_size,
+                **self._ranked(),
+            }
+
+        return self._call(EVALUATE, title, key, request)
+
+    def _ranked(self) -> dict[str, Any]:
+        """Part of what judges a model that ranks."""
+        at = self.pipeline.ndcg_at
+        return {} if at is None else {"ndcg_at": at}
+
+    def _trained_model(self, train: Output) -> dict[str, Any]:
+        module = self.trip.located.module_file
+        return {
+            "kind": "trained",
+            "path": str(train.path),
+            "config": self.model.model_dump(mode="json"),
+            "seed": self.trip.chosen_seed,
+            "module": str(module) if module else None,
+            "preprocess": self._preprocess(),
+        }
+
+    def _split_digest(self) -> str:
+        """Of what decides a row's split: with another one, eval rows are others."""
+        hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
+        return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}))
+
+    def _note_other_rows(self, champion: Version) -> None:
+        """Say so when eval rows are drawn in another way than for the champion."""
+        before = champion.facts.get("split")
+        if before and before != self._split_digest():
+            self.end.notes.append(
+                f"eval rows are not drawn as they were for version {champion.number} (the split, or the columns that it "
+                "hashes, changed since): metrics of that run and of this one are of different rows"
+            )
+
+    def _ship(self, ingested: Mapping[str, Output], transform: Output, train: Output, candidate: Output) -> End:
+        key = {
+            "config": {},
+            **self._module(),
+            "inputs": {"train": train.fingerprint, "transform": transform.fingerprint},
+        }
+
+        def request() -> dict[str, Any]:
+            model = self._trained_model(train)
+            return {
+                "trained": str(train.path),
+                "transform": transform.get()["parameters"],
+                "model": model["config"],
+                "module": model["module"],
+                "preprocess": model["preprocess"],
+                "seed": model["seed"],
+            }
+
+        export = self._call(EXPORT, "export", key, request)
+        self.end.export = export
+        if self._stops("export"):
+            return self.end
+        replayed = self._replay(ingested, transform, candidate, export)
+        self.end.replay = replayed.result
+        if export.result is not None and candidate.result is not None:
+            self.end.facts = self._facts(transform, train, candidate, export)
+        return self.end
+
+    def _replay(self, ingested: Mapping[str, Output], transform: Output, candidate: Output, export: Output) -> Output:
+        key = {
+            "config": self.pipeline.export.model_dump(mode="json"),
+            "inputs": {"export": export.fingerprint, "candidate": candidate.fingerprint},
+        }
+
+        def request() -> dict[str, Any]:
+            parameters = transform.get()["parameters"]
+            return {
+                "saved_model": export.path / export.get()["saved_model"],
+                "examples": self._examples(ingested, "eval"),
+                "predictions": candidate.path / candidate.get()["predictions"],
+                "columns": TransformParameters.model_validate(parameters).raw,
+                "task": parameters["label"]["task"],
+                "rows": self.pipeline.export.replay_rows,
+            }
+
+        return self._call(REPLAY, "replay", key, request)
+
+    def _facts(self, transform: Output, train: Output, candidate: Output, export: Output) -> dict[str, Any]:
+        verdict = self.end.verdict or {}
+        return {
+            "pipeline": self.pipeline.name,
+            "spans": self.window,
+            "train_parts": [list(part) for part in self.parts["train"]],
+            "eval_parts": [list(part) for part in self.parts["eval"]],
+            "split": self._split_digest(),
+            "task": transform.get()["parameters"]["label"]["task"],
+            "train": train.fingerprint,
+            "statistics": self.statistics,
+            "reference": self.reference,
+            "export": export.fingerprint,
+            "seed": self.trip.chosen_seed,
+            "data": data_of(self.trip, self.parts["train"]),
+            "metrics": candidate.get()["metrics"],
+            "baselines": (verdict.get("metrics") or {}).get("baselines") or {},
+            "test": self.end.test,
+            "standing": standing_of(verdict) if "comparisons" in verdict else None,
+            "signatures": export.get()["signatures"],
+        }
+
+    def _already(self, champion: Version) -> None:
+        reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
+        self.end.verdict = {"verdict": ALREADY, "promote": False, "reasons": [reason], "champion": champion.number}
+        self.end.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}

@@ -1,0 +1,132 @@
+"""What the gate needs besides two models' predictions: the best of the last champions, the data behind a model, the labels'
+facts; and whether the metrics that a pipeline names exist for its task, as early as that can be known.
+
+    check_metrics(located, possible_tasks(pipeline.task, label))      # before anything runs
+    best_version(trip, champion, ...)                                 # the version to compare with besides the champion
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from flows.config.pipeline import Located
+from flows.dag.run_spec import Trip
+from headway.errors import ConfigError, HeadwayError, StoreError
+from headway.evaluation.baseline import LabelFacts
+from headway.evaluation.gate import Parts, trained_on
+from headway.evaluation.tasks import COMPARED, METRICS, RANKED, Task
+from headway.registry.registry import Version
+from headway.registry.standing import best_champion
+from headway.schema.columns import LABEL, Column
+from headway.storage.fingerprint import fingerprint
+from headway.tabular.expressions import parse
+from headway.tabular.label import LabelConfig
+
+_BY_TYPE: dict[str, tuple[Task, ...]] = {
+    "bytes": ("binary", "multiclass"),
+    "float32": ("regression", "binary"),
+    "int64": ("binary", "multiclass", "regression"),
+}
+
+
+def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -> tuple[Task, ...]:
+    """What the task can be, as far as the pipeline and the label's type tell before any row is read."""
+    if task != "auto":
+        return (task,)  # type: ignore[return-value]
+    empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in columns], names=[c.name for c in columns])
+    try:
+        if label.expression is not None and pa.types.is_boolean(parse(label.expression).evaluate(empty).type):
+            return ("binary",)
+        return _BY_TYPE[label.stored(columns).type]
+    except HeadwayError:  # what is wrong with the label is ingest's to say
+        return _BY_TYPE["int64"]
+
+
+def check_metrics(located: Located, tasks: Collection[Task]) -> None:
+    """ConfigError when a metric that evaluation or the gate names exists for none of these tasks.
+
+    Several tasks are several possibilities: the names have to fit one of them together.
+    """
+    pipeline, ranked = located.pipeline, located.pipeline.ndcg_at is not None
+    if ranked and tuple(tasks) == ("multiclass",):
+        raise ConfigError("classes have no order", where=f"{located.file}: evaluation.ndcg_at", fix="leave it out")
+    problems: list[ConfigError] = []
+    for task in tasks:
+        try:
+            pipeline.gate.check(task, ranked=ranked, where=f"{located.file}: gate")
+        except ConfigError as error:
+            problems.append(error)
+    if len(problems) < len(tasks):
+        return
+    if len({str(problem) for problem in problems}) == 1:
+        raise problems[0]
+    more = RANKED if ranked else ()
+    either = " or ".join(f"{task} ({', '.join((*METRICS[task], *more))})" for task in tasks)
+    named = sorted(
+        {*pipeline.gate.thresholds, *(pipeline.gate.tolerance or {}), *filter(None, [pipeline.gate.primary])}
+    )
+    raise ConfigError(
+        f"the metrics {', '.join(named)} do not exist together for any task that this label can have",
+        where=f"{located.file}: gate",
+        fix=f"the label makes it {either}; compared in gate.tolerance are "
+        + "; ".join(f"{task}: {', '.join((*COMPARED[task], *more))}" for task in tasks),
+    )
+
+
+def data_of(trip: Trip, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """A digest of the raw files of each span among these parts."""
+    spans = dict.fromkeys(span for span, _ in parts)
+    return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in trip.files(span)]}) for span in spans}
+
+
+def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """The `LabelFacts` of a fitted transform and of the statistics stage's result, as JSON."""
+    label = parameters["label"]
+    train = statistics["columns"].get("train", [])
+    median = next((column.get("median") for column in train if column["column"] == LABEL), None)
+    facts = LabelFacts(
+        counts=tuple(label.get("counts") or ()),
+        mean=label.get("mean"),
+        median=median if label["task"] == "regression" else None,
+    )
+    return facts.model_dump(mode="json")
+
+
+def best_version(
+    trip: Trip, champion: Version, *, task: Task | None, evaluation: Parts, split: str, ranked: bool
+) -> Version | None:
+    """The best of the last champions, when that is another than the present one and can score these rows fairly."""
+    config = trip.located.pipeline.gate
+    known_task: Any = task or champion.facts.get("task")
+    if config.reference_champions < 2 or known_task not in METRICS:
+        return None
+    registry = trip.registry
+    history = registry.history()
+    versions: dict[int, Version] = {}
+    for number in {event.version for event in history[-config.reference_champions :]}:
+        try:
+            versions[number] = registry.version(number)
+        except StoreError:  # it is gone or damaged, and nothing to compare with
+            continue
+    barred = {
+        number
+        for number, version in versions.items()
+        if version.facts.get("task") != known_task
+        or trained_on(
+            tuple((span, part) for span, part in version.facts.get("train_parts", [])),
+            version.facts.get("split", ""),
+            evaluation,
+            split,
+        )
+    }
+    best = best_champion(
+        history,
+        {number: version.facts for number, version in versions.items()},
+        config.primary_metric(known_task, ranked=ranked),
+        most=config.reference_champions,
+        barred=barred,
+    )
+    return None if best is None else versions[best]

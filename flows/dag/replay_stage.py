@@ -1,0 +1,305 @@
+"""The stage that proves an export: raw rows of the store, replayed in a fresh process that has only TensorFlow.
+
+    early = ReplayProcess()                     # imports TensorFlow while the model trains
+    early.start()
+    replay(ReplayRequest(saved_model=..., examples=..., predictions=..., columns=..., task="binary"), out, monitor,
+           process=early)
+
+The SavedModel is copied to a folder of its own first, so that nothing it might have been saved next to is found. The
+process runs `tfcore/export/replay_main.py` by path, isolated from the environment; this side never imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import importlib.util
+import json
+import math
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from headway.config import Frozen
+from headway.errors import DataError, HeadwayError
+from headway.evaluation.tasks import Task
+from headway.messages import agree, counted, number, some
+from headway.monitor import Monitor
+from headway.records.lengths import total
+from headway.records.spec import feature_spec
+from headway.schema.columns import Column
+from tfcore.export.signatures import COMPARED_OUTPUT, tensor_names
+from tfcore.train.request import Examples
+
+VERSION = 2
+BOUND = 1e-5
+SECONDS = 300.0
+"""A replay that takes longer than this hangs."""
+
+
+class ReplayRequest(Frozen):
+    saved_model: Path
+    examples: tuple[Examples, ...] = Field(description="as they were given to evaluation, in the same order")
+    predictions: Path = Field(description="Parquet file that evaluation wrote: one row for each row of the examples")
+    columns: tuple[Column, ...] = Field(description="the raw columns of the model")
+    task: Task
+    rows: int = Field(default=1000, ge=1)
+    bound: float = BOUND
+
+
+class ReplayProcess:
+    """A fresh Python that runs the replay script: started early, asked once."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: queue.Queue[bytes] = queue.Queue()
+        self._lines: collections.deque[str] = collections.deque(maxlen=20)
+
+    def start(self) -> None:
+        """Start it, unless it runs; it imports TensorFlow and waits."""
+        if self._process is not None:
+            return
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", script()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tempfile.gettempdir(),
+            process_group=0,
+        )
+        for stream, keep in ((self._process.stdout, self._keep_answer), (self._process.stderr, self._keep_lines)):
+            threading.Thread(target=keep, args=(stream,), name="replay-output", daemon=True).start()
+
+    def _keep_answer(self, stream: IO[bytes]) -> None:
+        with stream:
+            self._answers.put(stream.readline())
+
+    def _keep_lines(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                self._lines.append(line.decode("utf-8", "replace").rstrip())
+
+    def ask(self, request: dict[str, Any], monitor: Monitor) -> dict[str, Any]:
+        """Its answer to `request`; HeadwayError when it fails."""
+        self.start()
+        process = self._process
+        assert process is not None and process.stdin is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.close()
+            waited = 0.0
+            while True:
+                monitor.check()
+                try:
+                    line = self._answers.get(timeout=0.1)
+                    break
+                except queue.Empty:
+                    waited += 0.1
+                    if waited > SECONDS:
+                        raise HeadwayError(f"the replay process gave no answer in {SECONDS:.0f} s") from None
+            if not line:
+                code = process.wait(10)
+                last = "".join(f"\n  | {text}" for text in self._lines)
+                problem = f"the replay process ended with exit code {code} and no answer; its last lines:{last}"
+                raise HeadwayError(problem, fix="run 'headway doctor'")
+            return json.loads(line)
+        finally:
+            self.close()  # it is used up
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        process, self._process = self._process, None
+        self._answers = queue.Queue()
+        if process is None:
+            return
+        if process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                process.stdin.close()
+        try:
+            process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def script() -> str:
+    """Where the replay script lies; found without importing TensorFlow."""
+    spec = importlib.util.find_spec("tfcore.export.replay_main")
+    if spec is None or spec.origin is None:
+        raise HeadwayError("tfcore/export/replay_main.py is not installed", fix="install headway again")
+    return spec.origin
+
+
+def replay(
+    request: ReplayRequest, out: Path, monitor: Monitor, *, process: ReplayProcess | None = None
+) -> dict[str, Any]:
+    """The stage: replay rows through a copy of the SavedModel; writes out/replay.json and returns what it holds.
+
+    Raises:
+        HeadwayError: a prediction is further than the bound from the training process's, or the model does not load.
+    """
+    process = process or ReplayProcess()
+    try:
+        process.start()
+        shards, picked = sample(request.examples, request.rows)
+        expected = _expected(request.predictions, picked, sum(_shard_rows(request.examples)))
+        with tempfile.TemporaryDirectory(prefix="headway-replay-") as folder:
+            moved = Path(folder) / "moved"
+            shutil.copytree(request.saved_model, moved)
+            np.save(Path(folder) / "expected.npy", expected, allow_pickle=False)
+            answer = process.ask(question(request, shards, moved, Path(folder) / "expected.npy"), monitor)
+    finally:
+        process.close()
+    if "error" in answer:
+        problem = f"the exported model could not be replayed: {answer['error']}"
+        raise HeadwayError(problem, where=str(request.saved_model))
+    if not answer["ok"]:
+        raise beyond(answer, request)
+    result = _finite(answer)
+    (out / "replay.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    monitor.log(
+        f"replayed {counted(result['rows'], 'row')} in a fresh process: largest difference "
+        f"{result['largest_difference']:.1e} (bound {result['bound']:.0e})"
+    )
+    return result
+
+
+def sample(examples: Sequence[Examples], rows: int) -> tuple[list[dict[str, Any]], np.ndarray]:
+    """About `rows` rows, spread over the shards -> ([{path, rows}], their places among all predictions).
+
+    The first rows of every shard are taken: a record has to be read whole anyway, and the shards are where the rows
+    differ in date and origin.
+    """
+    sizes = _shard_rows(examples)
+    paths = [str(e.path / s["file"]) for e in examples for s in _shards(e)]
+    each = _even_shares(sizes, rows)
+    starts = np.cumsum([0, *sizes])[:-1] if sizes else np.zeros(0, np.int64)
+    picked = [np.arange(start, start + count) for start, count in zip(starts, each, strict=True)]
+    taken = [{"path": path, "rows": int(count)} for path, count in zip(paths, each, strict=True) if count]
+    if not taken:
+        raise DataError("there are no evaluation rows to replay")
+    return taken, np.concatenate(picked)
+
+
+def _even_shares(sizes: Sequence[int], rows: int) -> list[int]:
+    """How many rows each shard gives, as evenly as their sizes allow; `rows` together, or all there are."""
+    shares = [0] * len(sizes)
+    left, open_shards = min(rows, sum(sizes)), [i for i, size in enumerate(sizes) if size]
+    while left:
+        each = max(1, left // len(open_shards))
+        for i in list(open_shards):
+            more = min(each, sizes[i] - shares[i], left)
+            shares[i] += more
+            left -= more
+            if shares[i] == sizes[i]:
+                open_shards.remove(i)
+    return shares
+
+
+def _shards(examples: Examples) -> list[dict[str, Any]]:
+    return list(examples.result["splits"].get(examples.split, {}).get("shards", []))
+
+
+def _shard_rows(examples: Sequence[Examples]) -> list[int]:
+    return [total(shard["rows"]) for e in examples for shard in _shards(e)]
+
+
+def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
+    """The training process's predictions for the picked rows. float64 [rows] or [rows, classes]"""
+    column = pq.read_table(predictions, columns=["prediction"]).column("prediction").combine_chunks()
+    if len(column) != rows:
+        raise DataError(
+            f"there {agree(len(column), 'is', 'are')} {counted(len(column), 'prediction')} of {counted(rows, 'row')}",
+            where=str(predictions),
+        )
+    values = column.take(pa.array(picked))
+    if pa.types.is_nested(values.type):
+        return values.flatten().to_numpy(zero_copy_only=False).reshape(len(picked), -1)
+    return values.to_numpy(zero_copy_only=False)
+
+
+def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
+    """What the replay script is asked; see there."""
+    per_record = {e.result["rows_per_record"] for e in request.examples}
+    if len(per_record) != 1:
+        raise DataError(f"spans were ingested with different records.rows: {sorted(per_record)}")
+    rows_per_record = per_record.pop()
+    names = tensor_names(request.columns)
+    return {
+        "saved_model": str(saved_model),
+        "spec": feature_spec(request.columns, rows_per_record),
+        "rows_per_record": rows_per_record,
+        "columns": [
+            {
+                "name": column.name,
+                "tensor": names[column.name],
+                "dtype": column.type,
+                "nullable": column.nullable,
+                "dictionary": column.encoding == "dictionary",
+                "shape": list(column.shape),
+            }
+            for column in request.columns
+        ],
+        "shards": shards,
+        "expected": str(expected),
+        "output": COMPARED_OUTPUT[request.task],
+        "bound": request.bound,
+    }
+
+
+_CAUSES = {
+    "random": (
+        "answers differently when it is asked again with the same rows: {what} draws random numbers or keeps state",
+        "compute each row from its own columns alone: remove the random op (tf.random.*), or draw only while training "
+        "(a Keras layer gets training=True then)",
+    ),
+    "batch": (
+        "gives a row another answer in another batch: {what} depends on the other rows of the batch, or on the row's place "
+        "in it",
+        "compute each row from its own columns alone: a mean, maximum, sort or rank over the rows (axis=0, or no axis at all) "
+        "becomes one per row (axis=-1) or a transform fitted on the train rows (standardize, quantiles); "
+        "BatchNormalization must not be called with training=True",
+    ),
+    "other": (
+        "answers differently from the trained one",
+        "look for a layer that keeps state in inference, or an output in half precision",
+    ),
+}
+"""(what is wrong, the fix) by the cause that the replay found."""
+
+
+def beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
+    """The error of a replay that is not `ok`."""
+    worst = answer["worst"]
+    values = ", ".join(f"{name}={value!r}" for name, value in list(worst["columns"].items())[:12])
+    expected, found = (", ".join(number(v) for v in worst[key][:5]) for key in ("expected", "found"))
+    problem, fix = _CAUSES[answer["cause"]]
+    what = f"the preprocess's {some(answer['inputs'], 3, repr)}" if answer.get("inputs") else "the model"
+    return HeadwayError(
+        f"the exported model {problem.format(what=what)}: {worst['signature']} differs by up to "
+        f"{answer['largest_difference']:.2g} (bound {answer['bound']:.0e}); at the worst row training gave {expected}, "
+        f"the export {found} ({values})",
+        where=str(request.saved_model),
+        fix=fix,
+    )
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,90 @@
+"""One execution and what becomes of it: the stages there are, a pipeline over a window, who calls its steps.
+
+trip = Trip(located, store, window=12, last="validate")
+end = road(trip, caller)                  # flows.dag.dag; a Caller runs steps, or only looks for what they left
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from flows.config.pipeline import Located
+from flows.dag.step import Output, Stage, Step
+from headway.registry.registry import Registry
+from headway.sources.discovery.formats_table import InputFile, files
+from headway.storage.store import Store
+
+INGEST = Stage("ingest", "beam_jobs.ingest.stage:ingest", many="beam_jobs.ingest.stage:ingest_many")
+STATISTICS = Stage("statistics", "headway.statistics.stage:merge")
+SPLITS = Stage("splits", "beam_jobs.leakage_check:prove")
+VALIDATE = Stage("validate", "headway.validation.stage:validate")
+ANALYSE = Stage("analyse", "tfcore.preprocess.stage:analyse", tensorflow=True, streams=True)
+TRANSFORM = Stage("transform", "tfcore.transform.parameters:fit")
+TRAIN = Stage("train", "tfcore.train.stage:train", tensorflow=True, streams=True)
+EVALUATE = Stage("evaluate", "tfcore.evaluation.stage:predict", tensorflow=True, streams=True)
+GATE = Stage("gate", "headway.evaluation.gate:gate")
+EXPORT = Stage("export", "tfcore.export.saved_model:export", tensorflow=True)
+REPLAY = Stage("replay", "flows.dag.replay_stage:replay")
+STAGES = (INGEST, STATISTICS, SPLITS, VALIDATE, ANALYSE, TRANSFORM, TRAIN, EVALUATE, GATE, EXPORT, REPLAY)
+ALREADY = "already champion"
+
+
+class Caller(Protocol):
+    def call(self, step: Step) -> Output: ...
+
+    def call_many(self, steps: Sequence[Step]) -> list[Output]: ...
+
+
+@dataclass(frozen=True)
+class Trip:
+    """One execution: a pipeline over a window."""
+
+    located: Located
+    store: Store
+    window: int | str | None = None
+    until: str = "latest"
+    seed: int | None = None
+    force: bool = False
+    last: str | None = None
+    """The stage to stop after; None: all the way."""
+    memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
+    """Checksums of the spans' files, read once a process."""
+
+    @property
+    def registry(self) -> Registry:
+        return Registry(self.store, self.located.pipeline.name)
+
+    @property
+    def chosen_seed(self) -> int:
+        return self.located.pipeline.seed if self.seed is None else self.seed
+
+    def files(self, span: str) -> tuple[InputFile, ...]:
+        if span not in self.memo:
+            self.memo[span] = files(self.located.pipeline.source, span)
+        return self.memo[span]
+
+
+@dataclass
+class End:
+    """How far the road went."""
+
+    spans: list[str]
+    notes: list[str] = field(default_factory=list)
+    columns: list[dict[str, str]] = field(default_factory=list)
+    """What became of each column, of a run that infers the schema."""
+    outputs: list[Output] = field(default_factory=list)
+    anomalies: list[dict[str, Any]] = field(default_factory=list)
+    training: dict[str, Any] | None = None
+    """The settings of the training and the model, those left out chosen by the train rows; None: not known yet."""
+    verdict: dict[str, Any] | None = None
+    evaluation: dict[str, Any] | None = None
+    test: dict[str, Any] | None = None
+    """Rows and metrics of the test split; only of a candidate that passed."""
+    export: Output | None = None
+    replay: dict[str, Any] | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What a version published from this run says of itself."""
+    later: list[str] = field(default_factory=list)
+    """In a plan: stages that cannot be judged before others have run."""

@@ -1,0 +1,1 @@
+"""Running steps: reuse of stored outputs, the TensorFlow process, a whole run."""

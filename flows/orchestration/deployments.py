@@ -1,0 +1,85 @@
+"""What prefect.yaml no longer names is taken off the server, as far as `make up` put it there.
+
+    notes = reconcile(Path("prefect.yaml"), Path(".headway/prefect"), deploy)
+
+`prefect deploy` makes and renews; it removes nothing, so a deployment or a schedule that is deleted from the file would go on
+firing. `deployed.json` in the folder remembers what was put there; deployments and schedules that somebody else made, in
+the UI or by hand, are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
+
+from headway.config import read_yaml
+from headway.storage.atomic_io import replace_text
+
+NAME = "deployed.json"
+Record = dict[str, dict[str, Any]]
+"""{deployment's id: {"name": "flow/deployment", "schedules": [id, ...]}}"""
+
+
+def reconcile(file: Path, folder: Path, deploy: Callable[[], None]) -> list[str]:
+    """Deploy, then remove what the file named before and names no longer.
+
+    Returns:
+        A sentence for each thing that was removed.
+    """
+    wanted = read_yaml(file).get("deployments") or []
+    if wanted:
+        deploy()
+    record, notes = _read(folder / NAME), []
+    with get_client(sync_client=True) as client:
+        names = {str(one.get("name")) for one in wanted} | {facts["name"].split("/")[-1] for facts in record.values()}
+        found = client.read_deployments(
+            deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=sorted(names))), limit=200
+        )
+        flows = {deployment.flow_id: client.read_flow(deployment.flow_id).name for deployment in found}
+        for deployment in found:
+            name, id = f"{flows.get(deployment.flow_id)}/{deployment.name}", str(deployment.id)
+            entry = next((one for one in wanted if _is(one, deployment)), None)
+            if entry is not None:
+                slugs, unnamed = _schedules(entry)
+                known = set(record.get(id, {}).get("schedules", []))
+                ours = {str(s.id) for s in deployment.schedules if (s.slug in slugs if s.slug else unnamed)}
+                for schedule in deployment.schedules:
+                    if str(schedule.id) in known - ours:
+                        client.delete_deployment_schedule(deployment.id, schedule.id)
+                        which = f"schedule {schedule.slug!r}" if schedule.slug else "a schedule"
+                        notes.append(f"removed {which} of {name}: {file.name} no longer names it")
+                record[id] = {"name": name, "schedules": sorted(ours)}
+            elif id in record and not any("{{" in str(one.get("name")) for one in wanted):
+                client.delete_deployment(deployment.id)
+                notes.append(f"removed deployment {name}: {file.name} no longer names it")
+                del record[id]
+    there = {str(deployment.id) for deployment in found}
+    replace_text(folder / NAME, json.dumps({id: facts for id, facts in record.items() if id in there}, indent=1) + "\n")
+    return notes
+
+
+def _is(entry: Any, deployment: Any) -> bool:
+    return isinstance(entry, dict) and (entry.get("name"), entry.get("entrypoint")) == (
+        deployment.name,
+        deployment.entrypoint,
+    )
+
+
+def _schedules(entry: dict[str, Any]) -> tuple[set[str], bool]:
+    """The slugs of a deployment's schedules, and whether it has one without."""
+    listed = entry.get("schedules") or ([entry["schedule"]] if entry.get("schedule") else [])
+    slugs = [schedule.get("slug") for schedule in listed if isinstance(schedule, dict)]
+    return {slug for slug in slugs if slug}, any(not slug for slug in slugs)
+
+
+def _read(path: Path) -> Record:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,58 @@
+"""Runs a module of Prefect's with this package's `flows` already imported.
+
+    python -P -m flows.orchestration.launcher prefect.engine               # a flow run: prefect.yaml's command
+    python -P -m flows.orchestration.launcher prefect deploy --all
+
+Prefect imports a flow named by module with the working directory first on the path, whatever -P says: a project with a
+flows/ folder of its own would be imported instead of Headway.
+
+A flow run is also made to outlive its worker and an outage of the server: it writes its pid down
+(`flows.orchestration.processes`), drops lines that nobody reads (`flows.orchestration.streams`), and goes on without
+the lease of its concurrency slot.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import warnings
+from typing import Any
+
+from flows.orchestration.processes import enlist
+from flows.orchestration.streams import outlive_reader
+from headway.imports import uncollected
+
+_FLOW_RUN = __name__ == "__main__" and sys.argv[1:2] == ["prefect.engine"]
+
+if _FLOW_RUN:
+    enlist(os.environ)  # before the long imports: a run that is killed in them is known to be dead
+    outlive_reader()
+
+with uncollected(keep=True):
+    import flows.retrain
+
+
+def go_on_without_lease() -> None:
+    """Let a flow run live when the lease of its deployment's concurrency slot cannot be renewed.
+
+    Prefect ends such a run, so a server that is away for a few seconds at the wrong moment would end a training. The
+    store's run lock keeps two runs of a pipeline apart without any server.
+    """
+    from prefect import flow_engine
+
+    maintain = flow_engine.maintain_concurrency_lease
+
+    def lenient(lease_id: Any, lease_duration: float, **options: Any) -> Any:
+        return maintain(lease_id, lease_duration, **options | {"raise_on_lease_renewal_failure": False})
+
+    flow_engine.maintain_concurrency_lease = lenient  # type: ignore[assignment]
+
+
+if __name__ == "__main__":
+    assert flows.retrain.retrain.name == "retrain"
+    if _FLOW_RUN:
+        go_on_without_lease()
+        warnings.filterwarnings("ignore", message=".*found in sys.modules", module="runpy")  # nothing is run twice
+    sys.argv = sys.argv[1:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,0 +1,240 @@
+"""What `make up` and `make down` do: a Prefect server, a worker and the deployments of prefect.yaml on this machine.
+
+    # from the folder that holds prefect.yaml; again: no harm
+    python -P -m flows.orchestration.local_server start [--port 4200]
+    python -P -m flows.orchestration.local_server stop
+
+Everything lands in .headway/prefect beside prefect.yaml, which only its owner may read: Prefect's home with its database,
+pid files, logs, the password (`flows.orchestration.access`). The server listens on 127.0.0.1 only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.orchestration import access
+from flows.orchestration.daemon import Daemon, end
+from flows.orchestration.processes import FOLDER_VARIABLE, Processes
+from headway.errors import ConfigError, HeadwayError
+from headway.messages import counted
+
+POOL = "headway"
+DEPLOYMENT = "retrain/flights"
+PORT_VARIABLE = "HEADWAY_PREFECT_PORT"
+_PYTHON = (sys.executable, "-P", "-m")
+_FOREIGN = ("PREFECT_API_KEY", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+"""Settings of some other server that a shell may carry."""
+_SAVE_SECONDS = 75.0
+"""How long a worker gets to let its flow runs save."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of prefect.yaml, and the port of its server."""
+
+    root: Path
+    port: int
+
+    @property
+    def folder(self) -> Path:
+        return self.root / ".headway" / "prefect"
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def auth(self) -> Path:
+        return self.folder / access.NAME
+
+    @property
+    def processes(self) -> Processes:
+        return Processes(self.folder / "flow-runs")
+
+    def environment(self, auth: str) -> dict[str, str]:
+        """For the server, the worker, the watch and the deploy; a database named in the shell's environment is kept."""
+        kept = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
+        local = ",".join(filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy"), "127.0.0.1,localhost"]))
+        return kept | {
+            "PREFECT_HOME": str(self.folder / "home"),
+            "PREFECT_API_URL": f"{self.address}/api",
+            access.CLIENT: auth,
+            FOLDER_VARIABLE: str(self.processes.folder),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "DO_NOT_TRACK": "1",
+            "PREFECT_WORKER_QUERY_SECONDS": kept.get("PREFECT_WORKER_QUERY_SECONDS", "2"),
+            "NO_PROXY": local,
+            "no_proxy": local,
+            "PWD": str(self.root),  # prefect.yaml's {{ $PWD }}
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)]),
+        }
+
+
+def start(place: Place) -> list[str]:
+    """Bring up what does not run yet.
+
+    Returns:
+        What a person should know of it.
+
+    Raises:
+        ConfigError: no prefect.yaml here, another program has the port, or a server with another password.
+        HeadwayError: the server or the worker died, or the deployments were refused; with the end of its log.
+    """
+    if not (place.root / "prefect.yaml").is_file():
+        raise ConfigError("there is no prefect.yaml here", where=str(place.root), fix="start it from Headway's folder")
+    place.folder.mkdir(parents=True, exist_ok=True)
+    place.folder.chmod(0o700)
+    auth = access.auth_string(place.auth)
+    server, worker, watch = (Daemon(place.folder, name) for name in ("server", "worker", "watch"))
+    env = place.environment(auth)
+    _server(place, server, env, auth)
+    os.environ.update(env)  # Prefect reads its settings when it is imported
+    from flows.orchestration import deployments, work_pool
+
+    work_pool.create(POOL)
+    work_pool.remove_old_automation()
+    notes = deployments.reconcile(place.root / "prefect.yaml", place.folder, lambda: _deploy(place, env))
+    if watch.pid() is None:
+        watch.start([*_PYTHON, "flows.orchestration.watch", "--pool", POOL], env=env, cwd=place.folder)
+    if worker.pid() is None:
+        if left := place.processes.pids():
+            told = counted(len(left), "flow run")
+            notes.append(f"{told} of a worker that died: left alone (process {', '.join(map(str, left.values()))})")
+        worker.start([*_PYTHON, "flows.orchestration.worker", "--pool", POOL], env=env, cwd=place.folder)
+        _wait(worker, lambda: work_pool.online(POOL), 60, "worker")
+    return notes
+
+
+def _server(place: Place, server: Daemon, env: dict[str, str], auth: str) -> None:
+    if server.pid() is not None:
+        if not _healthy(place):
+            _wait(server, lambda: _healthy(place), 30, f"server (started before, maybe not on port {place.port})")
+        access.check(place.address, auth, place.auth)
+        return
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", place.port))
+        except OSError:
+            raise ConfigError(
+                f"port {place.port} is taken by another program",
+                where="Prefect server",
+                fix=f"end that program, or choose a port: {PORT_VARIABLE}=4300 make up",
+            ) from None
+    command = [*_PYTHON, "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(place.port)]
+    server.start(command, env=env | access.server_settings(auth, place.address, place.port), cwd=place.folder)
+    _wait(server, lambda: _healthy(place), 120, "server")
+
+
+def _healthy(place: Place) -> bool:
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{place.address}/api/health", timeout=2) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def _wait(daemon: Daemon, ready: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not ready():
+        if daemon.pid() is None:
+            raise HeadwayError(f"the Prefect {what} ended at once:{daemon.last_words()}", where=str(daemon.log))
+        if time.monotonic() > deadline:
+            raise HeadwayError(
+                f"the Prefect {what} was not ready after {seconds:.0f} s:{daemon.last_words()}",
+                where=str(daemon.log),
+                fix="stop it (make down), then start it again",
+            )
+        time.sleep(0.2)
+
+
+def _deploy(place: Place, env: dict[str, str]) -> None:
+    command = [
+        *_PYTHON,
+        "flows.orchestration.launcher",
+        "prefect",
+        "--no-prompt",
+        "deploy",
+        "--all",
+        "--prefect-file",
+        "prefect.yaml",
+    ]
+    done = subprocess.run(command, env=env, cwd=place.root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = "".join(f"\n  | {line}" for line in (done.stdout + done.stderr).splitlines()[-15:])
+        raise HeadwayError(f"the deployments were refused:{last}", where=str(place.root / "prefect.yaml"))
+
+
+def stop(place: Place) -> list[str]:
+    """End what `start` started, and nothing else: flow runs first, so that they can save and say that they stopped.
+
+    Returns:
+        What was stopped.
+    """
+    runs = place.processes.pids()
+    worker, watch, server = (Daemon(place.folder, name) for name in ("worker", "watch", "server"))
+    stopped = [counted(len(runs), "flow run")] if runs else []
+    stopped += [daemon.name for daemon in (worker, watch, server) if daemon.pid() is not None]
+    # the worker waits for its flow runs; those of a worker that died are asked here
+    end([*runs.values(), *filter(None, [worker.pid()])], _SAVE_SECONDS)
+    for daemon in (worker, watch, server):
+        daemon.stop()
+    return stopped
+
+
+def told(place: Place, environ: Mapping[str, str]) -> str:
+    """What a person needs after `start`, in a shell with this environment."""
+    prefect = Path(sys.executable).with_name("prefect")
+    shown = os.path.relpath(prefect, place.root) if prefect.is_relative_to(place.root) else str(prefect)
+    auth = Path(os.path.relpath(place.auth, place.root))
+    prefix = f"PREFECT_API_URL={place.address}/api {access.shell_prefix(auth, environ)}"
+    run = f"{prefix}{shlex.quote(shown)} deployment run '{DEPLOYMENT}' --watch"
+    return (
+        f"Prefect is up: {place.address}\n  log in with:  {access.login_hint(auth, environ)}\n  retrain now:  {run}\n"
+        f"  logs:         {place.folder}\n  stop:         make down"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.orchestration.local_server", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("what", choices=["start", "stop"])
+    parser.add_argument("--port", type=int, help=f"of the server (default: ${PORT_VARIABLE}, or 4200)")
+    options = parser.parse_args(arguments)
+    try:
+        port = options.port or _port(os.environ.get(PORT_VARIABLE) or "4200")
+        place = Place(Path.cwd(), port)
+        if options.what == "start":
+            environ = dict(os.environ)
+            notes = start(place)
+            print("\n".join([told(place, environ), *(f"note: {note}" for note in notes)]))
+        else:
+            print(f"stopped: {', '.join(stop(place)) or 'nothing, since nothing was running'}")
+    except HeadwayError as error:
+        print(f"headway: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _port(text: str) -> int:
+    if text.isdecimal() and 0 < int(text) < 65536:
+        return int(text)
+    raise ConfigError(
+        f"{text!r} is not a port", where=PORT_VARIABLE, fix=f"a number from 1 to 65535: {PORT_VARIABLE}=4300"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

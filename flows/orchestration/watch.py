@@ -1,0 +1,192 @@
+"""Ends flow runs whose process is gone: Prefect leaves them Running, or Pending, for ever.
+
+    # beside the server that PREFECT_API_URL names; `make up` starts it
+    python -P -m flows.orchestration.watch --pool headway
+
+Every five seconds it asks the server for the pool's flow runs that have not ended, and decides, run by run:
+
+    the process ran on this machine and is dead       Crashed (Cancelled, if it was being cancelled)
+    the process lives on this machine                 left alone, whatever became of its heartbeats
+    nothing is known of the process                   Crashed after 90 s without a new heartbeat, or 120 s Pending
+
+Time is counted only while the server answers, and anew after each outage: heartbeats that a flow run could not send in
+the meantime arrive late.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.orchestration.processes import FOLDER_VARIABLE, Processes
+
+WITHIN_SECONDS = 90.0
+PENDING_SECONDS = 120.0
+LOOK_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class FlowRun:
+    """A flow run that has not ended, as the server has it."""
+
+    id: str
+    state: str
+    """RUNNING, PENDING or CANCELLING."""
+    beat: str | None = None
+    """What its newest heartbeat is called; None before the first."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    flow_run: str
+    state: str
+    message: str
+
+
+class Watch:
+    """What is known of the flow runs from one look to the next.
+
+    Args:
+        lives: whether a flow run's process lives; None when that cannot be seen from here.
+    """
+
+    def __init__(
+        self,
+        lives: Callable[[str], bool | None],
+        *,
+        within: float = WITHIN_SECONDS,
+        pending: float = PENDING_SECONDS,
+    ):
+        self._lives, self._within, self._pending = lives, within, pending
+        self._seen: dict[str, tuple[FlowRun, float]] = {}
+        """By id: the flow run as it was seen last, and since when it has looked like that."""
+        self._dead: set[str] = set()
+
+    def outage(self) -> None:
+        """The server did not answer: what was not heard meanwhile says nothing."""
+        self._seen.clear()
+
+    def look(self, flow_runs: Sequence[FlowRun], now: float) -> list[Ending]:
+        """The flow runs to end now."""
+        seen, dead, endings = {}, set(), []
+        for run in flow_runs:
+            before, since = self._seen.get(run.id, (None, now))
+            seen[run.id] = (run, since if run == before else now)
+            lives = self._lives(run.id)
+            if lives is False:
+                # only at the second look: its worker, or the process itself, may just be saying how it ended
+                if run.id in self._dead:
+                    endings.append(self._ending(run, "its process is gone"))
+                dead.add(run.id)
+            elif lives is None and (why := self._silence(run, now - seen[run.id][1])):
+                endings.append(self._ending(run, why))
+        self._seen, self._dead = seen, dead
+        return endings
+
+    def _silence(self, run: FlowRun, seconds: float) -> str | None:
+        if run.state == "PENDING":
+            return f"it did not start within {self._pending:.0f} s" if seconds > self._pending else None
+        if run.beat is None:
+            return None  # a flow run that sends no heartbeats
+        return f"no heartbeat for {self._within:.0f} s: its process is gone" if seconds > self._within else None
+
+    @staticmethod
+    def _ending(run: FlowRun, why: str) -> Ending:
+        return Ending(run.id, "CANCELLED" if run.state == "CANCELLING" else "CRASHED", why)
+
+
+class Server:
+    """The part of Prefect's API that a watch needs."""
+
+    def __init__(self, client: Any, pool: str):
+        self._client, self._pool = client, pool
+
+    def flow_runs(self, lives: Callable[[str], bool | None]) -> list[FlowRun]:
+        """Those of the pool that have not ended; heartbeats only of those whose process cannot be seen."""
+        wanted = {
+            "flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING"]}}},
+            "work_pools": {"name": {"any_": [self._pool]}},
+        }
+        found = self._client.post("/flow_runs/filter", json=wanted).json()
+        return [
+            FlowRun(run["id"], run["state"]["type"], self._beat(run["id"]) if lives(run["id"]) is None else None)
+            for run in found
+        ]
+
+    def _beat(self, flow_run: str) -> str | None:
+        wanted = {
+            "filter": {
+                "event": {"name": ["prefect.flow-run.heartbeat"]},
+                "resource": {"id": [f"prefect.flow-run.{flow_run}"]},
+                "order": "DESC",
+            },
+            "limit": 1,
+        }
+        events = self._client.post("/events/filter", json=wanted).json()["events"]
+        return events[0]["id"] if events else None
+
+    def end(self, ending: Ending) -> bool:
+        """Set the state; False where the server refuses, since the flow run has ended meanwhile."""
+        state = {"type": ending.state, "name": ending.state.title(), "message": ending.message}
+        answer = self._client.post(f"/flow_runs/{ending.flow_run}/set_state", json={"state": state}).json()
+        return answer["status"] == "ACCEPT"
+
+    def ended(self, flow_run: str) -> bool:
+        """Whether the server has it as ended, or does not know it."""
+        import httpx
+
+        try:
+            found = self._client.get(f"/flow_runs/{flow_run}").json()
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code == 404:
+                return True
+            raise
+        return (found.get("state") or {}).get("type") in ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+
+
+def once(watch: Watch, server: Server, processes: Processes, now: float) -> None:
+    """One look, and what follows from it."""
+    for ending in watch.look(server.flow_runs(processes.lives), now):
+        if server.end(ending):
+            print(f"headway watch: {ending.flow_run} is {ending.state}: {ending.message}", flush=True)
+    for flow_run in processes.dead():
+        if server.ended(flow_run):
+            processes.forget(flow_run)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m flows.orchestration.watch", description=__doc__.partition("\n")[0])
+    parser.add_argument("--pool", default="headway", help="the work pool whose flow runs are watched")
+    parser.add_argument("--within", type=float, default=WITHIN_SECONDS, help="seconds without a heartbeat (90)")
+    parser.add_argument("--pending", type=float, default=PENDING_SECONDS, help="seconds Pending (120)")
+    options = parser.parse_args(arguments)
+    os.environ["PREFECT_CLIENT_MAX_RETRIES"] = "1"  # an outage is to be seen, not waited out inside of a request
+
+    import httpx
+    from prefect.client.orchestration import get_client
+
+    processes = Processes(Path(os.environ.get(FOLDER_VARIABLE, ".")))
+    watch = Watch(processes.lives, within=options.within, pending=options.pending)
+    away = False
+    with get_client(sync_client=True) as client:
+        server = Server(client._client, options.pool)
+        while True:
+            try:
+                once(watch, server, processes, time.monotonic())
+                away = False
+            except (httpx.HTTPError, OSError, ValueError) as error:
+                watch.outage()
+                if not away:
+                    print(f"headway watch: the server does not answer: {error}", flush=True)
+                away = True
+            time.sleep(LOOK_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

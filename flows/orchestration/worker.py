@@ -1,0 +1,132 @@
+"""A Prefect worker that ends its flow runs before itself.
+
+    python -P -m flows.orchestration.worker --pool headway  # instead of: prefect worker start --pool headway --type process
+
+Prefect's own process worker kills its flow runs when it is stopped: nothing is saved, and their states stay Running. This
+one, on SIGTERM, SIGINT or SIGHUP, takes no new flow runs, sends SIGTERM to those it has, waits until they have saved and
+reported how they ended, then stops. A second signal stops it at once.
+"""
+
+from __future__ import annotations
+
+import abc
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from typing import Any
+from uuid import UUID
+
+import anyio.abc
+from prefect.workers.process import ProcessWorker, ProcessWorkerResult
+
+from headway.messages import counted
+
+GRACE_SECONDS = 60.0
+"""How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types keeps its own "process"
+    """A process worker that knows the processes it started."""
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.engines: dict[UUID, int] = {}
+        self._draining, self._polling = False, False
+
+    async def get_and_submit_flow_runs(self) -> Any:
+        if self._draining:
+            return []
+        self._polling = True
+        try:
+            return await super().get_and_submit_flow_runs()
+        finally:
+            self._polling = False
+
+    async def run(
+        self,
+        flow_run: Any,
+        configuration: Any,
+        task_status: anyio.abc.TaskStatus[int] | None = None,
+    ) -> ProcessWorkerResult:
+        status = task_status or anyio.TASK_STATUS_IGNORED
+
+        class Noting:
+            def started(_, pid: int = 0) -> None:
+                self.engines[flow_run.id] = pid
+                status.started(pid)
+
+            def __getattr__(_, name: str) -> Any:
+                return getattr(status, name)
+
+        try:
+            return await super().run(flow_run, configuration, Noting())
+        finally:
+            self.engines.pop(flow_run.id, None)
+
+    async def drain(self, seconds: float) -> None:
+        """Take no new flow runs, and wait until those there are have ended; at most `seconds`."""
+        self._draining = True
+        told: set[int] = set()
+        deadline = time.monotonic() + seconds
+        while self.engines or self._submitting_flow_run_ids or self._polling:
+            for pid in set(self.engines.values()) - told:
+                told.add(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            if time.monotonic() > deadline:
+                _say(f"{counted(len(self.engines), 'flow run')} did not end within {seconds:.0f} s of SIGTERM")
+                return
+            await asyncio.sleep(0.1)
+
+
+async def serve(worker: Worker, grace: float) -> None:
+    """Run the worker until it is told to stop."""
+    loop = asyncio.get_running_loop()
+    serving = loop.create_task(worker.start())
+    stopping: list[asyncio.Task[None]] = []
+
+    async def stop(number: int) -> None:
+        _say(f"got {signal.Signals(number).name}: asking {counted(len(worker.engines), 'flow run')} to save and end")
+        try:
+            await worker.drain(grace)
+        finally:
+            serving.cancel()
+
+    def handle(number: int) -> None:
+        if stopping:
+            serving.cancel()
+        else:
+            stopping.append(loop.create_task(stop(number)))
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, handle, number)
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+    _say("stopped")
+
+
+def _say(text: str) -> None:
+    print(f"headway worker: {text}", flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.orchestration.worker", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--pool", default="headway", help="the work pool to poll (default: headway)")
+    parser.add_argument("--name", help="the worker's name (default: a random one)")
+    parser.add_argument("--limit", type=int, help="flow runs at the same time (default: any number)")
+    parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
+    options = parser.parse_args(arguments)
+    worker = Worker(work_pool_name=options.pool, name=options.name, limit=options.limit)
+    asyncio.run(serve(worker, options.grace))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

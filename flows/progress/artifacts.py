@@ -1,0 +1,151 @@
+"""What the Prefect UI shows of a run besides its log: plain functions from a step's result to a table or to Markdown.
+
+    for artifact in artifacts_of(output):                # of statistics, anomalies, evaluation and verdict
+        artifact.key, artifact.table or artifact.markdown, artifact.description
+
+Nothing here talks to a server; `flows.progress.run_log` publishes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flows.dag.step import Output
+from headway.messages import counted, number
+from headway.validation.anomaly import summary_table
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A table, or Markdown when `table` is None."""
+
+    key: str
+    description: str
+    table: Rows | None = None
+    markdown: str = ""
+
+
+def artifacts_of(output: Output) -> list[Artifact]:
+    """The artifacts of a finished step."""
+    result = output.result or {}
+    match output.stage:
+        case "statistics":
+            return [
+                Artifact("statistics", "splits and their rows", markdown=splits_markdown(result)),
+                Artifact("statistics-train", "columns of the train split", table=column_rows(result)),
+            ]
+        case "validate":
+            told = f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
+            found = [Artifact("validation", told, table=summary_table(result))] if result["anomalies"] else []
+            if result.get("splits"):
+                said = "; ".join(["splits and their labels", *result.get("proof", [])])
+                found.append(Artifact("splits", said, table=result["splits"]))
+            return found
+        case "evaluate":
+            role = output.title.removeprefix("evaluate").split()[:1]  # champion, reference or test
+            key = "-".join(["evaluation", *role])
+            if result.get("incompatible"):
+                text = f"# {output.title}\n\nIt cannot score these rows: {result['incompatible']}\n"
+                return [Artifact(key, output.title, markdown=text)]
+            found = [Artifact(key, f"{output.title}: metrics", markdown=metrics_markdown(output.title, result))]
+            if rows := slice_rows(result):
+                found.append(Artifact(f"{key}-slices", f"{output.title}: metrics by slice", table=rows))
+            return found
+        case "gate":
+            return [Artifact("verdict", str(result["verdict"]), markdown=verdict_markdown(result))]
+    return []
+
+
+def key_of(pipeline: str, key: str) -> str:
+    """A key as Prefect wants it: lower-case letters, digits and dashes; one history for each pipeline."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{pipeline}-{key}".lower()).strip("-")
+
+
+def splits_markdown(result: Mapping[str, Any]) -> str:
+    rows = [[split, f"{n:,}", len(result["columns"].get(split, []))] for split, n in result["rows"].items()]
+    return "# Statistics\n\n" + _table(["split", "rows", "columns"], rows)
+
+
+def column_rows(result: Mapping[str, Any], split: str = "train") -> Rows:
+    """One row a column; what a type does not have stays empty."""
+    shown = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
+    return [
+        {
+            "column": column["column"],
+            "type": column["type"],
+            "rows": column["rows"],
+            "missing": f"{column['missing_share']:.2%}",
+            # of the columns that have some: missing they are not, and no figure behind counts them
+            **{name: f"{column[name]:,}" if column.get(name) else "" for name in ("nan", "infinite")},
+            "distinct": _distinct(column),
+            **{name: _cell(column.get(name)) for name in shown},
+            "quantiles": f"rank ±{column['rank_error']:.1%}" if column.get("rank_error") else "",
+            "most frequent": ", ".join(f"{value} ({count:,})" for value, count in column.get("top", [])[:3]),
+        }
+        for column in result["columns"].get(split, [])
+    ]
+
+
+def _distinct(column: Mapping[str, Any]) -> int | str:
+    """The number of different values; an estimate with its standard error."""
+    error = column.get("distinct_error")
+    return f"{column['distinct']:,} ±{error:.0%}" if error else column["distinct"]
+
+
+def metrics_markdown(title: str, result: Mapping[str, Any]) -> str:
+    rows = [[name, number(value)] for name, value in _numbers(result["metrics"]).items()]
+    split = "test" if title == "evaluate test" else "eval"
+    head = f"# {title.capitalize()}\n\n{counted(result['rows'], 'row')} of the {split} split\n\n"
+    return head + _table(["metric", "value"], rows)
+
+
+def slice_rows(result: Mapping[str, Any]) -> Rows:
+    return [
+        {"slice": column, "value": str(value), "rows": metrics.get("rows")}
+        | {name: _cell(found) for name, found in _numbers(metrics).items() if name != "rows"}
+        for column, values in result.get("by_slice", {}).items()
+        for value, metrics in values.items()
+    ]
+
+
+def verdict_markdown(result: Mapping[str, Any], ending: str | None = None) -> str:
+    """The gate's decision, its reasons, and candidate and champion side by side.
+
+    Args:
+        ending: what became of the candidate; None as long as export, replay and promotion are still to come.
+    """
+    parts = [f"# Verdict: {result['verdict']}\n"]
+    if not result.get("promote"):
+        ending = "The candidate is **not** promoted."
+    parts.append((ending or "The gate lets the candidate through. Export, replay and promotion follow.") + "\n")
+    parts.append("\n".join(f"- {reason}" for reason in result["reasons"]) + "\n")
+    metrics = result.get("metrics") or {}
+    sides = {name: metrics.get(name) for name in ("candidate", "champion", "reference")} | (
+        metrics.get("baselines") or {}
+    )
+    known = {name: _numbers(values) for name, values in sides.items() if values}
+    if "candidate" in known:
+        rows = [[name, *(number(side.get(name)) for side in known.values())] for name in known["candidate"]]
+        parts.append(_table(["metric", *known], rows))
+    return "\n".join(parts)
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """The metrics that are one number; None is undefined, as the AUC of a single class."""
+    return {name: value for name, value in metrics.items() if value is None or isinstance(value, int | float)}
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return number(value) if isinstance(value, int | float) else str(value)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [list(head), ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |\n" for line in lines)

@@ -1,0 +1,95 @@
+"""A run told to Prefect: only the run logger's lines and artifacts reach its server.
+
+    report = RunLog(asked, pipeline="flights")           # inside a flow
+    report.note("...")                                   # the flow's log; a step's lines go to its task's log
+
+Progress is a line every ten seconds at most. The TensorFlow process's own lines come through `note` as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
+from prefect.exceptions import CancelledRun, FailedRun, MissingContextError
+from prefect.logging import get_run_logger
+
+from flows.dag.run_spec import GATE
+from flows.dag.step import Output
+from flows.orchestration.requested_stops import Asked
+from flows.progress.artifacts import artifacts_of, key_of, verdict_markdown
+from flows.progress.terminal import Lines
+from headway.redaction import redact, redacted
+
+if TYPE_CHECKING:
+    Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
+
+class _AlreadyTold(logging.Filter):
+    """Drops the traceback that Prefect prints of a state which a flow returned: its message was logged before."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, FailedRun | CancelledRun)
+
+
+def without_tracebacks() -> None:
+    """From now on a flow that returns a failed or cancelled state is logged without a traceback; once is enough."""
+    logger = logging.getLogger("prefect.flow_runs")
+    if not any(isinstance(present, _AlreadyTold) for present in logger.filters):
+        logger.addFilter(_AlreadyTold())
+
+
+class RunLog(Lines):
+    """Lines in the run's log, artifacts beside it. Made in the flow; used from its tasks and other threads."""
+
+    seconds = 10.0
+
+    def __init__(self, asked: Asked, *, pipeline: str):
+        super().__init__(asked.stop)
+        self._asked, self._pipeline = asked, pipeline
+        self._flow: Logger = get_run_logger()
+        self._verdict: tuple[UUID, dict[str, Any]] | None = None
+
+    def check(self) -> None:
+        self._asked.check()
+
+    def note(self, line: str) -> None:
+        self.logger().info("%s", redact(line.strip()))
+
+    def output(self, output: Output) -> None:
+        super().output(output)
+        for artifact in artifacts_of(output):
+            key = key_of(self._pipeline, artifact.key)
+            try:
+                if artifact.table is not None:
+                    create_table_artifact(redacted(artifact.table), key=key, description=redact(artifact.description))
+                else:
+                    text, about = redact(artifact.markdown), redact(artifact.description)
+                    made = create_markdown_artifact(text, key=key, description=about)
+                    if output.stage == GATE.name and isinstance(made, UUID):
+                        self._verdict = (made, output.get())
+            except Exception as error:  # the run matters more than a picture of it
+                self.logger().warning("artifact %s was not published: %s", key, error)
+
+    def ended(self, ending: str) -> None:
+        """Complete the verdict's artifact, if there is one: what became of the candidate."""
+        if self._verdict is None:
+            return
+        made, result = self._verdict
+        try:
+            with get_client(sync_client=True) as client:
+                client.update_artifact(made, ArtifactUpdate(data=redact(verdict_markdown(result, ending))))
+        except Exception as error:
+            self.logger().warning("the verdict's artifact was not completed: %s", error)
+
+    def logger(self) -> Logger:
+        """The task's inside of one, else the flow's: threads of our own are in no run."""
+        try:
+            return get_run_logger()
+        except MissingContextError:
+            return self._flow

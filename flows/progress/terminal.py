@@ -1,0 +1,245 @@
+"""What a person sees while a run goes on: progress bars on a terminal, plain lines otherwise, nothing with --json.
+
+    with reporter(json=False) as report:
+        engine = Engine(store, child=child, monitor_for=report.monitor, on_output=report.output)
+
+Progress goes to stderr; what a command answers goes to stdout.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from flows.dag.step import Output
+from headway.messages import counted, duration, number
+from headway.monitor import Monitor
+from headway.redaction import redact
+
+_LINE_SECONDS = 5.0
+"""Without a terminal a stage says how far it is this often."""
+
+
+class Reporter:
+    """Says nothing; the base of those that do."""
+
+    def __init__(self, stop: threading.Event | None = None):
+        self.stop = stop or threading.Event()
+
+    def __enter__(self) -> Reporter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def monitor(self, title: str) -> Monitor:
+        return Monitor(self.stop)
+
+    def check(self) -> None:
+        """Raise Cancelled once a stop was asked for; called before a step and before a promotion."""
+        Monitor(self.stop).check()
+
+    def output(self, output: Output) -> None:
+        """A step is done, or was already."""
+
+    def note(self, line: str) -> None:
+        """One line for a person."""
+
+
+class Lines(Reporter):
+    """Plain lines on stderr."""
+
+    seconds = _LINE_SECONDS
+
+    def monitor(self, title: str) -> Monitor:
+        return _LineMonitor(self, title)
+
+    def output(self, output: Output) -> None:
+        self.note(line_of(output))
+
+    def note(self, line: str) -> None:
+        print(redact(line), file=sys.stderr, flush=True)
+
+
+class Pace:
+    """How fast a step goes, from what it has told so far; what came before its first word (imports, tracing) is not counted.
+
+    `clock` is for tests.
+    """
+
+    _SECONDS, _SHARE, _LONG = 5.0, 0.01, 60.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._first: tuple[float, float] | None = None
+
+    def words(self, done: float, total: float | None, unit: str) -> tuple[str, str]:
+        """(speed, time left) as ', 120 rows/s' and ', 3 min left'; empty until they mean something."""
+        now = self._clock()
+        if self._first is None or done < self._first[1]:
+            self._first = (now, done)
+            return "", ""
+        seconds, made = now - self._first[0], done - self._first[1]
+        if seconds < self._SECONDS or made <= 0:
+            return "", ""
+        rate = made / seconds
+        speed = f", {rate:,.0f} {unit}/s" if rate >= 10 else f", {rate:.2g} {unit}/s"
+        known = total and (made >= self._SHARE * total or seconds >= self._LONG)
+        return speed, f", {duration((total - done) / rate)} left" if total and known else ""
+
+
+class _LineMonitor(Monitor):
+    def __init__(self, reporter: Lines, title: str):
+        super().__init__(reporter.stop)
+        self._reporter, self._title, self._pace = reporter, title, Pace()
+        self._said = time.monotonic()
+
+    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
+        speed, left = self._pace.words(done, total, unit)
+        now = time.monotonic()
+        if now - self._said < self._reporter.seconds:
+            return
+        self._said = now
+        share = f" of {total:,.0f}" if total else ""
+        self._reporter.note(f"  {self._title}: {done:,.0f}{share} {unit}{speed}{_facts(facts)}{left}")
+
+    def log(self, line: str) -> None:
+        self._reporter.note(f"  {self._title}: {line}")
+
+
+class Bars(Reporter):
+    """A bar for each running step on a terminal, and a line for each finished one."""
+
+    def __init__(self, stop: threading.Event | None = None):
+        super().__init__(stop)
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+        self.progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<24}"),
+            BarColumn(24),
+            TextColumn("{task.fields[status]}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> Bars:
+        self.progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.progress.stop()
+
+    def monitor(self, title: str) -> Monitor:
+        self._tasks[title] = self.progress.add_task(title, total=None, status="")
+        return _BarMonitor(self, title)
+
+    def output(self, output: Output) -> None:
+        self.note(line_of(output))
+        for title in [title for title in self._tasks if title == output.title or title.startswith(f"{output.stage} (")]:
+            self.progress.remove_task(self._tasks.pop(title))
+
+    def update(self, title: str, done: float, total: float | None, status: str) -> None:
+        if title in self._tasks:
+            self.progress.update(self._tasks[title], completed=done, total=total, status=status)
+
+    def note(self, line: str) -> None:
+        self.progress.console.print(redact(line), highlight=False, markup=False, soft_wrap=True)
+
+
+class _BarMonitor(Monitor):
+    def __init__(self, reporter: Bars, title: str):
+        super().__init__(reporter.stop)
+        self._reporter, self._title, self._pace = reporter, title, Pace()
+
+    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
+        speed, left = self._pace.words(done, total, unit)
+        self._reporter.update(self._title, done, total, f"{done:,.0f} {unit}{speed}{_facts(facts)}{left}")
+
+    def log(self, line: str) -> None:
+        self._reporter.note(f"  {self._title}: {line}")
+
+
+def _facts(facts: dict[str, Any]) -> str:
+    shown = [
+        f"{name.replace('_', ' ')} {number(value)}"
+        for name, value in facts.items()
+        if isinstance(value, int | float) and not name.endswith("_per_second")  # the speed stands beside it
+    ]
+    return "".join(f", {text}" for text in shown[:2])
+
+
+def reporter(*, json: bool, stop: threading.Event | None = None) -> Reporter:
+    """Bars on a terminal, lines otherwise, silence with --json."""
+    if json:
+        return Reporter(stop)
+    return Bars(stop) if sys.stderr.isatty() else Lines(stop)
+
+
+def line_of(output: Output) -> str:
+    """A finished step in one line."""
+    took = "cached" if output.hit else f"{output.seconds:.1f} s"
+    detail = _detail(output)
+    return f"  {output.title:<22} {took:>8}  {detail}".rstrip()
+
+
+def _detail(output: Output) -> str:
+    result = output.result or {}
+    match output.stage:
+        case "ingest":
+            counts = result["counts"]
+            extra = "".join(f", {counts[k]:,} {k}" for k in ("filtered", "quarantined") if counts[k])
+            return f"{counted(counts['written'], 'row')}{extra}"
+        case "statistics":
+            return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
+        case "splits":
+            wrong = len(result["anomalies"])
+            return "; ".join(result["says"]) if not wrong else f"{wrong} finding{'s' * (wrong != 1)}"
+        case "validate":
+            return f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
+        case "analyse":
+            return (
+                f"{counted(result['rows'], 'row')}, gives {', '.join(column['name'] for column in result['columns'])}"
+            )
+        case "transform":
+            parameters = result["parameters"]
+            label = parameters["label"]
+            return f"{counted(len(parameters['fitted']), 'column')}, {label['task']}"
+        case "train":
+            loss, speed = result.get("final_loss"), result.get("steps_per_second")
+            told = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
+            return ", ".join(told + [f"{number(speed)} steps/s"] * (speed is not None))
+        case "evaluate":
+            if result.get("incompatible"):
+                return f"cannot score these rows: {result['incompatible']}"
+            return metrics_line(result["metrics"])
+        case "gate":
+            return str(result["verdict"])
+        case "export":
+            return ", ".join(result["signatures"])
+        case "replay":
+            return f"{counted(result['rows'], 'row')}, largest difference {result['largest_difference']:.2g}"
+    return ""
+
+
+def metrics_line(metrics: dict[str, Any] | None, baselines: dict[str, Any] | None = None) -> str:
+    """The metrics that a person looks at first, with what the baselines have: `auc 0.91 (constant 0.5)`."""
+    first = ("auc", "ndcg", "loss", "accuracy", "calibration", "rmse", "mae")
+
+    def beside(name: str) -> str:
+        known = {who: found[name] for who, found in (baselines or {}).items() if found.get(name) is not None}
+        if not known or name == "calibration":
+            return ""
+        return " (" + ", ".join(f"{who} {number(value)}" for who, value in known.items()) + ")"
+
+    values = metrics or {}
+    return ", ".join(f"{name} {number(values[name])}{beside(name)}" for name in first if values.get(name) is not None)

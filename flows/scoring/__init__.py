@@ -1,0 +1,1 @@
+"""`headway predict`: batch prediction with a registered model."""

@@ -1,0 +1,139 @@
+"""`headway predict`: which model, which files, which columns go through; then the Beam job.
+
+    result = predict(located, model="champion", input="data/2013-05.parquet", output=Path("scored"), monitor=Monitor())
+
+The columns a model takes travel with it (`tfcore.export.metadata`), so that a version is used as it was trained whatever has
+become of the pipeline since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from beam_jobs.predict.request import Passed, PredictRequest
+from beam_jobs.predict.stage import predict as run
+from flows.config.pipeline import Located
+from flows.scoring.remote_output import into_bucket
+from headway.errors import ConfigError, StoreError
+from headway.monitor import Monitor
+from headway.registry.registry import Registry
+from headway.schema.columns import Schema
+from headway.schema.pbtxt import from_text
+from headway.sources.discovery.formats_table import ONE_SPAN, SourceConfig, files
+from headway.storage.filesystem import is_remote
+from headway.storage.fingerprint import fingerprint
+from headway.storage.manifest import checksum
+from tfcore.export.metadata import Described, describe_model
+
+LOADER = "tfcore.export.predictor:load"
+_TYPED = ("parquet", "arrow")
+"""Formats whose columns have types; one that only goes through keeps its own."""
+
+
+def predict(
+    located: Located,
+    *,
+    model: str,
+    input: str,
+    output: Path | str,
+    monitor: Monitor,
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    write: Literal["parquet", "jsonl"] = "parquet",
+    max_quarantined: float | None = None,
+) -> dict[str, Any]:
+    """Predict `input` with `model` (champion, a version's number, or a SavedModel's folder) into `output`: a folder,
+    or one of a bucket, s3://bucket/path or gs://bucket/path.
+
+    Args:
+        format: of the input; the pipeline's own by default.
+        columns: to go through to the output; the pipeline's keys by default.
+        max_quarantined: the share of rows that may be rejected; the pipeline's own by default.
+
+    Returns:
+        What `beam_jobs.predict.stage.predict` returns, with "saved_model", "version" (None for a folder) and "task".
+
+    Raises:
+        ConfigError, DataError, StoreError: see there; or there is no such model.
+    """
+    folder, version = find_model(located, model)
+    described = describe_model(folder)
+    pipeline = located.pipeline
+    changes = {"path": input, "where": None} | ({"format": format} if format else {})
+    source = SourceConfig.model_validate(pipeline.source.model_dump() | changes)
+    request = PredictRequest(
+        files=files(source, ONE_SPAN),
+        source=source,
+        columns=described.columns,
+        model=str(folder),
+        digest=model_digest(folder),
+        loader=LOADER,
+        passthrough=tuple(_passed(located, described, source, columns)),
+        write=write,
+    )
+    bound = pipeline.validation.max_quarantined if max_quarantined is None else max_quarantined
+
+    def into(out: Path) -> dict[str, Any]:
+        return run(request, out, monitor, runner=pipeline.runner, max_quarantined=bound)
+
+    result = into_bucket(str(output), into) if is_remote(str(output)) else into(Path(output))
+    about = {"saved_model": str(folder), "version": version, "task": described.task}
+    return result | about | {"output": str(output)}
+
+
+def find_model(located: Located, model: str) -> tuple[Path, int | None]:
+    """The folder of a SavedModel, and its version if the registry holds it.
+
+    Raises:
+        StoreError: there is no champion, or no such version.
+        ConfigError: it is no version and no folder either.
+    """
+    name = located.pipeline.name
+    if model == "champion" or model.isdigit():
+        store = located.open_store()
+        registry = Registry(store, name)
+        found = registry.champion() if model == "champion" else registry.version(int(model))
+        if found is None:
+            raise StoreError("there is no champion yet", where=str(registry.folder), fix="headway run promotes one")
+        store.localize(str(found.saved_model))
+        return found.saved_model, found.number
+    if not Path(model).is_dir():
+        problem = f"{model!r} is neither 'champion', nor a version's number, nor a folder"
+        raise ConfigError(problem, where="--model", fix="headway models lists the versions")
+    return Path(model).resolve(), None
+
+
+def model_digest(folder: Path) -> str:
+    """Digest of every byte of a SavedModel."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return fingerprint({path.relative_to(folder).as_posix(): checksum(path) for path in paths})
+
+
+def _passed(
+    located: Located, described: Described, source: SourceConfig, columns: Sequence[str] | None
+) -> list[Passed]:
+    """The columns that go through. Text formats give them the type of the model or the pipeline's schema, if one has it."""
+    known = {column.name: column for column in (*_schema(located).columns, *described.columns)}
+    inputs = {column.name for column in described.columns}
+    found = []
+    for name in dict.fromkeys(_keys(located) if columns is None else columns):
+        column = known.get(name) if source.format not in _TYPED else None
+        if column is not None and name not in inputs:
+            column = column.model_copy(update={"nullable": True})  # a key that is missing costs no prediction
+        found.append(Passed(name=name, column=column))
+    return found
+
+
+def _schema(located: Located) -> Schema:
+    path = located.schema_file
+    return from_text(path.read_text(encoding="utf-8"), where=str(path)) if path.is_file() else Schema(columns=())
+
+
+def _keys(located: Located) -> list[str]:
+    """Keys by role, then those of the split."""
+    configs = located.pipeline.column_configs()
+    split = located.pipeline.split
+    keys = [name for name, config in configs.items() if config.role == "key"]
+    return [*keys, *(split.key if split.mode == "hash" else ())]

@@ -1,0 +1,82 @@
+"""The output of `headway predict` in a bucket: written on this disk, where ranges outlive a crash, then put.
+
+    result = into_bucket("s3://team/scored", lambda folder: run(request, folder, monitor))
+
+Readers wait for predictions.json, which is put last. What is being replaced loses it first, so that old and new parts
+are never taken for one output. The folder on this disk may be deleted; then the next call predicts anew. A lock with a
+lease, an object in the folder, keeps two predictions into one folder apart, on one machine or on several.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.predict.stage import MANIFEST
+from headway.errors import Locked, StoreError
+from headway.storage.locks import LEASE_SECONDS
+from headway.storage.manifest import checksum
+from headway.storage.object_lock import BucketLock
+from headway.storage.object_store import Bucket, Found
+from headway.storage.remote_store import default_cache
+from headway.tabular.quarantine import FILE_NAME
+
+_UNDER_WAY = ".predicting"
+"""An object that says that a prediction is being put: one that was cut off is no reason to refuse the folder."""
+_LOCK = "predict.json"
+
+
+def into_bucket(
+    url: str, predict: Callable[[Path], dict[str, Any]], *, lease_seconds: float = LEASE_SECONDS
+) -> dict[str, Any]:
+    """What `predict` returns, after what it left in its folder is at `url`.
+
+    Raises:
+        StoreError: the bucket is away, or holds something there that no prediction wrote.
+        Locked: another prediction into that folder is going on, on this machine or another.
+    """
+    bucket = Bucket(url)
+    bucket.check()
+    _there(bucket)  # before anything is put into a folder that is not ours
+    lock = BucketLock(bucket, Path(_LOCK), lease_seconds=lease_seconds)
+    try:
+        with lock.held():
+            return _predicted(bucket, predict, lock)
+    except Locked as error:
+        if error.where != _LOCK:  # of another lock
+            raise
+        problem = f"another prediction into this folder is going on: the folder {error.problem}"
+        raise Locked(problem, where=bucket.url, fix="wait for it to end, or name another folder") from None
+
+
+def _there(bucket: Bucket) -> dict[str, Found]:
+    """What lies in the folder, if a prediction wrote it."""
+    there = {name: found for name, found in bucket.listing().items() if not name.startswith(f"locks/{_LOCK}/")}
+    if there and MANIFEST not in there and _UNDER_WAY not in there:
+        problem = "the folder is not empty, and no prediction wrote what is in it"
+        raise StoreError(problem, where=bucket.url, fix="name a folder that is empty or does not exist")
+    return there
+
+
+def _predicted(bucket: Bucket, predict: Callable[[Path], dict[str, Any]], lock: BucketLock) -> dict[str, Any]:
+    there = _there(bucket)
+    folder = default_cache(f"predict/{bucket.url.replace('://', '/')}")
+    result = predict(folder)
+    lock.check()
+    wanted = {part["file"]: (part["bytes"], part["crc32c"]) for part in result["parts"]}
+    if (folder / FILE_NAME).is_file():
+        wanted[FILE_NAME] = checksum(folder / FILE_NAME)
+    manifest = (folder / MANIFEST).read_bytes()
+    sizes = {name: found.bytes for name, found in there.items() if name != MANIFEST}
+    if sizes == {name: size for name, (size, _) in wanted.items()} and bucket.read(MANIFEST) == manifest:
+        return result
+    bucket.write(_UNDER_WAY, json.dumps({"parts": len(wanted)}).encode())
+    bucket.delete([MANIFEST])
+    bucket.delete(name for name in there if name not in (*wanted, MANIFEST, _UNDER_WAY))
+    bucket.put_all((name, folder / name, crc32c) for name, (_, crc32c) in wanted.items())
+    lock.check()
+    bucket.write(MANIFEST, manifest)
+    bucket.delete([_UNDER_WAY])
+    return result

@@ -1,0 +1,1 @@
+"""Metrics, confidence intervals and the gate: whether a candidate may be promoted."""

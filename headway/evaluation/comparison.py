@@ -1,0 +1,292 @@
+"""A candidate held against the champion on the same rows: overall and slice by slice, with what chance can explain.
+
+With the interval of (candidate - champion) turned so that up is good, a metric's outcome is
+
+    better         the interval is wholly above 0
+    equal          it holds 0 and reaches no further down than the tolerance
+    cannot tell    it holds 0 and reaches further down than the tolerance
+    worse          it is wholly below 0, but not wholly beyond the tolerance
+    blocked        it is wholly beyond the tolerance
+    not compared   there is no interval, or there are too few rows for one (`headway.evaluation.sample_size`)
+
+Looking at many slices finds a bad one by luck, so the slices' p values are corrected together by Holm's method (Holm, "A
+simple sequentially rejective multiple test procedure", 1979), which costs nothing when there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from headway.errors import DataError
+from headway.evaluation.bootstrap import Difference, paired
+from headway.evaluation.gate_config import GateConfig, absolute
+from headway.evaluation.metrics import columns, slice_rows
+from headway.evaluation.ranking_metrics import codes_of
+from headway.evaluation.sample_size import uncompared, upward
+from headway.evaluation.tasks import HIGHER_IS_BETTER, Task
+from headway.messages import counted, number, signed, some
+from headway.monitor import Monitor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One metric on one set of rows. `column` and `value` are None for all rows."""
+
+    column: str | None
+    value: str | None
+    rows: int
+    found: Difference
+    tolerance: float
+    interval: tuple[float, float] | None
+    p: float | None
+    p_adjusted: float | None
+    failed: bool
+    detectable: float | None = None
+    """The smallest true loss that would have been blocked in 80% of all cases."""
+    few: str | None = None
+    """Why there are too few rows to compare by."""
+
+    @property
+    def subject(self) -> str:
+        return f"{self.column}={self.value} ({counted(self.rows, 'row')}): " if self.column else ""
+
+    @property
+    def outcome(self) -> str:
+        """One of the words at the top of this module."""
+        if self.failed:
+            return "blocked"
+        interval = upward(self.found.metric, self.interval)
+        if interval is None:
+            return "not compared"
+        low, high = interval
+        if low > 0 or high < 0:
+            return "better" if low > 0 else "worse"
+        return "equal" if low >= -self.tolerance else "cannot tell"
+
+    @property
+    def why(self) -> str:
+        """Why it is not compared."""
+        return f"{self.few}; give eval more of them" if self.few else "a model has no value on these rows"
+
+    def sentence(self, champion: str, confidence: float) -> str:
+        """What happened to the metric, with numbers."""
+        found, interval = self.found, _interval(self.interval, confidence)
+        verb = "fell" if (found.difference or 0) < 0 else "rose"
+        moved = f"from {number(found.champion)} ({champion}) to {number(found.candidate)}: {signed(found.difference)}"
+        margin = f"the tolerance of {number(self.tolerance)}"
+        match self.outcome:
+            case "better":
+                return f"{self.subject}{found.metric} is better: {verb} {moved}, {interval}"
+            case "equal":
+                return f"{self.subject}{found.metric} is equal within {margin}: {moved}, {interval}"
+            case "worse":
+                return (
+                    f"{self.subject}{found.metric} is worse, but not wholly beyond {margin}: {verb} {moved}, {interval}"
+                )
+            case "cannot tell":
+                return (
+                    f"{self.subject}{found.metric}: cannot tell whether it is worse by more than {margin}: {moved}, "
+                    f"{interval}; the smallest loss that would have been seen is {number(self.detectable)}"
+                )
+            case "not compared":
+                return f"{self.subject}{found.metric} cannot be compared with {champion}: {self.why}"
+        text = f"{self.subject}{found.metric} {verb} {moved}, {interval}, wholly beyond {margin}"
+        if self.column:
+            text += f" (p {number(self.p_adjusted)} after correcting for all slices)"
+        return text
+
+    def as_json(self) -> dict[str, Any]:
+        where = {"slice": self.column, "value": self.value} if self.column else {}
+        return where | {
+            "rows": self.rows,
+            "metric": self.found.metric,
+            "candidate": self.found.candidate,
+            "champion": self.found.champion,
+            "difference": self.found.difference,
+            "interval": list(self.interval) if self.interval else None,
+            "tolerance": self.tolerance,
+            "p": self.p,
+            "p_adjusted": self.p_adjusted,
+            "failed": self.failed,
+            "outcome": self.outcome,
+            "detectable": self.detectable,
+        }
+
+
+def _interval(interval: tuple[float, float] | None, confidence: float) -> str:
+    if interval is None:
+        return "no interval"
+    return f"{confidence:.4g} interval {signed(interval[0])} to {signed(interval[1])}".replace("0.95 ", "95% ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    overall: tuple[Compared, ...]
+    slices: tuple[Compared, ...]
+    left_out: tuple[dict[str, Any], ...] = field(default=())
+    confidence: float
+
+    def of(self, metric: str) -> Compared:
+        """The comparison by one metric over all rows."""
+        return next(c for c in self.overall if c.found.metric == metric)
+
+    def failures(self, champion: str) -> list[str]:
+        """One sentence for each comparison that failed, overall first."""
+        return [c.sentence(champion, self.confidence) for c in (*self.overall, *self.slices) if c.failed]
+
+    def uncompared(self, champion: str) -> list[str]:
+        """One sentence for each reason why metrics could not be compared over all rows."""
+        whys: dict[str, list[str]] = {}
+        for one in self.overall:
+            if one.outcome == "not compared":
+                whys.setdefault(one.why, []).append(one.found.metric)
+        return [f"{' and '.join(names)} cannot be compared with {champion}: {why}" for why, names in whys.items()]
+
+    def notes(self, champion: str) -> list[str]:
+        """What did not fail: a sentence for each metric, and one for the slices."""
+        fine = [c for c in self.overall if c.outcome not in ("blocked", "not compared")]
+        notes = [c.sentence(champion, self.confidence) for c in fine]
+        looked = {(c.column, c.value) for c in self.slices}
+        if looked and not any(c.failed for c in self.slices):
+            notes.append(
+                f"on none of the {counted(len(looked), 'slice')} with enough rows is it worse than {champion} by more than "
+                "the tolerance"
+            )
+        if self.left_out:
+            notes.append(
+                "slices that were not compared: " + some([_left_out(entry) for entry in self.left_out], 5, sep="; ")
+            )
+        return notes
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "overall": [c.as_json() for c in self.overall],
+            "slices": [c.as_json() for c in self.slices],
+            "left_out": list(self.left_out),
+        }
+
+
+def _left_out(entry: dict[str, Any]) -> str:
+    if "values" in entry:
+        return f"{counted(entry['values'], 'value')} of {entry['slice']} ({entry['why']})"
+    return f"{entry['slice']}={entry['value']} ({entry['why']})"
+
+
+def compare(
+    task: Task,
+    candidate: pa.Table,
+    champion: pa.Table,
+    *,
+    config: GateConfig,
+    slices: Sequence[str] = (),
+    group: str | None = None,
+    ndcg_at: int | None = None,
+    seed: int = 0,
+    monitor: Monitor,
+) -> Comparison:
+    """Every tolerance of `config` tested on all rows and on each slice that has enough of them."""
+    label, ours, weight = columns(candidate, task)
+    _, theirs, _ = columns(champion, task)
+    groups = None
+    if group is not None:
+        if group not in candidate.column_names:
+            raise DataError(f"the predictions have no column {group!r} to resample by")
+        groups = codes_of(candidate.column(group))
+    tolerances = config.tolerances(task, ranked=ndcg_at is not None)
+
+    def few(name: str, rows: Any) -> str | None:
+        return uncompared(name, label[rows], weight[rows], None if groups is None else groups[rows])
+
+    def test(rows: Any, metrics: Sequence[str], column: str | None, value: str | None) -> list[Compared]:
+        found = paired(
+            task,
+            label[rows],
+            ours[rows],
+            theirs[rows],
+            weight[rows],
+            metrics=metrics,
+            samples=config.bootstrap,
+            seed=seed,
+            group=None if groups is None else groups[rows],
+            ndcg_at=ndcg_at,
+            check=monitor.check,
+        )
+        return [_test(found[name], tolerances[name], config, len(label[rows]), column, value) for name in metrics]
+
+    everything = slice(None)
+    overall = [
+        replace(one, few=why, failed=False, p=None, p_adjusted=None, interval=None, detectable=None)
+        if (why := few(one.found.metric, everything))
+        else one
+        for one in test(everything, list(tolerances), None, None)
+    ]
+    tested: list[Compared] = []
+    left_out: list[dict[str, Any]] = []
+    for column in slices:
+        small = 0
+        for value, rows in slice_rows(candidate, column):
+            monitor.check()
+            if len(rows) < config.slice_min_rows:
+                small += 1
+                continue
+            whys: dict[str, list[str]] = {}
+            for name in tolerances:
+                if why := few(name, rows):
+                    whys.setdefault(why, []).append(name)
+            for why, names in whys.items():
+                which = "" if len(names) == len(tolerances) else f"{', '.join(names)}: "
+                left_out.append({"slice": column, "value": value, "why": which + why})
+            metrics = [name for name in tolerances if name not in [n for names in whys.values() for n in names]]
+            if metrics:
+                tested += test(rows, metrics, column, value)
+        if small:
+            left_out.append({"slice": column, "values": small, "why": f"fewer than {config.slice_min_rows:,} rows"})
+    return Comparison(
+        overall=tuple(overall),
+        slices=tuple(_holm(tested, config)),
+        left_out=tuple(left_out),
+        confidence=config.confidence,
+    )
+
+
+def _test(
+    found: Difference, tolerance: float | str, config: GateConfig, rows: int, column: str | None, value: str | None
+) -> Compared:
+    allowed = absolute(tolerance, found.champion if found.champion is not None else 0.0)
+    better_up = found.metric in HIGHER_IS_BETTER
+    p = found.probability_below(-allowed) if better_up else found.probability_above(allowed)
+    return Compared(
+        column=column,
+        value=value,
+        rows=rows,
+        found=found,
+        tolerance=allowed,
+        interval=found.interval(config.confidence),
+        p=p,
+        p_adjusted=p,
+        failed=p is not None and p < _alpha(config),
+        detectable=found.detectable(config.confidence, allowed),
+    )
+
+
+def _alpha(config: GateConfig) -> float:
+    """The interval is two-sided and only one side is bad."""
+    return (1 - config.confidence) / 2
+
+
+def _holm(tests: Sequence[Compared], config: GateConfig) -> list[Compared]:
+    """The tests with p values corrected for their number, and failed by those."""
+    known = sorted((t.p, i) for i, t in enumerate(tests) if t.p is not None)
+    adjusted: dict[int, float] = {}
+    highest = 0.0
+    for rank, (p, i) in enumerate(known):
+        highest = max(highest, min(1.0, (len(known) - rank) * p))
+        adjusted[i] = highest
+    return [
+        replace(t, p_adjusted=adjusted.get(i), failed=i in adjusted and adjusted[i] < _alpha(config))
+        for i, t in enumerate(tests)
+    ]

@@ -1,0 +1,296 @@
+"""Whether a candidate is promoted, and why: a verdict with reasons a person can follow.
+
+    verdict = gate(GateRequest(task="binary", candidate=..., champion=..., config=GateConfig()), out, monitor)
+    verdict["verdict"], verdict["promote"], verdict["reasons"]
+
+It reads predictions only (Parquet files written by evaluation: label, prediction, weight, slice columns, in the same
+order for all models), so neither model nor TensorFlow is needed. Against a promotion speak, the gravest first: an absolute
+threshold that is missed; a metric without a value on these rows; a constant prediction that the candidate does not beat
+(`headway.evaluation.baseline`); and the paired bootstrap interval of (candidate - champion), when it lies wholly
+beyond the tolerance on the bad side, overall, on a slice, or against the best of the last champions
+(`headway.evaluation.comparison`). What passes all
+that is promoted when its primary metric is better (the interval is wholly above 0) or its data are newer than the
+champion's. docs/gate.md has the rules in a table. Verdicts:
+
+    promote                   better than the champion, or trained on newer data and not blocked
+    first model               there is no champion; the thresholds and the constant baseline decide
+    already champion          the candidate is the champion: nothing to do
+    keep champion             neither blocked nor better, on the same data or older ones
+    reject                    blocked: worse by more than the tolerance, under a threshold, no better than a constant
+    not comparable            too few rows to compare by, or the champion was trained on these evaluation rows
+    incompatible champion     the champion cannot score these rows, or predicts another kind of label
+    rolled back               this very model was rolled back before: it returns only by force
+    held                      it passed, and waits for a person
+    forced                    promoted against the rules because a person said so
+
+Only promote, first model and forced promote (and the two of a champion that cannot be compared, with `uncomparable:
+thresholds`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headway.errors import DataError
+from headway.evaluation.baseline import Rows, beats, constant
+from headway.evaluation.comparison import Comparison, compare
+from headway.evaluation.gate_checks import check_same_rows, check_thresholds, met, read_predictions, unusable
+from headway.evaluation.gate_request import Candidate, Champion, GateRequest, Parts, newer, trained_on
+from headway.evaluation.metrics import columns, measure_table
+from headway.evaluation.ranking_metrics import codes_of
+from headway.messages import agree, number, some
+from headway.monitor import Monitor
+
+__all__ = ["VERSION", "Candidate", "Champion", "GateRequest", "Parts", "decide", "gate", "newer", "trained_on"]
+VERSION = 2
+
+
+def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+    """The stage: decide, and write out/verdict.json. Returns the verdict."""
+    verdict = decide(request, monitor)
+    (out / "verdict.json").write_text(json.dumps(verdict, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    for reason in verdict["reasons"]:
+        monitor.log(reason)
+    return verdict
+
+
+def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, Any]:
+    """The verdict as JSON: verdict, promote, reasons, metrics (of candidate, champion, reference and baselines), thresholds,
+    comparisons and the settings used."""
+    request.config.check(request.task, ranked=request.ranked)
+    return _Decision(request, monitor or Monitor()).verdict()
+
+
+@dataclass
+class _Findings:
+    """What speaks against a promotion, and what else there is to tell."""
+
+    blocks: list[tuple[str, str]] = field(default_factory=list)
+    """(verdict, reason), the gravest first."""
+    notes: list[str] = field(default_factory=list)
+    passed: str = "promote"
+    """The verdict of a candidate that nothing speaks against."""
+
+    def block(self, verdict: str, *reasons: str) -> None:
+        self.blocks += [(verdict, reason) for reason in reasons]
+
+
+class _Decision:
+    """One candidate before the gate."""
+
+    def __init__(self, request: GateRequest, monitor: Monitor):
+        self.request, self.config, self.monitor = request, request.config, monitor
+        self.rows = read_predictions(request.candidate.predictions)
+        self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
+        self.found = _Findings()
+        self.metrics: dict[str, Any] = {"candidate": self._measured(self.rows), "champion": None, "reference": None}
+        self.comparisons: dict[str, Any] = {"overall": [], "slices": [], "left_out": [], "reference": []}
+        self.thresholds = check_thresholds(self.config.thresholds, self.metrics["candidate"])
+        self.outcome: str | None = None
+
+    def verdict(self) -> dict[str, Any]:
+        request, found, champion = self.request, self.found, self.request.champion
+        self.metrics["baselines"] = self._baselines()
+        if champion and champion.model == request.candidate.model:
+            reason = f"the candidate is the champion, version {champion.version}: there is nothing to promote"
+            return {"verdict": "already champion", "promote": False, "reasons": [reason], **self._facts()}
+        if request.candidate.rolled_back is not None:
+            why = request.candidate.rolled_back
+            found.block("rolled back", f"this model was rolled back ({why}) and returns only by force")
+        broken = unusable(self.rows, request.task)
+        if broken:
+            found.block("reject", f"the candidate gives {broken}")
+        found.block("reject", *(check["reason"] for check in self.thresholds if not check["passed"]))
+        if not broken:
+            self._values()
+            self._constant()
+        if self.thresholds and all(check["passed"] for check in self.thresholds):
+            found.notes.append("every threshold is met: " + ", ".join(met(check) for check in self.thresholds))
+        if champion is None:
+            found.passed = "first model"
+            found.notes.append("there is no champion yet" + ("" if self.thresholds else " and no threshold is set"))
+        elif not broken:
+            self._against(champion)
+        return {**self._conclude(), **self._facts()}
+
+    def _values(self) -> None:
+        """A metric that candidates are compared by has to have a value; of a first model, at least one."""
+        ours, compared = (
+            self.metrics["candidate"],
+            self.config.tolerances(self.request.task, ranked=self.request.ranked),
+        )
+        missing = [name for name in compared if ours[name] is None]
+        if len(missing) == len(compared):
+            self.found.block(
+                "reject", f"{' and '.join(missing)} {agree(len(missing), 'has', 'have')} no value on these rows"
+            )
+        elif self.request.champion is not None:
+            self.found.block(
+                "reject", *(f"{m} has no value on these rows, and gate.tolerance asks for one" for m in missing)
+            )
+
+    def _constant(self) -> None:
+        request, config = self.request, self.config
+        if not config.baseline or request.label is None or all(v is None for v in self.metrics["candidate"].values()):
+            return
+        beaten = beats(
+            request.task,
+            request.label,
+            self._arrays(),
+            primary=self.primary,
+            metrics=tuple(config.tolerances(request.task, ranked=request.ranked)),
+            confidence=config.confidence,
+            samples=config.bootstrap,
+            seed=request.seed,
+            check=self.monitor.check,
+        )
+        if beaten is None:
+            return
+        if beaten.passed:
+            self.found.notes.append(beaten.reason)
+        else:
+            self.found.block("reject", f"{beaten.reason}; gate.baseline: false would let it pass")
+
+    def _against(self, champion: Champion) -> None:
+        """The comparison with the champion and with the best of the last ones."""
+        found, name = self.found, f"version {champion.version}"
+        why = self._uncomparable(champion)
+        if why is not None:
+            self._unjudged(*why)
+            return
+        compared = self._compare(champion, self.request.slices)
+        self.comparisons |= compared.as_json()
+        self.outcome = compared.of(self.primary).outcome
+        found.block("reject", *compared.failures(name))
+        for reason in compared.uncompared(name):
+            self._unjudged("not comparable", reason)
+        found.notes += compared.notes(name)
+        self._reference()
+        if self.outcome in ("better", "not compared") or any(verdict == "reject" for verdict, _ in found.blocks):
+            return
+        later = newer(self.request.candidate, champion)
+        if later is not None:
+            found.notes.insert(0, f"its data are newer, and nothing blocks it: {later}")
+        else:
+            known = bool(champion.train and self.request.candidate.train)
+            data = "its data are not newer" if known else "it is not known whether its data are newer"
+            found.block("keep champion", f"{self.primary} is not better than with {name}, and {data}: {name} stays")
+
+    def _reference(self) -> None:
+        """Many small steps down, each within the tolerance, are a long way: the best of the last champions is held too."""
+        reference = self.request.reference
+        if reference is None:
+            return
+        name = f"version {reference.version}, the best of the last champions"
+        if (why := self._uncomparable(reference, "the best of the last champions")) is not None:
+            self.found.notes.append(f"{why[1]}; it is left out")
+            return
+        compared = self._compare(reference, ())
+        self.metrics["reference"] = self._measured(read_predictions(reference.predictions))  # type: ignore[arg-type]
+        self.comparisons["reference"] = [one.as_json() for one in compared.overall]
+        failures = compared.failures(name)
+        self.found.block("reject", *failures)
+        if not failures and (one := compared.of(self.primary)).outcome != "not compared":
+            self.found.notes.append(one.sentence(name, compared.confidence))
+
+    def _compare(self, champion: Champion, slices: tuple[str, ...]) -> Comparison:
+        theirs = read_predictions(champion.predictions)  # type: ignore[arg-type]
+        check_same_rows(self.rows, theirs, f"version {champion.version}'s", str(champion.predictions))
+        if champion is self.request.champion:
+            self.metrics["champion"] = self._measured(theirs)
+        return compare(
+            self.request.task,
+            self.rows,
+            theirs,
+            config=self.config,
+            slices=slices,
+            group=self.request.group,
+            ndcg_at=self.request.ndcg_at,
+            seed=self.request.seed,
+            monitor=self.monitor,
+        )
+
+    def _unjudged(self, verdict: str, reason: str) -> None:
+        """The champion cannot be compared: a person decides, or the thresholds do."""
+        if self.config.uncomparable == "hold":
+            self.found.block(verdict, f"{reason}; a person must decide (promote it by force)")
+        else:
+            self.found.passed = verdict
+            self.found.notes.append(f"{reason}; the thresholds alone decide")
+
+    def _uncomparable(self, champion: Champion, role: str = "the champion") -> tuple[str, str] | None:
+        """(verdict, reason) when a champion cannot fairly be held against the candidate."""
+        request, name = self.request, f"{role}, version {champion.version},"
+        if champion.incompatible is not None or champion.predictions is None:
+            why = champion.incompatible or "it has no predictions"
+            return "incompatible champion", f"{name} cannot score these rows: {why}"
+        seen = trained_on(champion.train, champion.split, request.eval, request.split)
+        if seen:
+            return (
+                "not comparable",
+                f"{name} was trained on evaluation rows of this run (spans {some(seen, 5)})",
+            )
+        if broken := unusable(read_predictions(champion.predictions), request.task):
+            return "not comparable", f"{name} gives {broken}"
+        return None
+
+    def _conclude(self) -> dict[str, Any]:
+        blocks, notes = self.found.blocks, self.found.notes
+        order = ("rolled back", "reject", "incompatible champion", "not comparable", "keep champion")
+        blocks.sort(key=lambda block: order.index(block[0]))
+        if not blocks and self.config.hold:
+            blocks = [("held", "it passed, and the gate is set to hold it for a person to promote")]
+        if blocks and self.request.force:
+            reasons = ["promoted by force, against: " + reason for _, reason in blocks]
+            return {"verdict": "forced", "promote": True, "reasons": reasons + notes}
+        if blocks:
+            return {"verdict": blocks[0][0], "promote": False, "reasons": [reason for _, reason in blocks] + notes}
+        return {"verdict": self.found.passed, "promote": True, "reasons": notes}
+
+    def _facts(self) -> dict[str, Any]:
+        request, champion, reference = self.request, self.request.champion, self.request.reference
+        ranked = {"ndcg_at": request.ndcg_at} if request.ranked else {}
+        return {
+            "format": 1,
+            "task": request.task,
+            "rows": len(self.rows),
+            "candidate": request.candidate.model,
+            "champion": {"version": champion.version, "model": champion.model} if champion else None,
+            "reference": {"version": reference.version, "model": reference.model} if reference else None,
+            "primary": self.primary,
+            "outcome": self.outcome,
+            "metrics": self.metrics,
+            "thresholds": self.thresholds,
+            "comparisons": self.comparisons,
+            "settings": self.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group} | ranked,
+        }
+
+    def _measured(self, table: pa.Table) -> dict[str, float | None]:
+        return measure_table(table, self.request.task, group=self.request.group, ndcg_at=self.request.ndcg_at)
+
+    def _arrays(self) -> Rows:
+        group = self.request.group
+        if group is not None and group not in self.rows.column_names:
+            raise DataError(f"the predictions have no column {group!r} to resample by")
+        groups = None if group is None else codes_of(self.rows.column(group))
+        return Rows(*columns(self.rows, self.request.task), groups, self.request.ndcg_at)
+
+    def _baselines(self) -> dict[str, Any]:
+        """The metrics of the constant, and of every other baseline on the same rows."""
+        measured: dict[str, Any] = {}
+        if self.request.label is not None:
+            found = constant(self.request.task, self.request.label, self._arrays())
+            if found is not None:
+                measured["constant"] = found
+        for name, path in self.request.baselines.items():
+            table = read_predictions(path)
+            check_same_rows(self.rows, table, f"the baseline {name}'s", str(path))
+            measured[name] = self._measured(table)
+            value = measured[name][self.primary]
+            self.found.notes.append(f"the baseline {name} has {self.primary} {number(value)}")
+        return measured

@@ -1,0 +1,74 @@
+"""What the gate asks of predictions before it compares them: readable, of the same rows, numbers, within the thresholds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headway.errors import DataError
+from headway.evaluation.gate_config import Bounds
+from headway.evaluation.metrics import columns
+from headway.evaluation.tasks import Task
+from headway.messages import agree, counted, number
+
+
+def read_predictions(path: Path) -> pa.Table:
+    try:
+        table = pq.read_table(path)
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        raise DataError(f"predictions cannot be read: {error}", where=str(path)) from None
+    if not len(table):
+        raise DataError("there are no evaluation rows to judge by", where=str(path), fix="give eval more rows or spans")
+    return table
+
+
+def unusable(rows: pa.Table, task: Task) -> str | None:
+    """How many predictions are no numbers; None: all are."""
+    _, prediction, _ = columns(rows, task)
+    finite = np.isfinite(prediction).reshape(len(rows), -1).all(1)
+    bad = len(rows) - int(finite.sum())
+    if not bad:
+        return None
+    which = agree(bad, "that is not a finite number", "that are not finite numbers")
+    return f"{bad:,} of {len(rows):,} predictions {which}, the first in row {int(finite.argmin()):,}"
+
+
+def check_thresholds(bounds: dict[str, Bounds], metrics: dict[str, float | None]) -> list[dict[str, Any]]:
+    checks = []
+    for name, bound in bounds.items():
+        for side, limit in (("min", bound.min), ("max", bound.max)):
+            if limit is None:
+                continue
+            value = metrics[name]
+            passed = value is not None and (value >= limit if side == "min" else value <= limit)
+            if value is None:
+                reason = f"{name} has no value on these rows, and a threshold asks for one"
+            elif side == "min":
+                reason = f"{name} is {number(value)}, below the required minimum of {number(limit)}"
+            else:
+                reason = f"{name} is {number(value)}, above the allowed maximum of {number(limit)}"
+            checks.append({"metric": name, "bound": side, "limit": limit, "value": value, "passed": passed})
+            checks[-1]["reason"] = None if passed else reason
+    return checks
+
+
+def met(check: dict[str, Any]) -> str:
+    sign = "at least" if check["bound"] == "min" else "at most"
+    return f"{check['metric']} {number(check['value'])} ({sign} {number(check['limit'])})"
+
+
+def check_same_rows(candidate: pa.Table, other: pa.Table, whose: str, where: str) -> None:
+    """DataError unless both tables are about the same rows in the same order."""
+    if len(candidate) != len(other):
+        raise DataError(
+            f"the candidate has {counted(len(candidate), 'prediction')}, and {whose} are {len(other):,}", where=where
+        )
+    for name in ("row", "label", "weight"):
+        if name in candidate.column_names and name in other.column_names:
+            left, right = candidate.column(name), other.column(name)
+            if not left.combine_chunks().equals(right.combine_chunks().cast(left.type)):
+                raise DataError(f"{whose} predictions are of other rows: column {name!r} differs", where=where)

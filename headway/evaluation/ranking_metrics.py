@@ -1,0 +1,109 @@
+"""How well scores order the rows of each group: NDCG@k and MRR, in NumPy.
+
+    groups = ranked(label, score, weight, codes, k=10)
+    groups.mean()                       # {"ndcg": 0.83, "mrr": 0.71}
+    codes_of(table.column("query"))     # int64 [rows], NO_GROUP where there is none
+
+NDCG@k is the sum of (2^label - 1) / log2(1 + rank) over the first k ranks by score, over that of the best order (Jarvelin and
+Kekalainen, "Cumulated gain-based evaluation of IR techniques", 2002, with the gains of Burges, 2010). MRR is 1 / the rank of
+the first row whose label is above 0. Of equal scores NDCG is the mean over all their orders (McSherry and Najork, "Computing
+information retrieval performance measures efficiently in the presence of tied scores", 2008), and their rank in MRR the mean
+one, so that no order of the input helps. A group in which no label is above 0 has neither; one row a group says nothing, but
+counts. A group counts by the mean weight of its rows; rows of weight 0 are not there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headway.evaluation.tasks import RANKED
+
+Floats = NDArray[np.float64]
+NDCG_AT = 10
+"""The first so many ranks count where nobody says."""
+NO_GROUP = int(np.iinfo(np.int64).max)
+"""The code of a row whose group is null."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Of each group that has a row of positive label; [groups]."""
+
+    values: dict[str, Floats]
+    """By metric; not a number where a score is none, ndcg also where a label is below 0 or has no finite gain."""
+    weight: Floats
+    row: NDArray[np.int64]
+    """One of its rows."""
+
+    def mean(self) -> dict[str, float | None]:
+        """Each metric over the groups, by weight; None where there is no group or a value is no number."""
+        total = float(self.weight.sum())
+        means = {
+            name: float(values @ self.weight / total) if total > 0 else np.nan for name, values in self.values.items()
+        }
+        return {name: mean if np.isfinite(mean) else None for name, mean in means.items()}
+
+
+def codes_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+    """A number from 0 up for each value of a column, NO_GROUP for null; [rows]."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    return encoded.indices.cast(pa.int64()).fill_null(NO_GROUP).to_numpy(zero_copy_only=False)
+
+
+def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *, k: int = NDCG_AT) -> Ranked:
+    """See the module.
+
+    Args:
+        label, score, weight: float64 [rows].
+        codes: [rows], equal for the rows of a group.
+    """
+    rows = np.flatnonzero((codes != NO_GROUP) & (weight > 0))
+    _, at, group = np.unique(codes[rows], return_index=True, return_inverse=True)
+    group, groups = group.reshape(-1), len(at)
+    label, score = label[rows], score[rows]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        gain = np.where(label < 0, np.nan, np.expm1(label * np.log(2.0)))
+        order, place = _ordered(group, score)
+        discounts = _discounts(place, k)
+        # rows of one group and score share what they have
+        first = np.flatnonzero(_changes(group[order]) | _changes(score[order]))
+        of_run = np.repeat(np.arange(len(first)), np.diff(first, append=len(order)))
+        size = np.bincount(of_run, minlength=len(first))
+        shared = (np.bincount(of_run, discounts, len(first)) / size)[of_run]
+        rank = 1.0 + (np.bincount(of_run, place, len(first)) / size)[of_run]
+        dcg = np.bincount(group[order], gain[order] * shared, groups)
+        ideal, place = _ordered(group, label)
+        best = np.bincount(group[ideal], gain[ideal] * _discounts(place, k), groups)
+        ndcg = dcg / best
+        relevant = label[order] > 0
+        nearest = np.full(groups, np.inf)
+        np.minimum.at(nearest, group[order][relevant], rank[relevant])
+    sound = np.bincount(group, ~np.isfinite(score), groups) == 0
+    known = np.isfinite(nearest)
+    mean_weight = np.bincount(group, weight[rows], groups) / np.maximum(np.bincount(group, minlength=groups), 1)
+    values = {"ndcg": np.where(sound, ndcg, np.nan), "mrr": np.where(sound, 1.0 / nearest, np.nan)}
+    assert tuple(values) == RANKED
+    return Ranked({name: value[known] for name, value in values.items()}, mean_weight[known], rows[at[known]])
+
+
+def _ordered(group: NDArray[np.int64], by: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(rows by group, then by falling `by`; each one's place in its group, from 0)."""
+    order = np.lexsort((-by, group))
+    first = np.flatnonzero(_changes(group[order]))
+    return order, np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+
+
+def _changes(values: NDArray[Any]) -> NDArray[np.bool_]:
+    changed = np.ones(len(values), np.bool_)
+    changed[1:] = values[1:] != values[:-1]
+    return changed
+
+
+def _discounts(place: NDArray[np.int64], k: int) -> Floats:
+    return np.where(place < k, 1.0 / np.log2(2.0 + place), 0.0)

@@ -1,0 +1,1 @@
+"""Proof that no row, key or time stands in two splits."""

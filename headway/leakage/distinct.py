@@ -1,0 +1,92 @@
+"""How many rows are like another one: the least distinct hashes of some rows, each with how often it occurs.
+
+    seen = Distinct()
+    seen.add(hashes)                        # any number of batches; merge() adds another piece's
+    seen.values, seen.rows, seen.whole      # distinct hashes kept, rows that have them, whether these are all there are
+
+Which hashes are least has nothing to do with how often they occur, so that the rows kept are as repetitive as all of them
+are (Gibbons, "Distinct sampling for highly-accurate answers to distinct values queries", VLDB 2001).
+"""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.leakage.hash_sets import Hashes
+
+KEPT = 512
+_MANY = 8
+
+
+class Distinct:
+    """The `KEPT` least distinct hashes and their counts."""
+
+    def __init__(self) -> None:
+        self._hashes: Hashes = np.zeros(0, np.uint64)
+        self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._full = False
+        """Whether more distinct hashes were seen than are kept."""
+
+    def add(self, hashes: Hashes) -> None:
+        """Add a batch of rows."""
+        if self._full:
+            hashes = hashes[hashes <= self._hashes[-1]]
+        elif len(hashes) > 4 * _MANY * KEPT:
+            # sorting a part of them will do, unless they are few again and again
+            some = hashes[hashes <= np.partition(hashes, _MANY * KEPT)[_MANY * KEPT]]
+            values, counts = np.unique(some, return_counts=True)
+            if len(values) > KEPT:
+                self._fold(values, counts)
+                return
+        if len(hashes):
+            self._fold(*np.unique(hashes, return_counts=True))
+
+    def _fold(self, hashes: Hashes, counts: NDArray[np.int64]) -> None:
+        values, places = np.unique(np.concatenate([self._hashes, hashes]), return_inverse=True)
+        total = np.bincount(places, weights=np.concatenate([self._counts, counts]))
+        self._full = self._full or len(values) > KEPT
+        self._hashes, self._counts = values[:KEPT], total[:KEPT].astype(np.int64)
+
+    def merge(self, other: Distinct) -> None:
+        """Add the rows of another piece."""
+        self._full = self._full or other._full
+        self._fold(other._hashes, other._counts)
+
+    @property
+    def values(self) -> int:
+        """Distinct hashes that are kept."""
+        return len(self._hashes)
+
+    @property
+    def rows(self) -> int:
+        """Rows that have them."""
+        return int(self._counts.sum())
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all there are."""
+        return not self._full
+
+    def of(self, rows: int) -> int:
+        """The number of distinct hashes among `rows` rows, all that were added; estimated unless `whole`."""
+        return self.values if self.whole else round(rows * self.values / self.rows)
+
+    def to_text(self) -> str:
+        """For JSON."""
+        data = np.concatenate([self._hashes, self._counts.astype(np.uint64)]).astype("<u8").tobytes()
+        return ("full:" if self._full else "all:") + base64.b64encode(data).decode("ascii")
+
+    @classmethod
+    def from_text(cls, text: str) -> Distinct:
+        """What `to_text` wrote; ValueError when it is damaged."""
+        kind, _, data = text.partition(":")
+        whole = np.frombuffer(base64.b64decode(data, validate=True), "<u8").astype(np.uint64)
+        if kind not in ("full", "all") or len(whole) % 2:
+            raise ValueError("a sample of distinct rows is cut off")
+        made = cls()
+        made._full = kind == "full"
+        made._hashes, made._counts = whole[: len(whole) // 2], whole[len(whole) // 2 :].astype(np.int64)
+        return made

@@ -1,0 +1,308 @@
+"""What ingest notes of a span's rows, split by split, for the proof: hashes of keys, times, where the split cut.
+
+    notes = Notes(split_config, columns)         # of one range
+    notes.add(batch, schema_of_the_file, assigned)
+    notes.save(folder)                           # notes.json + <split>.<set>.u64
+    merge([folder_of_range_0, folder_of_range_1], folder_of_span)
+    read(folder)                                 # SpanNotes
+
+A set holds the 64-bit hashes of one key (`headway.leakage.keys`), so that it says of each key which splits have it; with
+`unique` a second set holds those that occurred more than once. A span's sets are its ranges' one behind the other. A time
+column leaves its least and greatest value. A split by hash of all columns leaves its least and greatest split hash: when
+those of two splits do not overlap, no row that hashes alike is in both, and that holds without a hash of every row.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import Field
+
+from headway.config import Frozen
+from headway.errors import DataError
+from headway.leakage import hash_sets
+from headway.leakage.distinct import Distinct
+from headway.leakage.keys import key_hashes
+from headway.leakage.time_range import TimeNote, raw_kind, span_of
+from headway.schema.columns import Column, named_for
+from headway.tabular import hashing
+from headway.tabular.splits import Assigned, SplitConfig
+
+FILE = "notes.json"
+FORMAT = 1
+_PENDING = 1 << 21
+"""Hashes that wait in memory before they are sorted."""
+KeyName = Literal["key", "unique", "group"]
+
+
+class KeySet(Frozen):
+    """One key that is noted."""
+
+    columns: dict[str, str]
+    """Its columns and their stored types."""
+    unique: bool
+    """Whether those that occur more than once are noted too."""
+
+
+class KeyNote(Frozen):
+    """One key in one split."""
+
+    sets: tuple[int, ...]
+    """The length of each range's set."""
+    repeated: tuple[int, ...] = ()
+    """The same of the sets of those that occur more than once in a range."""
+    missing: int = 0
+    """Rows without a key: a part of it is null or NaN."""
+
+
+class SplitNote(Frozen):
+    """What is noted of one split of a span."""
+
+    rows: int
+    hashes: tuple[int, int] | None = None
+    """Least and greatest split hash."""
+    repeats: str | None = None
+    """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leakage.distinct`)."""
+    time: TimeNote | None = None
+    keys: dict[KeyName, KeyNote] = Field(default_factory=dict)
+
+
+class SpanNotes(Frozen):
+    """What is noted of a span; the sets lie beside it."""
+
+    format: int = FORMAT
+    rule: dict[str, Any]
+    """How rows were split: equal rules put equal rows into one split."""
+    keys: dict[KeyName, KeySet] = Field(default_factory=dict)
+    time: str | None = None
+    """The time column."""
+    splits: dict[str, SplitNote]
+
+
+def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeySet]:
+    """The keys to be noted. A `unique` that is the key is one with it; a group is noted where it is not the key."""
+    types = {column.name: column.type for column in columns}
+    unique = config.unique_columns()
+    found: dict[KeyName, KeySet] = {}
+    if config.key:
+        same = set(unique) == set(config.key)
+        found["key"] = KeySet(columns={name: types[name] for name in sorted(config.key)}, unique=same)
+    if unique and set(unique) != set(config.key):
+        found["unique"] = KeySet(columns={name: types[name] for name in sorted(unique)}, unique=True)
+    group = named_for(columns, "group")
+    if group is not None and config.mode != "time" and set(config.key) != {group} and not config.by_row:
+        found["group"] = KeySet(columns={group: types[group]}, unique=False)
+    return found
+
+
+def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = ()) -> dict[str, Any]:
+    """What decides a row's split: the config, the hash, and the types it hashes.
+
+    Args:
+        columns: what is read, coerced.
+        hashed: what is hashed without a key; none: all of `columns`.
+    """
+    value = config.at_ingest()
+    if config.mode == "hash":
+        of = hashed if hashed and config.by_row else columns
+        by = {column.name: f"{column.type}{list(column.shape) or ''}" for column in of}
+        names = config.key or tuple(by)
+        value |= {"hash": hashing.VERSION, "columns": {name: by[name] for name in sorted(names)}}
+    return value
+
+
+class Notes:
+    """The notes of one range.
+
+    Args:
+        columns: what is read, coerced; the one with the role time is the time column.
+        hashed: what a split without a key hashes; none: all of `columns`.
+    """
+
+    def __init__(self, config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = ()):
+        self._names = config.names()
+        self._rule = rule(config, columns, hashed)
+        self._keys = key_sets(config, columns)
+        self._time = named_for(columns, "time")
+        self._splits: dict[str, _Split] = {}
+
+    def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: Assigned) -> None:
+        """Note the rows of a coerced batch; `raw` is the schema that the file gave it."""
+        keys = {name: key_hashes(batch, list(key.columns), assigned.columns) for name, key in self._keys.items()}
+        time = batch.column(self._time) if self._time else None
+        for code, name in enumerate(self._names):
+            mine = assigned.codes == code
+            if not (count := int(np.count_nonzero(mine))):
+                continue
+            rows = mine if count < batch.num_rows else None
+            split = self._splits.setdefault(name, _Split(self._keys))
+            split.rows += count
+            if assigned.hashes is not None and not self._keys.get("key"):
+                split.fold_hashes(_some(assigned.hashes, rows))
+            for key, (hashes, missing) in keys.items():
+                split.sets[key].add(_some(hashes, rows), None if missing is None else _some(missing, rows))
+            if time is not None and self._time is not None:
+                kind = raw_kind(raw, self._time)
+                seen = span_of(time if rows is None else time.filter(pa.array(rows)), kind)
+                split.time = seen if split.time is None else split.time.merged(seen)
+
+    def save(self, folder: Path) -> None:
+        """Write the notes into a new folder."""
+        folder.mkdir()
+        splits = {}
+        for name in self._names:
+            if (split := self._splits.get(name)) is not None:
+                keys = {key: found.save(folder, name, key) for key, found in split.sets.items()}
+                repeats = split.repeats.to_text() if split.hashes is not None else None
+                splits[name] = SplitNote(
+                    rows=split.rows, hashes=split.hashes, repeats=repeats, time=split.time, keys=keys
+                )
+        _write(folder, SpanNotes(rule=self._rule, keys=self._keys, time=self._time, splits=splits))
+
+
+class _Split:
+    def __init__(self, keys: Mapping[KeyName, KeySet]):
+        self.rows = 0
+        self.hashes: tuple[int, int] | None = None
+        self.repeats = Distinct()
+        self.time: TimeNote | None = None
+        self.sets = {name: _Set(key.unique) for name, key in keys.items()}
+
+    def fold_hashes(self, hashes: hash_sets.Hashes) -> None:
+        self.hashes = _wider(self.hashes, (int(hashes.min()), int(hashes.max())))
+        self.repeats.add(hashes)
+
+
+class _Set:
+    """The hashes of one key in one split; those that recur as well, when that matters."""
+
+    def __init__(self, unique: bool):
+        self._unique, self._missing = unique, 0
+        self._pending: list[hash_sets.Hashes] = []
+        self._waiting = 0
+        self._values = self._repeated = np.zeros(0, np.uint64)
+
+    def add(self, hashes: hash_sets.Hashes, missing: NDArray[np.bool_] | None) -> None:
+        if missing is not None:
+            self._missing += int(missing.sum())
+            hashes = hashes[~missing]
+        self._pending.append(hashes)
+        self._waiting += len(hashes)
+        if self._waiting > max(_PENDING, len(self._values)):
+            self._sort()
+
+    def _sort(self) -> None:
+        values, repeated = hash_sets.distinct(np.concatenate([self._values, *self._pending]))
+        if self._unique and len(repeated):
+            self._repeated, _ = hash_sets.distinct(np.concatenate([self._repeated, repeated]))
+        self._values, self._pending, self._waiting = values, [], 0
+
+    def save(self, folder: Path, split: str, key: KeyName) -> KeyNote:
+        self._sort()
+        hash_sets.write(folder / set_name(split, key), self._values)
+        repeated = (len(self._repeated),) if self._unique else ()
+        if self._unique:
+            hash_sets.write(folder / set_name(split, key, repeated=True), self._repeated)
+        return KeyNote(sets=(len(self._values),), repeated=repeated, missing=self._missing)
+
+
+def _some(values: NDArray[Any], rows: NDArray[np.bool_] | None) -> NDArray[Any]:
+    return values if rows is None else values[rows]
+
+
+def _wider(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+    if one is None or other is None:
+        return one or other
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def set_name(split: str, key: str, *, repeated: bool = False) -> str:
+    """The file of a set."""
+    return f"{split}.{key}{'.repeated' if repeated else ''}.u64"
+
+
+def sets(folder: Path, note: SplitNote, split: str, key: KeyName, *, repeated: bool = False) -> list[hash_sets.Hashes]:
+    """The sets of a key in a split whose notes lie in `folder`; empty ones are left out."""
+    lengths = note.keys[key].repeated if repeated else note.keys[key].sets
+    path = folder / set_name(split, key, repeated=repeated)
+    whole = hash_sets.read(path) if lengths else np.zeros(0, np.uint64)
+    if len(whole) != sum(lengths):
+        raise DataError(
+            f"holds {len(whole):,} hashes in place of {sum(lengths):,}", where=str(path), fix="delete its output"
+        )
+    ends = np.cumsum(lengths).tolist()
+    return [whole[end - n : end] for n, end in zip(lengths, ends, strict=True) if n]
+
+
+def merge(folders: Sequence[Path], out: Path) -> None:
+    """Write the notes of ranges, at least one, as those of a span."""
+    out.mkdir()
+    parts = [(folder, read(folder)) for folder in folders]
+    first, splits = parts[0][1], {}
+    for name in sorted({name for _, note in parts for name in note.splits}):
+        of = [(folder, note.splits[name]) for folder, note in parts if name in note.splits]
+        total = of[0][1]
+        for _, note in of[1:]:
+            total = _together(total, note)
+        splits[name] = total
+        for key, noted in first.keys.items():
+            for repeated in (False, True)[: 1 + noted.unique]:
+                file = set_name(name, key, repeated=repeated)
+                with (out / file).open("wb") as sink:
+                    for folder, _ in of:
+                        with (folder / file).open("rb") as source:
+                            shutil.copyfileobj(source, sink, 1 << 20)
+    _write(out, SpanNotes(rule=first.rule, keys=first.keys, time=first.time, splits=splits))
+
+
+def _together(one: SplitNote, other: SplitNote) -> SplitNote:
+    keys = {
+        name: KeyNote(
+            sets=(*mine.sets, *other.keys[name].sets),
+            repeated=(*mine.repeated, *other.keys[name].repeated),
+            missing=mine.missing + other.keys[name].missing,
+        )
+        for name, mine in one.keys.items()
+    }
+    time = one.time.merged(other.time) if one.time and other.time else one.time or other.time
+    repeats = one.repeats
+    if one.repeats is not None and other.repeats is not None:
+        both = Distinct.from_text(one.repeats)
+        both.merge(Distinct.from_text(other.repeats))
+        repeats = both.to_text()
+    hashes = _wider(one.hashes, other.hashes)
+    return SplitNote(rows=one.rows + other.rows, hashes=hashes, repeats=repeats, time=time, keys=keys)
+
+
+def _write(folder: Path, notes: SpanNotes) -> None:
+    text = json.dumps(notes.model_dump(mode="json", exclude_defaults=True) | {"format": notes.format}, indent=1)
+    (folder / FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def read(folder: Path) -> SpanNotes:
+    """The notes in a folder.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    try:
+        value = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        if value["format"] > FORMAT:
+            raise DataError(
+                f"split notes of format {value['format']} are from a newer Headway; this one reads up to {FORMAT}",
+                where=str(folder),
+                fix="install that version, or use another store",
+            )
+        return SpanNotes.model_validate(value)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"split notes cannot be read: {reason}", where=str(folder), fix="delete the output and run again"
+        ) from None

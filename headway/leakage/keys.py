@@ -1,0 +1,133 @@
+"""A key as a value of its own: 64 bits of what it says, however a file wrote it and whatever the split made of it.
+
+    hashes, missing = key_hashes(batch, ["customer", "day"])      # uint64 [rows], bool [rows]
+    canonical(pa.array([b" 7", b"7.0", b"+7"]))                   # [b"7", b"7", b"7"]
+
+The split hashes what is stored, and a text key that one file holds as 7 and another as 7.0 is two keys to it. Here they
+are one. White space around a text, a plus sign before a whole number and zeros behind its point say nothing; leading
+zeros, case and everything else do. Floats are compared by their float32, with -0.0 as 0.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.tabular.hashing import mix64
+from headway.tabular.splits import column_hash
+
+Hashes = NDArray[np.uint64]
+_SALT = 0x6C65616B  # "leak"
+_SPACE, _SIGN, _DIGIT, _POINT = 1, 2, 4, 8
+_FLAGS = np.zeros(256, np.uint8)
+_FLAGS[np.frombuffer(b" \t\n\r\f\v", np.uint8)] = _SPACE
+_FLAGS[ord("+")] = _SIGN
+_FLAGS[np.frombuffer(b"0123456789", np.uint8)] = _DIGIT
+_FLAGS[np.frombuffer(b".", np.uint8)] = _POINT
+_EDGES = r"^[ \t\n\r\f\v]+|[ \t\n\r\f\v]+$"
+_WHOLE = r"^[+]?(-?[0-9]+)(?:[.]0*)?$"
+_EXPONENT = re.compile(rb"[+-]?[0-9](\.[0-9]*)?e\+[0-9]{1,3}")
+"""How Arrow, pandas and C write a large double as text; `1e5`, without the plus, may be anybody's name."""
+
+
+def key_hashes(
+    batch: pa.RecordBatch, columns: Sequence[str], known: dict[str, Hashes] | None = None
+) -> tuple[Hashes, NDArray[np.bool_] | None]:
+    """(uint64 [rows], where a part of the key is null or NaN; None: nowhere) of a coerced batch.
+
+    The hash is of the values alone: neither the salt of a split nor its shares have a part in it.
+
+    Args:
+        columns: scalars, at least one; their order does not matter.
+        known: `column_hash` of columns that were hashed already.
+    """
+    state: Hashes | None = None
+    missing: NDArray[np.bool_] | None = None
+    for i, name in enumerate(sorted(columns)):
+        array = batch.column(name)
+        same = canonical(array)
+        hashes = known[name] if known and same is array and name in known else column_hash(same)
+        state = hashes if state is None else mix64(mix64(state, _SALT) ^ hashes, i)
+        gone = _missing(same)
+        if gone is not None:
+            missing = gone if missing is None else missing | gone
+    assert state is not None
+    return state, missing
+
+
+def _missing(array: pa.Array) -> NDArray[np.bool_] | None:
+    if pa.types.is_floating(array.type):
+        mask = pc.is_null(array, nan_is_null=True)
+        return mask.to_numpy(zero_copy_only=False) if mask.true_count else None
+    return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+
+
+def canonical(array: pa.Array) -> pa.Array:
+    """The same values as they are compared; `array` itself when all of them are written so already."""
+    if pa.types.is_dictionary(array.type):
+        if array.dictionary.null_count:
+            return canonical(array.dictionary_decode())
+        values = canonical(array.dictionary)
+        return array if values is array.dictionary else pa.DictionaryArray.from_arrays(array.indices, values)
+    if not (pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)):
+        return array
+    odd = _odd(array.cast(pa.large_binary()))
+    if odd is None:
+        return array
+    values = _plain(array.filter(pa.array(odd)))
+    return pc.replace_with_mask(array, pa.array(odd), values.cast(array.type))
+
+
+def _odd(array: pa.Array) -> NDArray[np.bool_] | None:
+    """Where a text may have to be rewritten: a look at its first and last byte spares nearly all of them the rest."""
+    _, offsets_buffer, data_buffer = array.buffers()
+    if data_buffer is None or not len(array):
+        return None
+    offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
+    data = np.frombuffer(data_buffer, np.uint8)
+    if not len(data):
+        return None
+    some = offsets[1:] > offsets[:-1]
+    last = _FLAGS[data[np.maximum(offsets[1:] - 1, 0)]]
+    first = _FLAGS[data[np.minimum(offsets[:-1], len(data) - 1)]]
+    odd = ((first & (_SPACE | _SIGN)) | (last & _SPACE)) != 0
+    numeric = ((last & (_DIGIT | _POINT)) != 0) & some & ~odd
+    if numeric.any():
+        # most keys of digits have no point in them
+        texts = array if numeric.all() else array.filter(pa.array(numeric))
+        dotted = pc.or_(pc.match_substring(texts, "."), pc.match_substring(texts, "e+"))
+        odd[numeric] = pc.fill_null(dotted, False).to_numpy(zero_copy_only=False)
+    odd &= some
+    if array.null_count:
+        odd &= array.is_valid().to_numpy(zero_copy_only=False)
+    return odd if odd.any() else None
+
+
+def _plain(texts: pa.Array) -> pa.Array:
+    trimmed = pc.replace_substring_regex(texts.cast(pa.large_binary()), _EDGES, "")
+    whole = pc.replace_substring_regex(trimmed, _WHOLE, r"\1")
+    if pc.any(pc.match_substring(whole, "e+")).as_py():
+        whole = pa.array([_without_exponent(text) for text in whole.to_pylist()], pa.large_binary())
+    return whole
+
+
+def _without_exponent(text: bytes) -> bytes:
+    if not _EXPONENT.fullmatch(text):
+        return text
+    value = Decimal(text.decode())
+    return str(int(value)).encode() if value == value.to_integral_value() else text
+
+
+def key_text(value: Any) -> str:
+    """One part of a key as a sentence shows it."""
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "backslashreplace")
+        return repr(text if len(text) <= 60 else text[:57] + "...")
+    return repr(value) if not isinstance(value, float) else f"{value:.9g}"

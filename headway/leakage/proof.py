@@ -1,0 +1,323 @@
+"""Proof over a window, from what ingest noted: no key in two splits, no time out of order, no key twice where declared.
+
+    proof = prove(SplitConfig(...), window, parts, look)
+    proof.says                                # sentences of what holds
+    proof.anomalies                           # what does not
+    proof.splits                              # by split: rows, keys, times
+
+Hashes alone decide that splits are apart: equal keys have equal hashes. That two splits share a key is said only after a
+second look at the rows themselves, where `look` finds them: two different keys may share a hash.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headway.leakage import hash_sets, time_order
+from headway.leakage.distinct import Distinct
+from headway.leakage.examples import Look, Seen, examine, shown
+from headway.leakage.key_index import KeyName, KeyNote, sets
+from headway.leakage.window_proof import Noted, Proof, Window
+from headway.messages import agree, counted, some
+from headway.storage.fingerprint import first_difference
+from headway.tabular.splits import Part, SplitConfig
+
+FEW_MISSING = 0.01
+"""A larger share of rows without a key is warned of."""
+FEW_KEYS, FEW_EVAL_KEYS = 100, 20
+"""Fewer keys than this, in all or in eval, are warned of."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """One set of one key: where its rows are."""
+
+    span: str
+    split: str
+    hashes: hash_sets.Hashes
+
+
+def prove(config: SplitConfig, spans: Sequence[Noted], parts: Mapping[str, Sequence[Part]], look: Look) -> Proof:
+    """The proof of a window whose spans are given in its order.
+
+    Args:
+        parts: as `window_splits` gives them.
+
+    Raises:
+        DataError: notes are damaged.
+    """
+    return _Prover(config, spans, parts, look).prove()
+
+
+class _Prover:
+    def __init__(self, config: SplitConfig, spans: Sequence[Noted], parts: Mapping[str, Sequence[Part]], look: Look):
+        self.config, self.window, self.look = config, Window(spans, parts), look
+        self.parts, self.spans = self.window.parts, self.window.spans
+
+    def prove(self) -> Proof:
+        time_order.times(self.window)
+        if self.config.mode == "time":
+            time_order.in_order(self.window)
+        elif self.config.key:
+            self._keys()
+        elif self.config.mode == "hash":
+            self._rows()
+        else:
+            self.window.say(
+                f"rows are split as column {self.config.column!r} says; that no key is in two splits was not looked at, "
+                "since split.key names none"
+            )
+        if "group" in self.spans[0].notes.keys:
+            self._keys("group")
+        if self.config.unique_columns():
+            self._unique()
+        return self.window.proof
+
+    # --- keys
+
+    def _keys(self, key: KeyName = "key") -> None:
+        """No key is in two splits."""
+        if not self._comparable(key):
+            return
+        held = self._held(key)
+        groups = {split: [one.hashes for one in held if one.split == split] for split in self.parts}
+        compared = hash_sets.compare(groups)
+        whole, columns = True, list(self._columns(key))
+        for (a, b), found in compared.shared.items():
+            pair = {a, b}
+            examined = examine(
+                found,
+                lambda hashes: self._look(columns, hashes, held),
+                lambda rows, pair=pair: pair <= {row.split for row in rows},  # type: ignore[misc]
+            )
+            if examined.count:
+                whole = False
+                self._overlap(key, a, b, examined.count, examined.examples)
+        self._missing(key)
+        if key == "key":
+            for split, values in compared.values.items():
+                self.window.proof.splits[split]["keys"] = values
+            if self.config.mode == "hash":
+                few_keys(self.window, compared.values, _name(columns))
+        if whole:
+            counts = _listing([f"{n:,} of {split}" for split, n in compared.values.items()])
+            self.window.say(f"no {_name(columns)} is in two splits: compared the keys of {self.window.size}, {counts}")
+
+    def _overlap(self, key: KeyName, a: str, b: str, count: int, examples: Sequence[Sequence[Seen]]) -> None:
+        name = _name(list(self._columns(key)))
+        found = "; ".join(shown(rows, splits=True) for rows in examples if rows)
+        again = f": {found}" if found else ", but their rows are not found in the files again"
+        variants = any(len({row.written for row in rows}) > 1 for rows in examples)
+        keys = ", ".join(self.config.key)
+        if key == "group":
+            keep = f"let {self.config.column!r} say one split for all rows of a group"
+            self.window.find(
+                "warning",
+                "group overlap",
+                f"{a}, {b}",
+                f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in {b}, so that "
+                f"their order is judged by what was learnt of it{again}",
+                f"split by the group: split: {{key: {name}}}"
+                + (f", or {keep}" if self.config.mode == "column" else ""),
+            )
+            return
+        if self.config.mode == "column":
+            fix = f"let {self.config.column!r} say one split for all rows of a key, or use split: {{mode: hash, key: [{keys}]}}"
+        elif variants:
+            fix = f"write {name} the same way in every file, or have it read as a number: 'type: int' beside its role in columns"
+        else:
+            fix = "the spans were split by different rules: delete their outputs in stages/ingest and run again"
+        self.window.find(
+            "error", "key overlap", f"{a}, {b}", f"{count:,} {_plural(name, count)} in {a} and in {b}{again}", fix
+        )
+
+    def _unique(self) -> None:
+        """No key occurs twice in the window."""
+        wanted = self.config.unique_columns()
+        key: KeyName = "key" if set(wanted) == set(self.config.key) else "unique"
+        if key == "unique" and not self._comparable(key):
+            return
+        if any(noted.notes.keys.get(key) != self.spans[0].notes.keys[key] for noted in self.spans):
+            return  # said already, of the key
+        held = self._held(key)
+        within = [
+            one
+            for split in self.parts
+            for noted, part, note in self.window.of(split)
+            for one in sets(noted.folder, note, part, key, repeated=True)
+        ]
+        found = hash_sets.repeated([one.hashes for one in held], within)
+        columns = list(self._columns(key))
+        examined = examine(found, lambda hashes: self._look(columns, hashes, held), lambda rows: len(rows) > 1)
+        name = _name(columns)
+        if key == "unique":
+            self._missing("unique")
+        if not examined.count:
+            self.window.say(
+                f"{name} is unique: no value stands in two of {self.window.rows:,} rows, over {self.window.size}"
+            )
+            return
+        shown_rows = "; ".join(shown(rows, splits=False) for rows in examined.examples if rows)
+        again = f": {shown_rows}" if shown_rows else ", but their rows are not found in the files again"
+        count = examined.count
+        self.window.find(
+            "error",
+            "duplicate key",
+            ", ".join(self.parts),
+            f"{count:,} value{'s' * (count != 1)} of {name}, declared unique, {'occurs' if count == 1 else 'occur'} "
+            f"more than once{again}",
+            "take the rows that are there twice out of the files, or of split.unique what is not unique",
+        )
+
+    def _columns(self, key: KeyName) -> Mapping[str, str]:
+        return self.spans[0].notes.keys[key].columns
+
+    def _comparable(self, key: KeyName) -> bool:
+        """Whether all spans noted the same key; an error otherwise."""
+        first = self.spans[0]
+        for noted in self.spans[1:]:
+            mine, theirs = first.notes.keys.get(key), noted.notes.keys.get(key)
+            if mine is None or theirs is None or mine != theirs:
+                before, after = (dict(k.columns) if k else "no key" for k in (mine, theirs))
+                self.window.find(
+                    "error",
+                    "split proof",
+                    f"{first.span}, {noted.span}",
+                    f"keys of spans {first.span} and {noted.span} cannot be compared: {before} and {after} were noted",
+                    "delete the spans' outputs in stages/ingest and run again",
+                )
+                return False
+        return True
+
+    def _held(self, key: KeyName) -> list[Held]:
+        return [
+            Held(noted.span, split, one)
+            for split in self.parts
+            for noted, part, note in self.window.of(split)
+            for one in sets(noted.folder, note, part, key)
+        ]
+
+    def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, held: Sequence[Held]) -> list[Seen]:
+        """Rows with these hashes; the notes say in which split of the window they are, where they say it clearly."""
+        splits: dict[tuple[str, int], set[str]] = {}
+        for one, value in itertools.product(held, hashes.tolist()):
+            if hash_sets.has(one.hashes, value):
+                splits.setdefault((one.span, value), set()).add(one.split)
+        spans = [noted.span for noted in self.spans if any(span == noted.span for span, _ in splits)]
+        found = []
+        for seen in self.look(columns, hashes, spans):
+            noted = splits.get((seen.span, seen.hash), set())
+            if len(noted) == 1:
+                seen = Seen(**(seen.__dict__ | {"split": next(iter(noted))}))
+            found.append(seen)
+        return found
+
+    def _missing(self, key: KeyName) -> None:
+        """Rows without a key name nobody: they are not compared."""
+        noted: list[KeyNote] = [note.keys[key] for split in self.parts for note in self.window.notes(split)]
+        missing, rows = sum(note.missing for note in noted), self.window.rows
+        if not missing:
+            return
+        name = _name(list(self._columns(key)))
+        together = " and go into one split together" if self.config.mode == "hash" and key == "key" else ""
+        self.window.find(
+            "warning" if missing > FEW_MISSING * rows else "info",
+            "missing key",
+            ", ".join(self.parts),
+            f"{missing:,} of {rows:,} rows have no {name} (null or NaN): they are not compared{together}",
+            "filter them (source.where), or fill the column",
+        )
+
+    # --- rows split by a hash of all columns
+
+    def _rows(self) -> None:
+        """The split hashes of two splits do not overlap, and equal rows have equal hashes."""
+        first = self.spans[0]
+        for noted in self.spans[1:]:
+            if noted.notes.rule != first.notes.rule:
+                self.window.find(
+                    "error",
+                    "split proof",
+                    f"{first.span}, {noted.span}",
+                    f"spans {first.span} and {noted.span} were split by different rules ({_differing(first, noted)}): "
+                    "equal rows may be in two splits",
+                    "delete their outputs in stages/ingest and run again",
+                )
+                return
+        ends: dict[str, tuple[int, int]] = {}
+        for split in self.parts:
+            found = [note.hashes for note in self.window.notes(split) if note.hashes is not None]
+            if found:
+                ends[split] = min(low for low, _ in found), max(high for _, high in found)
+        for a, b in itertools.combinations(ends, 2):
+            if ends[a][0] <= ends[b][1] and ends[b][0] <= ends[a][1]:
+                self.window.find(
+                    "error",
+                    "key overlap",
+                    f"{a}, {b}",
+                    f"the hashes of {a} rows and of {b} rows overlap: equal rows may be in both",
+                    "delete the spans' outputs in stages/ingest and run again",
+                )
+                return
+        columns = list(first.notes.rule["columns"])
+        self.window.say(
+            f"no row is in two splits: the hashes of {_listing(list(self.parts))} rows over {counted(len(columns), 'column')} "
+            f"do not overlap, over {self.window.size}"
+        )
+        repeats(self.window, columns)
+
+
+def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
+    """A warning when a few keys hold all rows: as a sample, eval is as large as the number of its keys."""
+    total, judging = sum(keys.values()), keys.get("eval", 0)
+    if (total >= FEW_KEYS and judging >= FEW_EVAL_KEYS) or total * 2 >= window.rows:
+        return
+    window.find(
+        "warning",
+        "few keys",
+        "eval",
+        f"{counted(window.rows, 'row')} hold only {counted(total, 'different value')} of {name}, and eval has "
+        f"{judging:,} of them: rows of one value go together, so eval may be unlike train, and its metrics are less certain "
+        "than its number of rows says",
+        "split by a key of more values (split.key), by time, or by a column (split.mode)",
+    )
+
+
+def repeats(window: Window, columns: Sequence[str]) -> None:
+    """How many rows are like another one in the columns that are hashed, where that was noted."""
+    keys: dict[str, int] = {}
+    whole = True
+    for split in window.parts:
+        seen = Distinct()
+        for note in window.notes(split):
+            if note.repeats is None:
+                return
+            seen.merge(Distinct.from_text(note.repeats))
+        keys[split], whole = seen.of(window.proof.splits[split]["rows"]), whole and seen.whole
+    if not (rows := window.rows):
+        return
+    again = rows - sum(keys.values())
+    if again:
+        share = f"{again / rows:.1%}" if again / rows >= 0.001 else "fewer than 0.1%"
+        window.say(
+            f"{'' if whole else 'about '}{share} of the rows repeat another one in these columns; such rows are in one split"
+        )
+    few_keys(window, keys, f"the columns that are hashed ({some(columns, 8)})")
+
+
+def _name(columns: Sequence[str]) -> str:
+    return f"({', '.join(columns)})" if len(columns) > 1 else columns[0]
+
+
+def _plural(name: str, count: int) -> str:
+    return f"key ({name.strip('()')}) is" if count == 1 else f"keys ({name.strip('()')}) are"
+
+
+def _listing(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _differing(first: Noted, other: Noted) -> str:
+    return first_difference(first.notes.rule, other.notes.rule) or "?"

@@ -1,0 +1,118 @@
+"""Times of a window's splits: the first and last of each for the report, and that by time each ends before the next.
+
+times(window)
+in_order(window)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from headway.leakage.time_range import TimeNote, time_text
+from headway.leakage.window_proof import Window
+
+
+def _time(window: Window, split: str) -> TimeNote | None:
+    found = [note.time for note in window.notes(split) if note.time is not None]
+    total = found[0] if found else None
+    for note in found[1:]:
+        total = total.merged(note) if total else note
+    return total
+
+
+def times(window: Window) -> None:
+    """The first and last time of each split, for the report."""
+    for split in window.parts:
+        time = _time(window, split)
+        if time is not None and len(time.kinds) == 1:
+            window.proof.splits[split]["first_time"] = time_text(time.low, time.kinds[0])
+            window.proof.splits[split]["last_time"] = time_text(time.high, time.kinds[0])
+
+
+def in_order(window: Window) -> None:
+    """Each split lies wholly before the next one."""
+    place = {noted.span: i for i, noted in enumerate(window.spans)}
+    names = list(window.parts)
+    for a, b in itertools.pairwise(names):
+        last = max(window.parts[a], key=lambda part: place[part[0]])[0]
+        first = min(window.parts[b], key=lambda part: place[part[0]])[0]
+        if place[last] >= place[first]:
+            window.find(
+                "error",
+                "time overlap",
+                f"{a}, {b}",
+                f"span {last} of {a} does not come before span {first} of {b}",
+                "let eval have later spans than train",
+            )
+            return
+    column = window.spans[0].notes.time
+    if column is None:
+        spans = ", then ".join(f"{_range([span for span, _ in of])} {name}" for name, of in window.parts.items())
+        window.say(
+            f"by time: {spans}, as the spans are called; rows were not compared, since no column has the role time"
+        )
+        return
+    found = {name: _time(window, name) for name in names}
+    if not _readable(window, column, found):
+        return
+    kept = [(name, time) for name, time in found.items() if time is not None and time.low is not None]
+    whole = True
+    for (a, before), (b, after) in itertools.pairwise(kept):
+        assert before.high is not None and after.low is not None
+        if before.high >= after.low:
+            whole = False
+            kind = before.kinds[0]
+            at_a, at_b = _span_of(window, a, "high", before.high), _span_of(window, b, "low", after.low)
+            window.find(
+                "error",
+                "time overlap",
+                f"{a}, {b}",
+                f"{a} has rows up to {column} {time_text(before.high, kind)} (span {at_a}), and {b} begins at "
+                f"{time_text(after.low, kind)} (span {at_b})",
+                "see that a span holds only rows of its own time, or filter the others: source.where",
+            )
+    if whole and kept:
+        parts = ", then ".join(
+            f"{name} from {time_text(t.low, t.kinds[0])} to {time_text(t.high, t.kinds[0])}" for name, t in kept
+        )
+        window.say(f"by {column}: {parts}; each ends before the next begins")
+
+
+def _span_of(window: Window, split: str, end: str, value: float) -> str:
+    return next(n.span for n, _, note in window.of(split) if note.time and getattr(note.time, end) == value)
+
+
+def _readable(window: Window, column: str, times: Mapping[str, TimeNote | None]) -> bool:
+    found = [time for time in times.values() if time is not None]
+    kinds = sorted({kind for time in found for kind in time.kinds})
+    if len(kinds) > 1:
+        window.find(
+            "error",
+            "split proof",
+            ", ".join(times),
+            f"times cannot be compared: column {column!r} is a {' in some files and a '.join(kinds)} in others",
+            "write the column the same way in every file",
+        )
+        return False
+    rows = sum(split["rows"] for split in window.proof.splits.values())
+    for count, what in (
+        (sum(time.missing for time in found), "have no time"),
+        (
+            sum(time.unreadable for time in found),
+            "have a time that is not written as ISO 8601 (2013-01-31T18:00:00)",
+        ),
+    ):
+        if count:
+            window.find(
+                "warning",
+                "split proof",
+                ", ".join(times),
+                f"{count:,} of {rows:,} rows {what} in column {column!r}: they are not compared",
+                "filter them (source.where), or write the column in another way",
+            )
+    return True
+
+
+def _range(spans: Sequence[str]) -> str:
+    return spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"

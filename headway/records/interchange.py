@@ -1,0 +1,260 @@
+"""Shards for other people: rows as JSON, classic tf.Examples, and a folder that tensorflow_datasets reads.
+
+    for row in rows(Path("train-00000-of-00003.tfrecord")): print(json.dumps(row))
+    export_examples([(ingest_output, manifest, "train")], Path("out"), name="flights")
+
+A shard of Headway's is understood by the manifest beside it; any other TFRecord of tf.Examples by what it holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.errors import ConfigError, DataError
+from headway.records import wire
+from headway.records.classic import encode_classic
+from headway.records.decode import decode
+from headway.records.spec import feature_spec
+from headway.records.tfrecord import ShardWriter, read_records
+from headway.schema.columns import Column, suggest
+from headway.storage import manifest as manifests
+from headway.storage.atomic_io import remove, write_synced
+from headway.storage.process_identity import mark
+from headway.tabular.list_arrays import flatten, join
+
+SPEC = "examples.json"
+PRESENT = "__present"
+_PARSERS: dict[bytes, Callable[[memoryview], Any]] = {
+    wire.BYTES: wire.parse_bytes,
+    wire.FLOATS: wire.parse_floats,
+    wire.INTS: wire.parse_ints,
+}
+
+
+def rows(path: Path, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Each row of a shard, or of every shard in a folder, as JSON values: see `value`.
+
+    Args:
+        wanted: the columns; none means all.
+
+    Raises:
+        DataError: a shard is damaged, or is no TFRecord file of tf.Examples.
+        ConfigError: there is nothing at `path`, or no such column.
+    """
+    paths = sorted(path.rglob("*.tfrecord*")) if path.is_dir() else [path]
+    if not paths or not path.exists():
+        raise ConfigError(
+            "there is no shard", where=str(path), fix="name a .tfrecord file, or a folder that holds some"
+        )
+    for shard in paths:
+        described = _described(shard)
+        found = _foreign(shard) if described is None else _ours(shard, *described)
+        for row in found:
+            for name in wanted:
+                if name not in row and described is not None:
+                    raise ConfigError(f"there is no column {name!r}", where=str(shard), fix=suggest(name, list(row)))
+            yield {name: row.get(name) for name in wanted} if wanted else row
+
+
+def _described(shard: Path) -> tuple[tuple[Column, ...], int] | None:
+    """(columns, rows a record) as the manifest beside the shard has them."""
+    found = manifests.read(shard.parent)
+    result = found.result if found is not None else _spec_of(shard.parent)
+    if result is None or "columns" not in result:
+        return None
+    return tuple(Column.model_validate(column) for column in result["columns"]), result["rows_per_record"]
+
+
+def _spec_of(folder: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads((folder / SPEC).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _ours(shard: Path, columns: Sequence[Column], rows_per_record: int) -> Iterator[dict[str, Any]]:
+    for number, record in enumerate(read_records(shard)):
+        try:
+            batch = decode(record, columns, rows_per_record)
+        except ValueError as error:
+            raise DataError(f"record {number} is not as its manifest says: {error}", where=str(shard)) from None
+        for row in batch.to_pylist():
+            yield {name: value(cell) for name, cell in row.items()}
+
+
+def _foreign(shard: Path) -> Iterator[dict[str, Any]]:
+    for number, record in enumerate(read_records(shard)):
+        try:
+            features: dict[str, Any] = {
+                name: _PARSERS[tag](body) if tag in _PARSERS else [] for name, (tag, body) in wire.parse(record).items()
+            }
+        except (ValueError, UnicodeDecodeError, KeyError) as error:
+            raise DataError(f"record {number} is no tf.train.Example: {error}", where=str(shard)) from None
+        lists = {name: cells.tolist() if isinstance(cells, np.ndarray) else cells for name, cells in features.items()}
+        yield {name: value(cells[0] if len(cells) == 1 else cells) for name, cells in sorted(lists.items())}
+
+
+def value(cell: Any) -> Any:
+    """A cell as JSON: bytes as text, or {"base64": ...} when they are none; NaN and infinities as texts of that name."""
+    if isinstance(cell, list):
+        return [value(one) for one in cell]
+    if isinstance(cell, bytes):
+        try:
+            return cell.decode("utf-8")
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(cell).decode("ascii")}
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return "NaN" if math.isnan(cell) else "Infinity" if cell > 0 else "-Infinity"
+    return cell
+
+
+Part = tuple[Path, Mapping[str, Any], str]
+"""(an ingest output, its result, the split of it)."""
+
+
+def export_examples(parts: Mapping[str, Sequence[Part]], out: Path, *, name: str, tfds: bool = False) -> dict[str, Any]:
+    """Classic one-row tf.Examples of each split, in the order of the parts, and what is needed to parse them.
+
+    Args:
+        parts: {split: its parts}.
+        out: a folder that does not exist yet; it appears whole.
+        tfds: named and described as tensorflow_datasets.builder_from_directory wants it. A null is then 0 or empty, and
+            a nullable column `c` has a companion `c__present`, since that format has no word for null.
+
+    Returns:
+        {"splits": {split: {"rows", "shards": [{"file", "rows"}]}}, "columns", "feature_spec", "rows_per_record": 1}
+
+    Raises:
+        ConfigError: `out` exists.
+        DataError: there are no rows, or a shard is damaged.
+    """
+    if out.exists():
+        raise ConfigError("exists already", where=str(out), fix="name a folder that is not there yet")
+    if not any(parts.values()):
+        raise DataError("there are no rows to export")
+    aside = out.parent / mark(f".{out.name}")
+    aside.mkdir(parents=True)
+    try:
+        result = _export(parts, aside, name, tfds)
+        write_synced(aside / SPEC, json.dumps(result, indent=1) + "\n")
+        aside.rename(out)
+    finally:
+        remove(aside)
+    return result
+
+
+def _export(parts: Mapping[str, Sequence[Part]], out: Path, name: str, tfds: bool) -> dict[str, Any]:
+    first = next(found[0] for found in parts.values() if found)[1]
+    columns = tuple(Column.model_validate(column) for column in first["columns"])
+    written = _with_presence(columns) if tfds else columns
+    splits: dict[str, Any] = {}
+    for split, found in parts.items():
+        shards = [
+            (folder / shard["file"], result["rows_per_record"])
+            for folder, result, part in found
+            for shard in result["splits"].get(part, {"shards": []})["shards"]
+        ]
+        made: list[dict[str, Any]] = []
+        for number, (path, rows_per_record) in enumerate(shards):
+            place = f"{number:05d}-of-{len(shards):05d}"
+            file = f"{name}-{split}.tfrecord-{place}" if tfds else f"{split}-{place}.tfrecord"
+            with ShardWriter(out / file) as shard:
+                for record in read_records(path):
+                    batch = decode(record, columns, rows_per_record)
+                    shard.write_many(encode_classic(_filled(batch, columns) if tfds else batch, written))
+            made.append({"file": file, "rows": len(shard.rows), "bytes": shard.bytes})
+        splits[split] = {"rows": sum(shard["rows"] for shard in made), "shards": made}
+    if tfds:
+        _describe_to_tfds(out, name, splits, written)
+    return {
+        "name": name,
+        "rows_per_record": 1,
+        "columns": [column.model_dump(mode="json") for column in written],
+        "feature_spec": feature_spec(written, 1),
+        "splits": splits,
+    }
+
+
+def _with_presence(columns: Sequence[Column]) -> tuple[Column, ...]:
+    found = []
+    for column in columns:
+        found.append(column.model_copy(update={"nullable": False, "encoding": "plain"}))
+        if column.nullable:
+            found.append(Column(name=column.name + PRESENT, type="int64", nullable=False))
+    return tuple(found)
+
+
+def _filled(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Nulls as 0, "" or the empty list, with the presence of each nullable column beside it."""
+    arrays, names = [], []
+    for column in columns:
+        array = batch.column(column.name)
+        arrays.append(_without_nulls(array, column))
+        names.append(column.name)
+        if column.nullable:
+            arrays.append(array.is_valid().cast(pa.int64()))
+            names.append(column.name + PRESENT)
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _without_nulls(array: pa.Array, column: Column) -> pa.Array:
+    if not array.null_count:
+        return array
+    empty = b"" if column.type == "bytes" else 0
+    if not column.shape:
+        return pc.fill_null(array, empty)
+    flat = flatten(array)
+    present = np.ones(len(array), np.bool_)
+    if column.length is None:
+        return join(flat.values, flat.lengths, present, column)
+    held = np.repeat(flat.present, column.length)
+    values = flat.values.take(pa.array(np.cumsum(held) - 1, mask=~held))
+    return join(pc.fill_null(values, empty), np.full(len(array), column.length), present, column)
+
+
+_TFDS = "tensorflow_datasets.core.features."
+_TFDS_TYPES = {"int64": "int64", "float32": "float32", "bytes": "string"}
+
+
+def _describe_to_tfds(out: Path, name: str, splits: Mapping[str, Any], columns: Sequence[Column]) -> None:
+    """features.json and dataset_info.json, in the form that tensorflow_datasets 4.9 writes."""
+    features = {
+        "pythonClassName": f"{_TFDS}features_dict.FeaturesDict",
+        "featuresDict": {"features": {column.name: _tfds_feature(column) for column in columns}},
+    }
+    info = {
+        "name": name,
+        "version": "1.0.0",
+        "fileFormat": "tfrecord",
+        "splits": [
+            {
+                "name": split,
+                "shardLengths": [str(shard["rows"]) for shard in facts["shards"]],
+                "numBytes": str(sum(shard["bytes"] for shard in facts["shards"])),
+                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+            }
+            for split, facts in splits.items()
+            if facts["rows"]
+        ],
+    }
+    write_synced(out / "features.json", json.dumps(features, indent=1) + "\n")
+    write_synced(out / "dataset_info.json", json.dumps(info, indent=1) + "\n")
+
+
+def _tfds_feature(column: Column) -> dict[str, Any]:
+    shape = {"dimensions": [str(column.length)]} if column.length is not None else {}
+    tensor = {"shape": shape, "dtype": _TFDS_TYPES[column.type], "encoding": "none"}
+    plain = {"pythonClassName": f"{_TFDS}tensor_feature.Tensor", "tensor": tensor}
+    if not column.is_list:
+        return plain
+    return {"pythonClassName": f"{_TFDS}sequence_feature.Sequence", "sequence": {"feature": plain, "length": "-1"}}

@@ -1,0 +1,1 @@
+"""Columns, their types and roles, and the schema file that freezes them."""

@@ -1,0 +1,261 @@
+"""What the columns are: their stored type, whether they may be null, their role, their domain.
+
+    schema = Schema(columns=(Column(name="carrier", type="bytes", nullable=False),))
+    schema.column("carrier").encoding          # "dictionary"
+
+Stored types are few on purpose, and computed types are the same: int64, float32 and bytes. Booleans are stored as 0/1,
+dates as days, timestamps as microseconds since the epoch, decimals and doubles as float32, text as UTF-8 bytes.
+A column holds one value a row (shape `()`), always n of them (`(n,)`, a vector), or any number (`(None,)`, a list).
+How a schema is inferred stands in `headway.schema_inference.column_types`, how it is kept beside a pipeline in
+`headway.schema.pbtxt`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+
+from headway.config import Frozen
+from headway.errors import ConfigError
+from headway.schema.calendar_days import Temporal
+from headway.schema.parse_rules import Parse
+
+StoredType = Literal["int64", "float32", "bytes"]
+Role = Literal["feature", "weight", "key", "time", "group", "passthrough", "ignore", "label"]
+Meaning = Literal["identifier", "category"]
+"""What integers or texts that name things are: see `headway.schema_inference.identifiers`."""
+LABEL = "label"
+"""The name that the label is stored under."""
+ARROW: dict[str, pa.DataType] = {"int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
+STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
+"""Config words to stored types."""
+_PLAIN_NAME = re.compile(r"(?!(?i:yes|no|on|off|true|false|null)$)[A-Za-z_][\w.-]*", re.ASCII)
+"""What YAML takes for a key as it stands."""
+
+
+Shape = tuple[()] | tuple[int | None]
+
+
+class ColumnConfig(Frozen):
+    """What a pipeline may say of one column; what it leaves out is inferred."""
+
+    type: Literal["int", "float", "string"] | None = None
+    shape: Literal["scalar", "list"] | Annotated[int, Field(ge=1, le=1 << 20)] | None = Field(
+        default=None, description="scalar, list (any number of values a row), or the length of a vector"
+    )
+    separator: str | None = Field(
+        default=None, min_length=1, description="lists in text, such as 'Comedy|Drama': what stands between the values"
+    )
+    parse: Parse | None = Field(
+        default=None,
+        description="how text becomes a number or a date: number, decimal_comma, boolean, date, timestamp, or the form of a "
+        "date such as '%d/%m/%Y'; default: what the sample shows",
+    )
+    role: Literal["feature", "weight", "key", "time", "group", "passthrough", "ignore"] = "feature"
+    feature: bool | None = Field(
+        default=None, description="whether a group, key, time or weight is learnt from as well; role: [group, feature]"
+    )
+    nullable: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _several_roles(cls, value: Any) -> Any:
+        """`role: [group, feature]`."""
+        if not isinstance(value, dict) or not isinstance(value.get("role"), list | tuple):
+            return value
+        roles = list(value["role"])
+        others = [role for role in roles if role != "feature"]
+        if len(roles) != len({*map(str, roles)}) or len(others) > 1 or not roles:
+            raise ValueError(f"role: {roles} is not one role, or one role and feature, such as [group, feature]")
+        return {**value, "role": others[0] if others else "feature"} | ({"feature": True} if "feature" in roles else {})
+
+    @model_validator(mode="after")
+    def _feature_goes_with(self) -> ColumnConfig:
+        if self.feature and self.role in ("ignore", "passthrough"):
+            raise ValueError(f"a column with the role {self.role} is not a feature: leave out one of them")
+        if self.feature is False and self.role == "feature":
+            raise ValueError("role: feature and feature: false contradict each other; say role: ignore to leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _parses_scalars(self) -> ColumnConfig:
+        if self.parse is None:
+            return self
+        if self.shape not in (None, "scalar"):
+            raise ValueError("parse reads one value a row; leave out shape, or parse")
+        if self.type == "string":
+            raise ValueError("type: string keeps the text as it is; leave out parse, or the type")
+        if self.type == "float" and self.parse.temporal:
+            raise ValueError(f"parse: {self.parse.as_} makes integers; leave out type: float")
+        return self
+
+    @model_validator(mode="after")
+    def _separates(self) -> ColumnConfig:
+        if self.separator is not None and self.shape in (None, "scalar"):
+            raise ValueError(
+                "a separator makes a list of a text: say shape: list, or the length of the vector, with it"
+            )
+        return self
+
+    def stored_shape(self) -> Shape | None:
+        """`shape` as a column has it; None when it is left to the files."""
+        if self.shape is None:
+            return None
+        return () if self.shape == "scalar" else (None,) if self.shape == "list" else (self.shape,)
+
+
+class Column(Frozen):
+    """One stored column."""
+
+    name: str
+    type: StoredType
+    nullable: bool
+    role: Role = "feature"
+    encoding: Literal["plain", "dictionary"] = "plain"
+    """How records hold the values; of lists and vectors, their elements."""
+    shape: Shape = ()
+    """`()` one value a row, `(n,)` n values, `(None,)` any number."""
+    separator: str | None = None
+    """What stands between the values of a list that the files hold as text."""
+    parse: Parse | None = None
+    """How text in the files becomes the stored number; None: only plain numbers do."""
+    temporal: Temporal | None = None
+    """Whether the integers are days or microseconds since 1970-01-01."""
+    meaning: Meaning | None = None
+    """What `headway.schema_inference.identifiers` says of it."""
+    feature: bool = False
+    """Learnt from besides its role, which is another."""
+
+    @field_validator("name")
+    @classmethod
+    def _no_slash(cls, name: str) -> str:
+        if "/" in name or not name:
+            raise ValueError("a column's name may not be empty or hold '/', which separates the parts of a record")
+        return name
+
+    @model_validator(mode="after")
+    def _dictionaries_are_bytes(self) -> Column:
+        if self.encoding == "dictionary" and self.type != "bytes":
+            raise ValueError(f"column {self.name!r}: only bytes can be dictionary encoded, not {self.type}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A scalar is written as it always was, so that fingerprints and manifests of tables of scalars stay."""
+        value: dict[str, Any] = handler(self)
+        if not self.shape:
+            value.pop("shape", None)
+        for name in ("separator", "parse", "temporal", "meaning", "feature"):
+            if not value.get(name):
+                value.pop(name, None)
+        return value
+
+    @property
+    def is_feature(self) -> bool:
+        """Whether the model learns from it."""
+        return self.role == "feature" or self.feature
+
+    @property
+    def names_things(self) -> bool:
+        """Integers that are names rather than quantities: its sample says so, or they tell groups or keys apart."""
+        if self.type != "int64" or self.shape or self.temporal:
+            return False
+        return self.meaning == "category" or self.role in ("group", "key")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether a row may hold any number of values."""
+        return self.shape == (None,)
+
+    @property
+    def length(self) -> int | None:
+        """The number of values of each row of a vector."""
+        return self.shape[0] if self.shape else None
+
+    @property
+    def element(self) -> Column:
+        """A column of one value: what a list or a vector is made of."""
+        changes = {"shape": (), "separator": None, "nullable": False, "parse": None}
+        return self.model_copy(update=changes) if self.shape else self
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of the stored column, without dictionaries."""
+        element = ARROW[self.type]
+        return element if not self.shape else pa.list_(element, self.length) if self.length else pa.list_(element)
+
+
+class Schema(Frozen):
+    """Columns in the order of the source, with what is known of their values."""
+
+    columns: tuple[Column, ...]
+    ranges: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
+    """Least and greatest value by column, where the schema file bounds them."""
+    domains: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The values of string columns with few of them."""
+    required: tuple[str, ...] = ()
+    """Columns whose presence the schema file demands in every row."""
+    split: tuple[Column, ...] = ()
+    """What a split without a key hashes, in the types of the files; none: it was not needed yet."""
+
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name()
+
+    def column(self, name: str) -> Column:
+        """The column called `name`; ConfigError naming the known ones."""
+        found = self._by_name().get(name)
+        if found is None:
+            raise ConfigError(f"there is no column {name!r}", fix=suggest(name, self.names()))
+        return found
+
+    def _by_name(self) -> dict[str, Column]:
+        # asked for each of thousands of columns, it may not look through all of them each time
+        held = self.__dict__.get("_found")
+        if held is None or held[0] is not self.columns:  # a copy with other columns takes everything along
+            held = self.__dict__["_found"] = (self.columns, {column.name: column for column in reversed(self.columns)})
+        return held[1]
+
+    def digest(self) -> str:
+        """SHA-256 of everything in the schema, hex."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def named_for(columns: Sequence[Column], role: Role) -> str | None:
+    """The name of the first column with a role; None: there is none."""
+    return next((column.name for column in columns if column.role == role), None)
+
+
+def in_columns(names: str | Sequence[str], what: str, *, auto: bool | None = None) -> str:
+    """What to write of a column, or of several, such as `columns: {fare: ignore}`.
+
+    Args:
+        auto: whether the pipeline takes all columns. One named instead of `columns: auto` would be the only one, so `"*":
+            auto` has to stand beside it; None: not known here, and both are said.
+    """
+    keys = [
+        name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+        for name in ([names] if isinstance(names, str) else names)
+    ]
+    one = ", ".join(f"{key}: {what}" for key in keys)
+    every = f'{{"*": auto, {one}}}'
+    if auto is None:
+        return f"columns: {{{one}}} (instead of auto: {every})"
+    return f"columns: {every}" if auto else f"columns: {{{one}}}"
+
+
+def suggest(name: str, known: list[str]) -> str:
+    """A fix for a name that does not exist."""
+    close = difflib.get_close_matches(name, known, 1)
+    listed = ", ".join(known[:30]) + (f" and {len(known) - 30} more" if len(known) > 30 else "")
+    return f"did you mean {close[0]!r}?" if close else f"there is: {listed}"

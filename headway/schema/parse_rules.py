@@ -1,0 +1,280 @@
+"""How the text of a column becomes numbers or dates: a rule that is frozen in the schema and applied to every value alike.
+
+    rule = Parse.model_validate("number")                # "$1,234.50", "(12)", "12.3%", "1 234"
+    rule = Parse.model_validate("%d/%m/%Y")              # a date of that form
+    made, fits = parsed(texts, rule)                     # text of plain numbers, or int64; which values fit the rule
+
+| rule | text | stored |
+| --- | --- | --- |
+| number | `1,234.5` `1 234` `$1,234.50` `12 EUR` `(12)` `12.3%` | 1234.5, 1234, 1234.5, 12, -12, 12.3 |
+| decimal_comma | `1.234,50 €` `12,3 %` | 1234.5, 12.3 |
+| boolean | yes/no, y/n, true/false, t/f, on/off, 1/0 | 1, 0 |
+| date | `2013-01-31`, or the form that `format` says | days since 1970-01-01 |
+| timestamp | `2013-01-31T12:30:00Z`, or the form that `format` says | microseconds since 1970-01-01, UTC |
+
+Values that are numbers in the file, or plain numbers as text, are taken as they stand where the rule makes numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from headway.config import Frozen
+from headway.schema.calendar_days import DAY, days_of, valid
+
+Kind = Literal["number", "decimal_comma", "boolean", "date", "timestamp"]
+MARKERS = frozenset(
+    {"?", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "n.a", "null", "none", "nil", "-", "--", "---", "–", "—", ".", "..",
+     "missing", "unknown", "not available", "nat", "#value!", "#div/0!", "#ref!", "\\n", ""}
+)  # fmt: skip
+"""What people write where a number is not known; compared in lower case."""
+_CURRENCY = (
+    r"(?:[A-Za-z]{0,3}\p{Sc}|(?i:USD|EUR|GBP|JPY|CNY|RMB|CHF|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|KRW|"
+    r"SGD|HKD|TRY|ILS|kr|zł|Kč|Ft|Rs)\.?)"
+)
+_GAP = "[ \\x{00a0}\\x{202f}\\x{2009}]"
+_GROUPS = {
+    "number": rf"[0-9]{{1,3}}(?:,[0-9]{{2}})*,[0-9]{{3}}|[0-9]{{1,3}}(?:,[0-9]{{3}})+|[0-9]{{1,3}}(?:{_GAP}[0-9]{{3}})+"
+    r"|[0-9]{1,3}(?:['’_][0-9]{3})+",
+    "decimal_comma": rf"[0-9]{{1,3}}(?:\.[0-9]{{3}})+|[0-9]{{1,3}}(?:{_GAP}[0-9]{{3}})+|[0-9]{{1,3}}(?:['’][0-9]{{3}})+",
+}
+_FRACTION = {"number": r"\.", "decimal_comma": ","}
+_PARTS_OF_NUMBER = ("open", "sign", "before", "inner", "whole", "rest", "after", "close")
+_TRUE, _FALSE = ("1", "y", "yes", "t", "true", "on", "1.0"), ("0", "n", "no", "f", "false", "off", "0.0")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_FULL = (
+    r"(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
+    r"nov(?:ember)?|dec(?:ember)?)"
+)
+_DAY_NAME = r"(?i:mon|tue|wed|thu|fri|sat|sun)[A-Za-z]*"
+_FIELDS = {
+    "Y": r"(?P<Y>[0-9]{4})",
+    "y": r"(?P<y>[0-9]{2})",
+    "m": r"(?P<m>[0-9]{1,2})",
+    "d": r"(?P<d>[0-9]{1,2})",
+    "b": rf"(?P<b>{_FULL})\.?",
+    "B": rf"(?P<b>{_FULL})\.?",
+    "a": _DAY_NAME,
+    "A": _DAY_NAME,
+    "H": r"(?P<H>[0-9]{1,2})",
+    "I": r"(?P<I>[0-9]{1,2})",
+    "M": r"(?P<M>[0-9]{2})",
+    "S": r"(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,9}))?",
+    "p": r"(?P<p>(?i:am|pm|a\.m\.|p\.m\.))",
+    "z": r"(?P<z>(?i:z|utc|gmt)|[+-][0-9]{2}:?[0-9]{2})",
+    "f": r"(?P<f>[0-9]{1,9})",
+}
+ISO_DATE = r"(?P<Y>[0-9]{4})-(?P<m>[0-9]{1,2})-(?P<d>[0-9]{1,2})"
+ISO_TIME = (
+    ISO_DATE + r"(?:[T ](?P<H>[0-9]{1,2}):(?P<M>[0-9]{2})(?::(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,9}))?)?"
+    r"\s*(?P<z>(?:(?i:z|utc|gmt)|[+-][0-9]{2}:?[0-9]{2})?))?"
+)
+
+
+class Parse(Frozen):
+    """What a text stands for. In a pipeline `parse: number`, `parse: "%d/%m/%Y"`, or the whole."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    as_: Kind = Field(alias="as")
+    format: str | None = Field(default=None, description="of dates: as strptime has it, such as %d/%m/%Y; default: ISO")
+    null: tuple[str, ...] = Field(default=(), description="texts that mean a missing value; upper or lower case")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"as": _kind_of(value), "format": value} if "%" in value else {"as": value}
+        if isinstance(value, dict) and "as" not in value and "as_" not in value:
+            form = value.get("format")
+            return {"as": _kind_of(form) if isinstance(form, str) else "number", **value}
+        return value
+
+    @field_validator("format")
+    @classmethod
+    def _known(cls, value: str | None) -> str | None:
+        if value is not None:
+            pattern_of(value)
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> Parse:
+        if self.format is not None and not self.temporal:
+            raise ValueError(f"format goes with dates and timestamps, not with {self.as_}")
+        if self.as_ == "date" and self.format and re.search(r"%[HIMSfp]", self.format):
+            raise ValueError(f"the format {self.format!r} has a time of day, which a date does not keep: as: timestamp")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _short(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = {"as": self.as_}
+        return value | {k: v for k, v in handler(self).items() if k in ("format", "null") and v}
+
+    @property
+    def temporal(self) -> Literal["date", "timestamp"] | None:
+        """Whether days or microseconds are made; None: numbers."""
+        return self.as_ if self.as_ in ("date", "timestamp") else None
+
+    def told(self) -> str:
+        """In a few words, for people."""
+        form = self.format or ("ISO" if self.temporal else None)
+        words = {
+            "number": "text as numbers, without thousands separators, currency and percent signs",
+            "decimal_comma": "text as numbers with a decimal comma, without separators, currency and percent signs",
+            "boolean": "yes and no as 1 and 0",
+            "date": f"text as dates ({form}), days since 1970-01-01",
+            "timestamp": f"text as times ({form}), microseconds since 1970-01-01 UTC",
+        }[self.as_]
+        return words + (f"; {', '.join(repr(text) for text in self.null)} as null" if self.null else "")
+
+
+def _kind_of(form: str) -> Kind:
+    """Whether a strptime form is of dates or of times."""
+    return "timestamp" if re.search(r"%[HIMSfp]", form) else "date"
+
+
+def pattern_of(form: str) -> str:
+    """A strptime form as a regular expression with a group for each part.
+
+    Raises:
+        ValueError: the form cannot be read so.
+    """
+    pattern, seen, place = "", set[str](), 0
+    while place < len(form):
+        if form[place] == "%" and place + 1 < len(form):
+            code = form[place + 1]
+            if code not in _FIELDS:
+                raise ValueError(f"%{code} of {form!r} is not known; there is: {', '.join('%' + c for c in _FIELDS)}")
+            if code in seen:
+                raise ValueError(f"{form!r} has %{code} twice")
+            seen.add(code)
+            pattern += _FIELDS[code]
+            place += 2
+        else:
+            pattern += r"\s+" if form[place] == " " else re.escape(form[place])
+            place += 1
+    if not seen & {"Y", "y"} or not seen & {"m", "b", "B"}:
+        raise ValueError(f"{form!r} needs a year (%Y) and a month (%m or %b)")
+    if "I" in seen and "p" not in seen:
+        raise ValueError(f"{form!r} has %I, a clock of twelve hours, and needs %p")
+    return f"^(?:{pattern})$"
+
+
+def without_markers(texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
+    """Trimmed texts, null where one of the markers stands."""
+    trimmed = pc.utf8_trim_whitespace(texts)
+    if not markers:
+        return trimmed
+    gone = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(sorted({text.strip().lower() for text in markers})))
+    return pc.if_else(gone, pa.scalar(None, pa.string()), trimmed)
+
+
+def parsed(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None]:
+    """Distinct texts by the rule: int64 of dates, plain digits as text of numbers (a text that does not fit stays what it
+    is, for the number's own reader to judge); and, of dates, which ones do not fit."""
+    texts = without_markers(texts, rule.null)
+    if rule.temporal is None:
+        return (_truth(texts) if rule.as_ == "boolean" else _plain(texts, rule.as_)), None
+    return _dates(texts, rule)
+
+
+def number_pattern(kind: str) -> str:
+    """What texts look like that the rule makes a plain number of."""
+    return (
+        rf"^(?P<open>\(?)\s*(?P<sign>[-+−]?)\s*(?P<before>{_CURRENCY}?)\s*(?P<inner>[-+−]?)\s*"
+        rf"(?P<whole>(?:{_GROUPS[kind]}|[0-9]+)?)(?P<rest>(?:{_FRACTION[kind]}[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*"
+        rf"(?P<after>(?:{_CURRENCY}|%)?)\s*(?P<close>\)?)$"
+    )
+
+
+def _plain(texts: pa.Array, kind: str) -> pa.Array:
+    found = pc.extract_regex(texts, number_pattern(kind))
+    if found.null_count == len(found):
+        return texts
+    open_, sign, before, inner, whole, rest, after, close = (pc.struct_field(found, name) for name in _PARTS_OF_NUMBER)
+    digits = pc.match_substring_regex(pc.binary_join_element_wise(whole, rest, ""), "[0-9]")
+    once = pc.or_(pc.equal(sign, ""), pc.equal(inner, ""))
+    once = pc.and_(once, pc.or_(pc.equal(before, ""), pc.equal(after, "")))
+    closed = pc.equal(pc.not_equal(open_, ""), pc.not_equal(close, ""))
+    signed = pc.equal(pc.binary_join_element_wise(sign, inner, ""), "")
+    closed = pc.and_(closed, pc.or_(signed, pc.equal(open_, "")))
+    fits = pc.fill_null(pc.and_(pc.and_(digits, once), closed), False)
+    minus = pc.or_(pc.is_in(sign, value_set=pa.array(["-", "−"])), pc.is_in(inner, value_set=pa.array(["-", "−"])))
+    minus = pc.or_(minus, pc.equal(open_, "("))
+    whole = pc.replace_substring_regex(whole, "[^0-9]", "")
+    rest = pc.replace_substring(rest, ",", ".")
+    made = pc.binary_join_element_wise(pc.if_else(minus, "-", ""), whole, rest, "")
+    return pc.if_else(fits, made, texts)
+
+
+def _truth(texts: pa.Array) -> pa.Array:
+    lower = pc.utf8_lower(texts)
+    made = pc.if_else(pc.is_in(lower, value_set=pa.array(_TRUE)), "1", texts)
+    return pc.if_else(pc.is_in(lower, value_set=pa.array(_FALSE)), "0", made)
+
+
+def _dates(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_]]:
+    iso = ISO_DATE if rule.as_ == "date" else ISO_TIME
+    found = pc.extract_regex(texts, pattern_of(rule.format) if rule.format else f"^(?:{iso})$")
+    matched = found.is_valid().to_numpy(zero_copy_only=False)
+    names = {found.type.field(i).name for i in range(found.type.num_fields)}
+
+    def text(name: str) -> pa.Array | None:
+        return pc.fill_null(pc.struct_field(found, name), "") if name in names else None
+
+    def number(name: str, default: int) -> NDArray[np.int64]:
+        if (part := text(name)) is None:
+            return np.full(len(texts), default, np.int64)
+        return np.asarray(pc.if_else(pc.equal(part, ""), str(default), part).cast(pa.int64()).to_numpy())
+
+    year = number("Y", 1970)
+    if "y" in names:  # as Python has it: 69 to 99 are of the last century
+        short = number("y", 70)
+        year = np.where(short < 69, 2000 + short, 1900 + short)
+    month = number("m", 1)
+    if (name := text("b")) is not None:
+        month = pc.fill_null(
+            pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(name), 0, 3), value_set=pa.array(_MONTHS)), 0
+        ).to_numpy().astype(np.int64) + 1  # fmt: skip
+    day = number("d", 1)
+    good = matched & valid(year, month, day)
+    days = days_of(year, month, day)
+    if rule.as_ == "date":
+        made = days
+    else:
+        hour, minute, second = number("H", 0), number("M", 0), number("S", 0)
+        if (half := text("p")) is not None:
+            twelve = number("I", 12)
+            good &= (twelve >= 1) & (twelve <= 12)
+            late = pc.starts_with(pc.utf8_lower(half), "p").to_numpy(zero_copy_only=False)
+            hour = twelve % 12 + 12 * late
+        good &= (hour < 24) & (minute < 60) & (second < 60)
+        made = days * DAY + ((hour * 60 + minute) * 60 + second) * 1_000_000
+        if (fraction := text("f")) is not None:
+            made = made + pc.utf8_slice_codeunits(pc.utf8_rpad(fraction, 6, "0"), 0, 6).cast(pa.int64()).to_numpy()
+        if (zone := text("z")) is not None:
+            made = made - _offsets(zone)
+    wrong = ~good & texts.is_valid().to_numpy(zero_copy_only=False)
+    return pa.array(made, mask=~good), wrong
+
+
+def _offsets(zone: pa.Array) -> NDArray[np.int64]:
+    """Microseconds that a clock is ahead of UTC."""
+    digits = pc.replace_substring_regex(zone, "[^0-9]", "")
+    digits = pc.if_else(pc.equal(digits, ""), "0000", digits).cast(pa.int64()).to_numpy()
+    behind = pc.starts_with(zone, "-").to_numpy(zero_copy_only=False)
+    return np.asarray((digits // 100 * 60 + digits % 100) * np.where(behind, -60_000_000, 60_000_000), np.int64)

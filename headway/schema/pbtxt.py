@@ -1,0 +1,239 @@
+"""The schema file beside a pipeline: tensorflow_metadata's Schema as protobuf text, which TFDV reads and a person edits.
+
+path.write_text(to_text(schema))
+schema = from_text(path.read_text(), where=str(path))
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from headway.errors import ConfigError
+from headway.schema.calendar_days import Temporal
+from headway.schema.columns import Column, Meaning, Schema, Shape, StoredType
+from headway.schema.parse_rules import Parse
+from headway.schema_inference.split_columns import COMMENT, from_tags, to_tags
+
+HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
+# Edit it to widen a domain, bound a range, or demand presence (min_fraction: 1.0). Delete it to infer it anew.
+"""
+_TAG = "headway."
+
+
+def to_text(schema: Schema) -> str:
+    """`schema` as protobuf text."""
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    message = schema_pb2.Schema()
+    kinds = {"int64": schema_pb2.INT, "float32": schema_pb2.FLOAT, "bytes": schema_pb2.BYTES}
+    required = set(schema.required)
+    for column in schema.columns:
+        feature = message.feature.add(name=column.name, type=kinds[column.type])
+        if column.is_list:
+            feature.value_count.SetInParent()
+        else:
+            feature.shape.SetInParent()
+            if column.length is not None:
+                feature.shape.dim.add(size=column.length)
+        feature.presence.min_fraction = 1.0 if column.name in required else 0.0
+        feature.annotation.tag.extend(f"{_TAG}{key}={value}" for key, value in _tags(column).items())
+        low, high = schema.ranges.get(column.name, (None, None))
+        if low is not None or high is not None:
+            domain = feature.int_domain if column.type == "int64" else feature.float_domain
+            cast = int if column.type == "int64" else float
+            # an infinite end of a range of integers bounds nothing, and int_domain has no way to say it
+            if low is not None and (math.isfinite(low) or cast is float):
+                domain.min = cast(low)
+            if high is not None and (math.isfinite(high) or cast is float):
+                domain.max = cast(high)
+        if column.name in schema.domains:
+            feature.string_domain.value.extend(schema.domains[column.name])
+    _tag_split(message, schema.split)
+    return HEADER + text_format.MessageToString(message, as_utf8=True)
+
+
+def _tag_split(message: Any, columns: Sequence[Column]) -> None:
+    if columns:
+        message.annotation.comment.append(COMMENT)
+        message.annotation.tag.extend(to_tags(columns))
+
+
+def with_split(text: str, columns: Sequence[Column]) -> str:
+    """A schema file's text with the columns that a split without a key hashes; all else stays as it is written."""
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    message = text_format.Parse(text, schema_pb2.Schema())
+    if message.HasField("annotation"):
+        _tag_split(message, columns)
+        return HEADER + text_format.MessageToString(message, as_utf8=True)
+    added = schema_pb2.Schema()
+    _tag_split(added, columns)
+    return text.rstrip("\n") + "\n" + text_format.MessageToString(added, as_utf8=True)
+
+
+def from_text(text: str, *, where: str) -> Schema:
+    """The schema in `text`.
+
+    Every column may be null in storage; `min_fraction: 1.0` makes a null an anomaly that validation reports. A column
+    that must not be stored with nulls at all says `nullable: false` in the pipeline.
+
+    Raises:
+        ConfigError: not a schema (naming the line), or a feature that Headway cannot store.
+    """
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    try:
+        message = text_format.Parse(text, schema_pb2.Schema())
+    except text_format.ParseError as error:
+        line = error.GetLine()
+        at = f"{where}:{line}" if line else where
+        reason = str(error).split(" : ", 1)[-1]
+        raise ConfigError(
+            f"not a schema: {reason}", where=at, fix="mend the line, or delete the file to infer it anew"
+        ) from None
+    kinds: dict[int, StoredType] = {schema_pb2.INT: "int64", schema_pb2.FLOAT: "float32", schema_pb2.BYTES: "bytes"}
+    columns: list[Column] = []
+    seen: set[str] = set()
+    ranges: dict[str, tuple[float | None, float | None]] = {}
+    domains: dict[str, tuple[str, ...]] = {}
+    required: list[str] = []
+    for feature in message.feature:
+        name = feature.name
+        if not name or "/" in name:
+            raise ConfigError(
+                f"a feature is called {name!r}: a name may not be empty or hold '/'",
+                where=where,
+                fix="remove the feature",
+            )
+        if feature.type not in kinds:
+            raise ConfigError(
+                f"feature {name!r} has no type that can be stored", where=where, fix="say type: INT, FLOAT or BYTES"
+            )
+        if name in seen:
+            raise ConfigError(f"feature {name!r} stands twice", where=where, fix="remove one")
+        seen.add(name)
+        kind = kinds[feature.type]
+        columns.append(
+            Column(
+                name=name,
+                type=kind,
+                nullable=True,
+                encoding="dictionary" if kind == "bytes" else "plain",
+                shape=_shape(feature, where),
+                **_tagged(feature, kind, where),
+            )
+        )
+        if feature.presence.min_fraction >= 1.0:
+            required.append(name)
+        if bounds := _range(feature):
+            if kind == "bytes":
+                raise ConfigError(f"feature {name!r} is text and has a range of numbers", where=where, fix="remove it")
+            _check_range(name, kind, bounds, where)
+            ranges[name] = bounds
+        if kind != "bytes" and (feature.HasField("string_domain") or feature.HasField("domain")):
+            raise ConfigError(f"feature {name!r} is a number and has a domain of texts", where=where, fix="remove it")
+        if feature.HasField("string_domain"):
+            domains[name] = tuple(feature.string_domain.value)
+        elif feature.HasField("domain"):
+            found = [d for d in message.string_domain if d.name == feature.domain]
+            if not found:
+                raise ConfigError(
+                    f"feature {name!r} names the domain {feature.domain!r}, which does not exist", where=where
+                )
+            domains[name] = tuple(found[0].value)
+    split = from_tags(message.annotation.tag, where=where)
+    return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required), split=split)
+
+
+def _tags(column: Column) -> dict[str, str]:
+    """What Headway knows of a column beside what the proto has a field for."""
+    tags = {}
+    if column.parse is not None:
+        tags["parse"] = json.dumps(column.parse.model_dump(mode="json"), ensure_ascii=False)
+    if column.temporal is not None:
+        tags["temporal"] = column.temporal
+    if column.meaning is not None:
+        tags["meaning"] = column.meaning
+    return tags
+
+
+def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for tag in feature.annotation.tag:
+        if not tag.startswith(_TAG):
+            continue
+        key, _, value = tag.removeprefix(_TAG).partition("=")
+        try:
+            found[key] = Parse.model_validate(json.loads(value)) if key == "parse" else value
+            allowed = {"temporal": get_args(Temporal), "meaning": get_args(Meaning)}
+            if key != "parse" and value not in allowed.get(key, ()):
+                raise ValueError(f"{key} is one of {', '.join(allowed[key])}" if key in allowed else f"no tag {key!r}")
+            if (key == "parse" and kind == "bytes") or (key == "temporal" and kind != "int64"):
+                raise ValueError(
+                    f"{key} does not go with the type of text" if key == "parse" else "its type is not INT"
+                )
+        except ValueError as error:
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise ConfigError(
+                f"feature {feature.name!r}: the tag {tag!r} cannot be read: {reason}",
+                where=where,
+                fix="mend or remove the tag",
+            ) from None
+    return found
+
+
+def _shape(feature: Any, where: str) -> Shape:
+    """A feature with value_count is a list, one whose shape has a dimension a vector."""
+    if feature.HasField("value_count"):
+        return (None,)
+    sizes = [dim.size for dim in feature.shape.dim]
+    if len(sizes) > 1 or any(size < 1 for size in sizes):
+        raise ConfigError(
+            f"feature {feature.name!r} has the shape {sizes}",
+            where=where,
+            fix="give it one dimension of at least 1, or none",
+        )
+    return (sizes[0],) if sizes else ()
+
+
+def _check_range(name: str, kind: StoredType, bounds: tuple[float | None, float | None], where: str) -> None:
+    """ConfigError when a range of numbers can hold none, or says what its column's type cannot."""
+    for end, value in zip(("min", "max"), bounds, strict=True):
+        if value is None:
+            continue
+        if math.isnan(value) or value == (math.inf if end == "min" else -math.inf):
+            raise ConfigError(
+                f"feature {name!r}: {end} of its domain is {value}, which bounds nothing",
+                where=where,
+                fix=f"give {end} a number, or remove it",
+            )
+        if kind == "int64" and math.isfinite(value) and not (value == int(value) and -(2**63) <= value < 2**63):
+            raise ConfigError(
+                f"feature {name!r} is INT, and {end} of its float_domain is {value!r}, which is no whole number of 64 bits",
+                where=where,
+                fix=f"use an int_domain with a whole number for {end}, or say type: FLOAT",
+            )
+    low, high = bounds
+    if low is not None and high is not None and low > high:
+        raise ConfigError(
+            f"feature {name!r}: its domain begins at {low} and ends at {high}", where=where, fix="swap min and max"
+        )
+
+
+def _range(feature: Any) -> tuple[float | None, float | None] | None:
+    for field in ("int_domain", "float_domain"):
+        if feature.HasField(field):
+            domain = getattr(feature, field)
+            return (
+                domain.min if domain.HasField("min") else None,
+                domain.max if domain.HasField("max") else None,
+            )
+    return None

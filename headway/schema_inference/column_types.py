@@ -1,0 +1,261 @@
+"""A schema from the first span: types from a bounded sample, domains and presence from complete statistics.
+
+    schema, notes = infer(open_source(config).prefix(files, PREFIX_ROWS), configs, only=False, needed=frozenset())
+    schema = complete(schema, [train_statistics, eval_statistics])
+
+What a sample shows is no promise: a column without nulls there may hold nulls later, so every column may be null in
+storage unless the pipeline says otherwise. Domains and presence come from every row of the first window.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.errors import ConfigError, DataError
+from headway.schema.calendar_days import Temporal
+from headway.schema.columns import STORED, Column, ColumnConfig, Schema, Shape, StoredType, in_columns, suggest
+from headway.schema_inference.identifiers import meaning_of
+from headway.schema_inference.text_patterns import recognized
+from headway.sources.sample import told as notes_of
+from headway.sources.type_conflicts import told as clash_of
+from headway.sources.type_inference import ONE_IN, told, told_several
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular.list_arrays import is_list, is_text
+
+PREFIX_ROWS = 100_000
+DOMAIN_VALUES = 50
+"""String columns with more values than this get no domain."""
+VECTOR_ROWS = 10
+"""Lists of one length in so many sampled rows are vectors."""
+LONG_BYTES = 1024
+"""Values of more bytes than this on average are stored as they are, not by a dictionary."""
+
+
+def infer(
+    prefix: pa.Table,
+    configs: Mapping[str, ColumnConfig],
+    *,
+    only: bool,
+    needed: frozenset[str],
+    where: str,
+    typed: bool = True,
+) -> tuple[Schema, list[str]]:
+    """The schema of `prefix`, and sentences about the columns that were left out and what its source has to tell.
+
+    Args:
+        configs: what the pipeline says of single columns; wins over what the prefix shows.
+        only: take the configured and needed columns only, rather than all there are.
+        needed: columns that the label, the split or the filter reads.
+        typed: whether the format tells text from numbers, so that text of digits was meant to be text.
+
+    Raises:
+        ConfigError: a column that does not exist, or whose type Headway cannot store.
+        DataError: a column that is one thing in one file and another in the next.
+    """
+    names = list(prefix.column_names)
+    for name in [*configs, *sorted(needed)]:
+        if name not in names:
+            fix = suggest(name, names)
+            if len(names) == 1 and (separators := [s for s in ";\t|," if s in names[0]]):
+                fix = f"the source has one column, {names[0]!r}: if values are parted by {separators[0]!r}, "
+                fix += f"say source.csv.delimiter: {json.dumps(separators[0])}"
+            raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=fix)
+    columns: list[Column] = []
+    notes = notes_of(prefix.schema)
+    for name in names:
+        config = configs.get(name)
+        wanted = name in needed or (config is not None and config.role != "ignore")
+        if config is not None and config.role == "ignore" and name not in needed:
+            continue
+        if only and not wanted:
+            continue
+        if clash := clash_of(prefix.schema.field(name)):
+            both = [one.name for one in prefix.schema if clash_of(one) == clash]
+            fix = "write it one way in every file"
+            if not needed & {*both}:
+                fix += f", or leave it out: {in_columns(both, 'ignore', auto=not only)}"
+            raise DataError(clash, where=where, fix=fix)
+        values = prefix.column(name)
+        said = config.stored_shape() if config is not None else None
+        shape = _shape(values.type) if said is None else said
+        separator = config.separator if config is not None else None
+        element = values.type.value_type if is_list(values.type) and shape else values.type
+        kind = STORED[config.type] if config is not None and config.type else stored_type(element)
+        parse, temporal = None, _temporal(element) if kind == "int64" and not shape else None
+        if kind == "bytes" and not shape and config is not None and config.parse is not None:
+            parse, temporal = config.parse, config.parse.temporal
+            kind = "int64" if temporal or parse.as_ == "boolean" else "float32"
+        elif not typed and config is None and name not in needed and _eight_digits(values):
+            found = recognized(values.cast(pa.string()), plain=True)
+            if found.parse is not None:
+                parse, temporal = found.parse, found.parse.temporal
+                notes.append(f"column {name!r}: {found.note}")
+        elif _may_be_parsed(config, element, shape):
+            found = recognized(values, plain=not typed, dates=name not in needed, digits=config is None)
+            if found.note is not None and (found.parse is not None or kind == "bytes"):
+                notes.append(f"column {name!r}: {found.note}")
+            if found.type is not None:
+                parse, temporal = found.parse, found.parse.temporal if found.parse else None
+                kind = STORED[config.type] if config is not None and config.type and not temporal else found.type
+        if kind == "int64" and not (config is not None and config.type) and (large := _too_large(values)):
+            kind = "bytes"
+            number = in_columns(name, "{type: float}", auto=not only)
+            notes.append(
+                f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number ({number})"
+            )
+        nothing = values.null_count == len(values) and not (config is not None and config.type)
+        if kind is None or "/" in name or not name or nothing:
+            safe = json.dumps({name: name.replace("/", "_")}, ensure_ascii=False)
+            why = (
+                "it has no name"
+                if not name
+                else f"its name holds '/'; give it another: source.rename: {safe}"
+                if "/" in name
+                else f"its type {values.type} cannot be stored"
+                + ("; a column holds single values or lists of them" if pa.types.is_nested(values.type) else "")
+                if kind is None and not pa.types.is_null(values.type)
+                else "it holds nothing but nulls in the sample; give it a type to keep it"
+            )
+            if wanted:
+                raise ConfigError(
+                    f"column {name!r} cannot be used: {why}", where=where, fix="give it a type, or leave it out"
+                )
+            notes.append(f"column {name!r} is left out: {why}")
+            continue
+        if (odd := told(prefix.schema.field(name))) and not (config is not None and config.type):
+            keep = f"say 'type: string' to keep them ({in_columns(name, '{type: string}', auto=not only)})"
+            notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
+        if (several := told_several(prefix.schema.field(name))) and said is None:
+            keep = f"say 'shape: list' to keep them ({in_columns(name, '{shape: list}', auto=not only)})"
+            notes.append(f"column {name!r} is read as one value a row: {several}; such rows will be rejected, {keep}")
+        encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
+        if said is None and not wanted_as_list(config) and kind != "bytes" and (length := _one_length(values)):
+            shape = (length,)
+            keep = in_columns(name, "{shape: list}", auto=not only)
+            notes.append(
+                f"column {name!r} is a vector: each sampled list has {length:,} values; a row with another number of them will "
+                f"be rejected, say 'shape: list' to take lists of any length, pooled ({keep})"
+            )
+        meaning = None
+        if not shape and parse is None and temporal is None and not (config is not None and config.type == "float"):
+            meaning = meaning_of(name, values if kind != "bytes" or is_text(element) else values.cast(pa.string()))
+        columns.append(
+            Column(
+                name=name,
+                type=kind,
+                nullable=True,
+                encoding=encoding,
+                shape=shape,
+                separator=separator,
+                parse=parse,
+                temporal=temporal,
+                meaning=meaning,
+            )
+        )
+    return Schema(columns=tuple(columns)), notes
+
+
+def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
+    """`schema` with the domains of string columns that have few values, and the columns that were always there."""
+    domains: dict[str, tuple[str, ...]] = {}
+    required: list[str] = []
+    for column in schema.columns:
+        found = [s.columns[column.name] for s in splits if column.name in s.columns and s.rows]
+        if not found:
+            continue
+        if not any(statistics.missing for statistics in found):
+            required.append(column.name)
+        if column.type == "bytes" and (domain := _domain(found)):
+            domains[column.name] = domain
+    return schema.model_copy(update={"domains": domains, "required": tuple(required)})
+
+
+def _too_large(values: pa.ChunkedArray) -> str | None:
+    """Unsigned integers that int64 mostly cannot hold, such as hashes of 64 bits."""
+    if not pa.types.is_uint64(values.type) or not len(values):
+        return None
+    large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0
+    there = len(values) - values.null_count
+    return f"{large:,} of {there:,} sampled values do not fit int64" if large * ONE_IN > there else None
+
+
+def wanted_as_list(config: ColumnConfig | None) -> bool:
+    """Whether the pipeline says something that only a list has."""
+    return config is not None and (config.shape is not None or config.separator is not None)
+
+
+def _one_length(values: pa.ChunkedArray) -> int | None:
+    """The length that all lists of a sample have; None where they differ, or where there are too few to tell."""
+    if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
+        return None
+    lengths = pc.unique(pc.list_value_length(values).drop_null())
+    rows = len(values) - values.null_count
+    return int(lengths[0].as_py()) or None if len(lengths) == 1 and rows >= VECTOR_ROWS else None
+
+
+def _eight_digits(values: pa.ChunkedArray) -> bool:
+    """Whether numbers of a text format may be dates, such as 20130131."""
+    if not pa.types.is_integer(values.type) or values.null_count == len(values):
+        return False
+    bounds = pc.min_max(values).as_py()
+    return bounds["min"] >= 19_000_101 and bounds["max"] <= 20_991_231
+
+
+def _temporal(kind: pa.DataType) -> Temporal | None:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return "date" if pa.types.is_date(kind) else "timestamp" if pa.types.is_timestamp(kind) else None
+
+
+def _may_be_parsed(config: ColumnConfig | None, element: pa.DataType, shape: Shape) -> bool:
+    """Whether text may turn out to be numbers or dates: a pipeline that says string means text."""
+    if pa.types.is_dictionary(element):
+        element = element.value_type
+    said = config is not None and (config.type == "string" or config.separator is not None)
+    return not shape and not said and (is_text(element) or pa.types.is_string_view(element))
+
+
+def _shape(kind: pa.DataType) -> Shape:
+    """Lists of one length by their type are vectors; what else is a list may have any length."""
+    if pa.types.is_fixed_size_list(kind):
+        return (kind.list_size,)
+    return (None,) if is_list(kind) else ()
+
+
+def _long(values: pa.ChunkedArray) -> bool:
+    """Whether the values are texts or images rather than words: a dictionary of them would save nothing."""
+    return len(values) > 0 and not pa.types.is_dictionary(values.type) and values.nbytes > LONG_BYTES * len(values)
+
+
+def stored_type(kind: pa.DataType) -> StoredType | None:
+    """What values of an Arrow type are stored as; None: they cannot be."""
+    if pa.types.is_dictionary(kind):
+        return stored_type(kind.value_type)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "float32"
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+        return "int64"
+    if is_text(kind) or pa.types.is_string_view(kind) or pa.types.is_fixed_size_binary(kind):
+        return "bytes"
+    return None
+
+
+def _domain(found: Sequence[ColumnStatistics]) -> tuple[str, ...]:
+    """The distinct values, sorted, when there are few, they are text, and they recur."""
+    values: set[bytes] = set()
+    for statistics in found:
+        if not statistics.complete or statistics.distinct > DOMAIN_VALUES:
+            return ()
+        values |= {value for value, _ in statistics.top()}
+    if not 0 < len(values) <= DOMAIN_VALUES or len(values) * 5 > sum(statistics.present for statistics in found):
+        return ()
+    try:
+        return tuple(sorted(value.decode("utf-8") for value in values))
+    except UnicodeDecodeError:
+        return ()

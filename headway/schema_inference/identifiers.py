@@ -1,0 +1,103 @@
+"""Whether a column names things rather than measures them.
+
+    meaning_of("user_id", values)        # "category": few distinct values, so each is learnt
+    meaning_of("Id", values)             # "identifier": a name of its own for nearly every row
+    meaning_of("price", values)          # None: a quantity, or a text of few words
+
+The verdict is made once, from the sample that the schema is inferred from, and frozen in the schema file as the column's
+`meaning`. An identifier is not a feature by itself, says nothing about whether two rows are the same, and does not decide the
+split of a row. A category is learnt by a vocabulary, or by a hash where it has too many values.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.schema.columns import Meaning
+from headway.tabular.list_arrays import is_text
+
+FEW_ROWS = 20
+"""A sample of fewer rows decides nothing: everything is unique in it."""
+MOSTLY = 0.5
+"""A column with more distinct values than this share of its rows is learnt by none of them."""
+MANY_WORDS = 1000
+"""Texts with no more distinct values than this are words, unless their name or all of them say otherwise."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_UNIQUE = frozenset({"id", "ids", "uuid", "guid", "rowid", "rownum", "rownames", "serial", "hash", "key"})
+_ALONE = frozenset({"index", "idx"})
+"""Names of rows when nothing else is in the name: a price index is a quantity."""
+_CODES = frozenset(
+    {"code", "zip", "zipcode", "postcode", "postal", "fips", "sku", "isbn", "ean", "upc", "ssn", "phone"}
+)
+_JOINED = re.compile(
+    r"(user|item|movie|film|customer|client|member|product|order|session|passenger|transaction|trans|account|store|shop|"
+    r"device|visitor|employee|patient|student|song|track|artist|album|video|post|ad|campaign|record|row|case|sample|subject|"
+    r"person|loan|policy|invoice|ticket|trip|ride|driver|vehicle|host|listing|review|event|request|query|doc|page|site|"
+    r"station|school|house|household|city|county|state|country|region|zone|cust|claim|contract|receipt|booking)"
+    r"(id|code|key|no|nr|num|number|ref|index|idx)"
+)
+_TIMES = frozenset(
+    {"year", "yr", "month", "day", "week", "date", "time", "hour", "minute", "second", "quarter", "period", "age", "t"}
+)
+_UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}\}?$"
+
+
+def named_as_identifier(name: str) -> bool:
+    """Whether a column's name says that its values name things: id, user_id, MovieID, zip, product code, order_no."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    if len(words) == 1 and words[0] in _ALONE:
+        return True
+    joined = [*words, *(one + following for one, following in pairwise(words))]
+    return any(word in _UNIQUE or word in _CODES or _JOINED.fullmatch(word) for word in joined)
+
+
+def meaning_of(name: str, values: pa.ChunkedArray | pa.Array) -> Meaning | None:
+    """What a sample's values of one column are; None: quantities, words or times.
+
+    Args:
+        values: in the order of the rows; integers or text. Anything else is never an identifier.
+    """
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if not (pa.types.is_integer(kind) or is_text(kind)):
+        return None
+    if pa.types.is_dictionary(values.type):
+        values = pc.cast(values, kind)
+    values = values.drop_null()
+    rows = len(values)
+    if rows < FEW_ROWS:
+        return None
+    distinct = pc.count_distinct(values).as_py()
+    named = named_as_identifier(name)
+    if is_text(kind):
+        if _all_uuids(values) and distinct > 1:
+            return "identifier" if distinct > rows * MOSTLY else "category"
+        if distinct <= rows * MOSTLY:
+            return None  # words are categories anyway
+        return "identifier" if named or distinct == rows or distinct > MANY_WORDS else None
+    if named:
+        return "identifier" if distinct > rows * MOSTLY else "category"
+    return "identifier" if distinct == rows and _counts_rows(name, values) else None
+
+
+def _all_uuids(values: pa.ChunkedArray | pa.Array) -> bool:
+    first = values.slice(0, 100)
+    try:
+        return bool(pc.all(pc.match_substring_regex(first.cast(pa.string()), _UUID)).as_py())
+    except pa.ArrowInvalid:  # no text
+        return False
+
+
+def _counts_rows(name: str, values: pa.ChunkedArray | pa.Array) -> bool:
+    """Whether integers number the rows: they begin at 0 or 1 and go up by one, but where the sample skips rows."""
+    if {word.lower() for word in _WORD.findall(name)} & _TIMES:
+        return False
+    numbers = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
+    if int(numbers[0]) not in (0, 1):
+        return False
+    steps = np.diff(numbers.astype(np.int64))
+    return bool((steps > 0).all() and (steps == 1).mean() > 0.95)

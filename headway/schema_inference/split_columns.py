@@ -1,0 +1,134 @@
+"""The columns whose values decide a row's split when there is no key: frozen, so that eval rows stay what they are.
+
+    columns, identifiers = row_columns(prefix, frozenset({"affairs"}))
+    chosen(columns, LabelConfig(...).columns())          # less what the label is made of by now
+
+They are the raw columns of the first span, as the files have them: what the pipeline picks, ignores or calls another type
+changes nothing, nor does a column that the source gains later. The label's columns are not among them, since equal rows of
+unequal labels would then be apart, and few distinct rows would be split by their label. Neither are identifiers: a row that
+stands twice under two ids is one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.errors import ConfigError
+from headway.schema.columns import Column, StoredType
+from headway.schema_inference.column_types import stored_type
+from headway.schema_inference.identifiers import FEW_ROWS, meaning_of
+from headway.sources.type_conflicts import told as clash_of
+from headway.tabular.list_arrays import is_list, is_text
+
+_LONG = 64
+"""Identifiers are shorter than this; what is longer is a text, an image."""
+_TAG = "headway.split="
+_KINDS: dict[StoredType, str] = {"int64": "INT", "float32": "FLOAT", "bytes": "BYTES"}
+COMMENT = (
+    "The split of a row is a hash of these columns (split.mode: hash without a key). Another list draws eval rows anew."
+)
+
+
+def row_columns(prefix: pa.Table, label: Collection[str]) -> tuple[tuple[Column, ...], list[str]]:
+    """(the columns to hash, those left out as identifiers) of the first rows of the first span."""
+    columns: list[Column] = []
+    identifiers: list[str] = []
+    for name, values in zip(prefix.column_names, prefix.columns, strict=True):
+        element = values.type.value_type if is_list(values.type) else values.type
+        kind = "bytes" if pa.types.is_uint64(element) else stored_type(element)
+        if kind is None or name in label or not name or "/" in name or clash_of(prefix.schema.field(name)):
+            continue
+        if names_rows(name, values):
+            identifiers.append(name)
+        columns.append(_column(name, kind, listed=is_list(values.type)))
+    some = tuple(column for column in columns if column.name not in identifiers)
+    return (some, identifiers) if some else (tuple(columns), [])
+
+
+def _column(name: str, kind: StoredType, *, listed: bool) -> Column:
+    encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
+    return Column(name=name, type=kind, nullable=True, encoding=encoding, shape=(None,) if listed else ())
+
+
+def names_rows(name: str, values: pa.ChunkedArray) -> bool:
+    """Whether a column names single rows: an identifier, or integers that only rise or fall. Of texts only short ones without
+    a space are identifiers here."""
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    plain = (pc.cast(values, kind) if pa.types.is_dictionary(values.type) else values).drop_null()
+    if is_text(kind) and not (len(plain) and _is_code(plain)):
+        return False
+    if pa.types.is_integer(kind) and len(plain) >= FEW_ROWS and _is_monotone(plain):
+        return True
+    return meaning_of(name, values) == "identifier"
+
+
+def _is_monotone(values: pa.ChunkedArray) -> bool:
+    whole = values.combine_chunks()
+    before, after = whole[:-1], whole[1:]
+    return bool(pc.all(pc.greater(after, before)).as_py() or pc.all(pc.less(after, before)).as_py())
+
+
+def _is_code(values: pa.ChunkedArray) -> bool:
+    if pc.max(pc.binary_length(values)).as_py() > _LONG:
+        return False
+    try:
+        texts = values.cast(pa.string())
+        return not pc.any(pc.match_substring_regex(texts, r"\s")).as_py() and not _is_time(texts)
+    except pa.ArrowInvalid:  # not UTF-8
+        return False
+
+
+def _is_time(texts: pa.ChunkedArray) -> bool:
+    try:
+        texts.slice(0, 100).cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def chosen(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, ...]:
+    """The frozen columns less those of the label.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    left = tuple(column for column in columns if column.name not in label)
+    if not left:
+        raise ConfigError(
+            "no column is left to split rows by: all of them make the label",
+            where="split",
+            fix="split by a key, by a column or by time: split: {key: NAME}",
+        )
+    return left
+
+
+def to_tags(columns: Sequence[Column]) -> list[str]:
+    """The columns as tags of a schema file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`."""
+    return [f"{_TAG}{_KINDS[column.type]}{'[]' if column.shape else ''} {column.name}" for column in columns]
+
+
+def from_tags(tags: Sequence[str], *, where: str) -> tuple[Column, ...]:
+    """The columns of a schema file's tags; none when there are no such tags.
+
+    Raises:
+        ConfigError: a tag that says no type and name.
+    """
+    kinds = {word: kind for kind, word in _KINDS.items()}
+    found: list[Column] = []
+    for tag in tags:
+        if not tag.startswith(_TAG):
+            continue
+        kind, _, name = tag.removeprefix(_TAG).partition(" ")
+        listed = kind.endswith("[]")
+        if kind.removesuffix("[]") not in kinds or not name or name in {column.name for column in found}:
+            raise ConfigError(
+                f"the tag {tag!r} does not name a column with its type, once",
+                where=where,
+                fix=f"write it as {_TAG}FLOAT age, or delete all such tags to draw eval rows anew",
+            )
+        found.append(_column(name, kinds[kind.removesuffix("[]")], listed=listed))
+    return tuple(found)

@@ -1,0 +1,305 @@
+"""What a sample's column of text holds: numbers as people write them, dates, or text after all.
+
+    found = recognized("price", values, plain=True)
+    found.type, found.parse              # "float32", the rule number; None, None: text
+    found.note                           # what to tell about it, without the column's name; None: nothing
+
+One rule reads a whole column, and the same rule reads every later file. Of numbers one value in a hundred may be odd; dates
+must all be of one form, and a form that the values leave open (03/04/2013) is told rather than guessed.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.schema.columns import Column, StoredType
+from headway.schema.parse_rules import (
+    ISO_DATE,
+    ISO_TIME,
+    MARKERS,
+    Parse,
+    number_pattern,
+    parsed,
+    pattern_of,
+    without_markers,
+)
+from headway.tabular.coerce import converted
+
+ONE_IN = 100
+LONGEST = 64
+"""Text with longer values than this on average is neither a number nor a date."""
+_ZEROS, _DIGITS = r"^0[0-9]+$", r"^[0-9]+$"
+_PLAIN = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
+_WHOLE = r"^[+-]?[0-9]+$"
+_UNITS = r"\p{Sc}|%|[A-Za-z]"
+_NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
+_NOTHING = r"^[+-]?0*[.]?0*$"
+_EIGHT, _EIGHT_FORM = r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"
+_FIRST = 20
+_KEEP = "say 'type: string' to keep the text"
+_TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", ", %I:%M %p",
+          ", %I:%M:%S %p", ", %H:%M", ", %H:%M:%S", " %H:%M %z", " %H:%M:%S %z", "T%H:%M:%S%z", " %H:%M:%S%z")  # fmt: skip
+_DATES = ("%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y",
+          "%d.%m.%y", "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%d %b, %Y", "%d/%b/%Y", "%d%b%Y", "%b %d %Y", "%b %d, %Y", "%b-%d-%Y",
+          "%Y %b %d", "%Y-%b-%d", "%a %d %b %Y", "%a, %d %b %Y", "%a %b %d %Y", "%a, %b %d, %Y", "%Y-%m-%d",
+          "%Y-%m", "%Y/%m", "%b %Y", "%b-%Y", "%b, %Y")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recognized:
+    type: StoredType | None = None
+    """None: it stays text."""
+    parse: Parse | None = None
+    note: str | None = None
+
+
+def recognized(
+    values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool = True, digits: bool = True
+) -> Recognized:
+    """What a column's text holds.
+
+    Args:
+        plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
+            digits was meant to be text, unless a marker of what is missing stands among it.
+        dates: whether dates may be read as such; a column that an expression compares with text may not.
+        digits: whether eight digits may be a date (20130131); what the pipeline says of a column is of the number.
+    """
+    texts = _texts(values)
+    if texts is None:
+        return Recognized()
+    counts = pc.value_counts(texts)
+    distinct, many = pc.struct_field(counts, 0), pc.struct_field(counts, 1)
+    lower = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
+    marked = pc.is_in(lower, value_set=pa.array(sorted(MARKERS)))
+    markers = distinct.filter(marked)
+    distinct, many = distinct.filter(pc.invert(marked)), many.filter(pc.invert(marked))
+    if not len(distinct):
+        return Recognized()
+    rows = pc.sum(many).as_py()
+    null = tuple(sorted({text.strip() for text in markers.to_pylist()}))
+    trimmed = pc.utf8_trim_whitespace(distinct)
+    if (zeros := _leading_zeros(trimmed, many, rows)) is not None:
+        return zeros if plain else Recognized()
+    missing = _missing(texts, null)
+    if plain and dates and digits and _eight_digits(trimmed):
+        rule = _rule("date").model_copy(update={"format": _EIGHT_FORM, "null": null})
+        return Recognized("int64", rule, _joined(_said(distinct, rule, "say 'type: int' to keep the number"), missing))
+    if (plain or null) and (made := _numbers(distinct, many, rows, "number", null, decorated=False)) is not None:
+        kind, odd = made
+        if not null:  # nothing to parse
+            return Recognized(kind, None, odd)
+        rule = _rule("number", null)
+        return Recognized(kind, rule, _joined(f"read as numbers: {missing}", odd))
+    for style in ("number", "decimal_comma"):
+        made = _numbers(distinct, many, rows, style, null, decorated=True)
+        if made is not None:
+            kind, odd = made
+            rule = _rule(style, null)
+            if both := _units_differ(distinct, rule):
+                note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
+                return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike")
+            return Recognized(kind, rule, _joined(_said(distinct, rule), missing, _either_way(distinct, style), odd))
+    form, open_ = _form(distinct)
+    if form is not None and dates:
+        rule = form.model_copy(update={"null": null})
+        return Recognized("int64", rule, _joined(_said(distinct, rule), missing))
+    if form is not None:
+        return Recognized(
+            None, None, "it holds dates and stays text, as an expression or a split reads it as it stands"
+        )
+    if open_:
+        first, second = open_
+        example = distinct[0].as_py()
+        note = f"it may hold dates, and {example!r} leaves open whether the day or the month comes first: "
+        return Recognized(None, None, f"{note}say parse: {first!r} or parse: {second!r}")
+    return Recognized(None, None, _nearly(distinct, many, rows) if plain else None)
+
+
+def _rule(kind: str, null: tuple[str, ...] = ()) -> Parse:
+    return Parse.model_validate({"as": kind, "null": null})
+
+
+def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
+    """Valid short texts without nulls; None: nothing to look at."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    try:
+        texts = values.drop_null().cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    if not len(texts) or (pc.mean(pc.binary_length(texts)).as_py() or 0) > LONGEST:
+        return None
+    return texts
+
+
+def _leading_zeros(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized | None:
+    """Digits that begin with 0 are codes: a number would lose the zero."""
+    zeros = pc.match_substring_regex(trimmed, _ZEROS)
+    found = pc.sum(pc.if_else(zeros, many, 0)).as_py() or 0
+    if not found or not pc.all(pc.match_substring_regex(trimmed, _DIGITS)).as_py():
+        return None
+    one_width = pc.count_distinct(pc.utf8_length(trimmed)).as_py() == 1
+    if found * ONE_IN <= rows and not one_width:
+        return None
+    example = trimmed.filter(zeros)[0].as_py()
+    return Recognized(note=f"read as text: {found:,} of {rows:,} sampled values begin with 0, such as {example!r}, which a "
+                      "number would lose; say 'type: int' to read numbers")  # fmt: skip
+
+
+def _numbers(
+    distinct: pa.Array, many: pa.Array, rows: int, style: str, null: tuple[str, ...], *, decorated: bool
+) -> tuple[StoredType, str | None] | None:
+    """The type that nearly all values have by a rule, and what is odd about the others."""
+    rule = _rule(style, null)
+    made = parsed(distinct, rule)[0] if decorated else pc.utf8_trim_whitespace(distinct)
+    if decorated:
+        written = pc.and_(pc.match_substring_regex(made, _PLAIN), pc.not_equal(made, pc.utf8_trim_whitespace(distinct)))
+        if not pc.any(written).as_py() or _numbered(distinct, written):
+            return None
+    most = rows // ONE_IN
+    for kind in ("int64", "float32"):
+        fits = converted(made, Column(name="value", type=kind, nullable=True)).is_valid()
+        odd = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
+        if kind == "int64" and odd and pc.any(pc.match_substring_regex(made.filter(pc.invert(fits)), _PLAIN)).as_py():
+            continue  # real numbers among them
+        if kind == "int64" and decorated and pc.any(pc.match_substring_regex(distinct.filter(fits), _UNITS)).as_py():
+            continue  # money and shares are real numbers, whatever the sample shows
+        if not odd:
+            return kind, None
+        if odd <= most:
+            example = distinct.filter(pc.invert(fits))
+            verb = "is" if odd == 1 else "are"
+            words = f"{odd:,} of {rows:,} sampled values {verb} not a number, such as {example[0].as_py()!r}; such rows will be "
+            return kind, words + "rejected, say 'type: string' to keep them"
+    return None
+
+
+def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
+    """Whether groups of digits are rather names, such as 732 829 320: all as long as each other, with blanks between."""
+    spaced = distinct.filter(written)
+    if not pc.all(pc.match_substring_regex(spaced, r"^\s*[0-9]+(?:\s[0-9]+)+\s*$")).as_py():
+        return False
+    digits = pc.binary_length(pc.replace_substring_regex(spaced, r"[^0-9]", ""))
+    return len(digits) > 1 and pc.count_distinct(digits).as_py() == 1 and digits[0].as_py() >= 9
+
+
+def _eight_digits(trimmed: pa.Array) -> bool:
+    """Whether digits are dates, such as 20130131: so many different ones are not days of the calendar by chance."""
+    if len(trimmed) < _FIRST or not pc.all(pc.match_substring_regex(trimmed, _EIGHT)).as_py():
+        return False
+    return _all(trimmed, Parse.model_validate(_EIGHT_FORM))
+
+
+def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
+    """Two values of different currencies, or a share beside a number without a sign (44% and 0.53); None: there are none."""
+    made = parsed(distinct, rule)[0]
+    numbers = pc.match_substring_regex(made, _PLAIN)
+    texts, made = pc.utf8_trim_whitespace(distinct.filter(numbers)), made.filter(numbers)
+    written = pc.and_(pc.not_equal(made, texts), pc.match_substring_regex(texts, _UNITS))
+    units = pc.if_else(written, pc.utf8_lower(pc.replace_substring_regex(texts, _NO_UNIT, "")), "")
+    # nothing is nothing in any unit: 0 beside 12%
+    seen = pc.unique(units.filter(pc.or_(written, pc.invert(pc.match_substring_regex(made, _NOTHING))))).to_pylist()
+    signs = [unit for unit in seen if unit]
+    apart = signs if len(signs) > 1 else ["%", ""] if "%" in signs and "" in seen else []
+    if not apart:
+        return None
+    first, second = (texts[pc.index(units, unit).as_py()].as_py() for unit in apart[:2])
+    return first, second
+
+
+def _said(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
+    """How one text that the rule changes is read."""
+    for text in distinct.to_pylist()[:1000]:
+        made, wrong = parsed(pa.array([text]), rule)
+        value = made[0].as_py()
+        if rule.temporal is None and str(value) != text.strip() and re.match(_PLAIN, str(value)):
+            return f"read as numbers: {text!r} is {float(value):.15g}; requests send the number; {_KEEP}"
+        if rule.temporal is not None and (wrong is None or not wrong[0]) and value is not None:
+            unit = "days" if rule.temporal == "date" else "microseconds"
+            what = "dates" if rule.temporal == "date" else "times (UTC)"
+            form = rule.format or "ISO"
+            number = f"{text!r} is {value:,} {unit} since 1970-01-01, which requests send"
+            return f"read as {what} of the form {form}: {number}; {keep}"
+    return "read as numbers"
+
+
+def _either_way(distinct: pa.Array, style: str) -> str | None:
+    """Said where a comma could be either, such as 1,234."""
+    if style != "number" or not pc.any(pc.match_substring(distinct, ",")).as_py():
+        return None
+    other = pc.match_substring_regex(distinct, number_pattern("decimal_comma"))
+    if pc.all(other).as_py():
+        return "if the comma is the decimal point, say parse: decimal_comma"
+    return None
+
+
+def _missing(texts: pa.Array, null: tuple[str, ...]) -> str | None:
+    if not null:
+        return None
+    gone = len(texts) - without_markers(texts, null).drop_null().__len__()
+    shown = ", ".join(repr(text) for text in null[:3])
+    verb = "counts" if gone == 1 else "count"
+    return f"{gone:,} of {len(texts):,} sampled values ({shown}) {verb} as null"
+
+
+def _form(distinct: pa.Array) -> tuple[Parse | None, tuple[str, str] | None]:
+    """The one form of date that all values have; else two that both do, when that is why."""
+    texts = pc.utf8_trim_whitespace(distinct)
+    first = texts.slice(0, _FIRST).to_pylist()
+    if not all(any(c.isdigit() for c in text) and not text.isdigit() for text in first):
+        return None, None
+    if all(re.fullmatch(ISO_DATE, text) for text in first) and _all(texts, rule := _rule("date")):
+        return rule, None
+    if all(re.fullmatch(ISO_TIME, text) for text in first) and _all(texts, rule := _rule("timestamp")):
+        return rule, None
+    good = [rule for rule, pattern in _candidates() if all(pattern.match(text) for text in first) and _all(texts, rule)]
+    if len(good) > 1 and (both := _day_or_month(good)):
+        return None, both
+    return (good[0], None) if good else (None, None)
+
+
+@functools.cache
+def _candidates() -> list[tuple[Parse, re.Pattern[str]]]:
+    forms = [date + time for date in _DATES for time in _TIMES]
+    return [(Parse.model_validate(form), re.compile(pattern_of(form))) for form in forms]
+
+
+def _all(texts: pa.Array, rule: Parse) -> bool:
+    made, wrong = parsed(texts, rule)
+    return made.null_count == 0 and (wrong is None or not wrong.any())
+
+
+def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
+    forms = [rule.format or "" for rule in rules]
+    for one in forms:
+        other = one.replace("%m", "%_").replace("%d", "%m").replace("%_", "%d")
+        if other != one and other in forms:
+            return one, other
+    return None
+
+
+def _nearly(distinct: pa.Array, many: pa.Array, rows: int) -> str | None:
+    """Said of text that is mostly numbers: too many values are odd to reject their rows unasked."""
+    fits = pc.match_substring_regex(parsed(distinct, _rule("number"))[0], _PLAIN)
+    odd = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
+    if odd * 2 > rows or not odd:
+        return None
+    example = distinct.filter(pc.invert(fits))[0].as_py()
+    verb = "is" if odd == 1 else "are"
+    kind: Literal["int", "float"] = "float"
+    return (
+        f"read as text: {odd:,} of {rows:,} sampled values {verb} not a number, such as {example[:60]!r}; say 'type: {kind}' to "
+        "read numbers and reject such rows, or name those texts: {parse: {as: number, null: [...]}}"
+    )
+
+
+def _joined(*parts: str | None) -> str | None:
+    return "; ".join(part for part in parts if part) or None

@@ -1,0 +1,230 @@
+"""Which spans there are and which files each has, by the path's pattern.
+
+    spans(config)                                # ["2013-01", "2013-02"]
+    found = files(config, "2013-01")             # path, bytes, crc32c of each file of the span
+
+In a path, {span} stands for any name; {year}, {month}, {day} and {hour} for the parts of a date, and the span is then
+called by that date: "2013-01-05", "2013-01-05T06". A date's parts may stand in the path more than once. What a placeholder,
+a wildcard or a folder stands for is hidden when it begins with "." or "_", at any depth; what the path itself names is not.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import google_crc32c
+import numpy as np
+
+from headway.errors import ConfigError, DataError
+from headway.sources.base import InputFile
+from headway.sources.config import DATE_PARTS, SPAN, Format, SourceConfig
+from headway.sources.discovery.window import parse_date
+from headway.sources.formats.csv_quotes import Quotes
+from headway.storage import filesystem as storage
+
+ONE_SPAN = "all"
+"""The span of a source whose path tells none apart."""
+_FAR_BYTES, _NEAR_BYTES = 4 << 20, 512 << 10
+"""Read at a time for a checksum: a request to a bucket, or what stays in the processor's cache."""
+_PLACE = re.compile(r"\{(span|year|month|day|hour)\}")
+_DIGITS = {"year": r"\d{4}", "month": r"\d{1,2}", "day": r"\d{1,2}", "hour": r"\d{1,2}"}
+_SEPARATORS = ("", "-", "-", "T")
+_MAGIC = re.compile(r"(\*|\?|\[!?\]?[^\]/]*\])")
+ENDINGS: dict[Format, str] = {
+    "csv": r"\.csv(\.gz)?$",
+    "parquet": r"\.parquet$",
+    "jsonl": r"\.(jsonl|ndjson|json)(\.gz)?$",
+    "examples": r"\.tfrecords?(-\d+-of-\d+)?(\.gz)?$",
+    "images": r"(?i)\.(jpe?g|png)$",
+    "arrow": r"\.(arrow|arrows|feather|ipc)$",
+}
+"""What a folder's files must end in to be taken; a file that is named outright may end in anything."""
+SAID_ENDINGS: dict[Format, str] = {
+    "csv": ".csv, .csv.gz",
+    "parquet": ".parquet",
+    "jsonl": ".jsonl, .ndjson, .json, also .gz",
+    "examples": ".tfrecord, .tfrecords, also .gz",
+    "images": ".jpg, .jpeg, .png",
+    "arrow": ".arrow, .arrows, .feather, .ipc",
+}
+
+
+def spans(config: SourceConfig) -> list[str]:
+    """The spans among the files there are, sorted; one span "all" when the path tells none apart.
+
+    Raises:
+        ConfigError: no file matches.
+    """
+    if not config.has_spans:
+        _matches(config, ONE_SPAN)
+        return [ONE_SPAN]
+    pattern = re.compile(_regex(config.path) + r"(?:/.*)?$")
+    found = set()
+    hidden = list[str]()
+    for path in storage.matches(_PLACE.sub("*", config.path)):
+        if (match := pattern.match(path)) and (name := _name(match)):
+            if _is_hidden(path, config.path):
+                hidden.append(path)
+            else:
+                found.add(name)
+    if not found and hidden:
+        raise _only_hidden(hidden, config.path)
+    if not found:
+        raise ConfigError(
+            f"no file matches {config.path}",
+            where="source.path",
+            fix=f"check the path; {SPAN} stands for any name" if SPAN in config.path else "check the path",
+        )
+    return sorted(found)
+
+
+def _name(match: re.Match[str]) -> str | None:
+    """The span's name; None when the digits are no date."""
+    parts = match.groupdict()
+    if SPAN[1:-1] in parts:
+        return parts["span"]
+    name = ""
+    for part, separator in zip(DATE_PARTS, _SEPARATORS, strict=True):
+        if part[1:-1] in parts:
+            name += separator + parts[part[1:-1]].zfill(2)
+    return name if parse_date(name) else None
+
+
+def _regex(text: str) -> str:
+    """A path's pattern as a regular expression with a group for each placeholder."""
+    parts, seen = [], set[str]()
+    for i, part in enumerate(_PLACE.split(text)):
+        if not i % 2:
+            parts.append(_regex_of_glob(part))
+        elif part in seen:
+            parts.append(f"0*(?P={part})" if part != "year" else "(?P=year)")
+        else:
+            # {span} stands for one path part's worth of characters; the file's ending is not part of it
+            seen.add(part)
+            parts.append(f"(?P<{part}>{_DIGITS.get(part, '[^/]+?')})")
+    return "".join(parts)
+
+
+def _regex_of_glob(text: str) -> str:
+    parts = []
+    for i, part in enumerate(_MAGIC.split(text)):
+        if not i % 2:
+            parts.append(re.escape(part))
+        elif part == "*":
+            parts.append("[^/]*")
+        elif part == "?":
+            parts.append("[^/]")
+        else:
+            inside = part[1:-1]
+            negated = inside.startswith("!")
+            inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[negated:])
+            parts.append(f"[^/{inside}]" if negated else f"[{inside}]")
+    return "".join(parts)
+
+
+def _patterns(config: SourceConfig, span: str) -> Iterator[str]:
+    """The globs of a span's files. A month may be written 1 or 01 in a path."""
+    if not config.has_spans:
+        yield config.path
+    elif SPAN in config.path:
+        yield config.path.replace(SPAN, glob.escape(span))
+    else:
+        values = re.split("[-T]", span)
+        if len(values) != sum(part in config.path for part in DATE_PARTS):
+            return
+        padded = short = config.path
+        for part, value in zip(DATE_PARTS, values, strict=False):
+            padded = padded.replace(part, value)
+            short = short.replace(part, value if part == DATE_PARTS[0] else str(int(value)))
+        yield padded
+        if short != padded:
+            yield short
+
+
+def _matches(config: SourceConfig, span: str) -> list[str]:
+    found: list[str] = []
+    others: list[str] = []
+    hidden: list[str] = []
+    patterns = list(_patterns(config, span))
+    for pattern in patterns:
+        for path in storage.matches(pattern):
+            inside = storage.below(path) if storage.kind(path) == "folder" else None
+            for name in [path] if inside is None else inside:
+                is_data = inside is None or re.search(ENDINGS[config.format], PurePosixPath(name).name)
+                (hidden if _is_hidden(name, pattern) else found if is_data else others).append(name)
+    if found:
+        return found
+    if others:
+        raise ConfigError(
+            f"the folder holds no file that ends as {config.format} files do ({SAID_ENDINGS[config.format]}); "
+            f"it holds {PurePosixPath(others[0]).name}" + f" and {len(others) - 1} more" * (len(others) > 1),
+            where=patterns[0],
+            fix="check source.format, or name the files, by a glob perhaps: those are taken whatever they end in",
+        )
+    if hidden:
+        raise _only_hidden(hidden, patterns[0])
+    raise ConfigError(
+        f"no file matches {patterns[0] if patterns else config.path}",
+        where="source.path",
+        fix="check the path and its files' endings",
+    )
+
+
+def _is_hidden(path: str, pattern: str) -> bool:
+    """Whether a part of `path` begins with "." or "_" that the pattern does not write itself.
+
+    Engines write aside in such folders (`_temporary/0/part.csv`) and leave markers under such names (`_SUCCESS`). A folder
+    that the pattern names, as in `/data/_landing/*.csv`, is what the user wants.
+    """
+    written = pattern.rstrip("/").split("/")
+    for i, part in enumerate(path.split("/")):
+        matched = i >= len(written) or written[i][:1] in ("*", "?", "{") or written[i][:2] == "[!"
+        if matched and part.startswith((".", "_")) and part not in (".", ".."):
+            return True
+    return False
+
+
+def _only_hidden(hidden: list[str], pattern: str) -> ConfigError:
+    more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+    return ConfigError(
+        f"only hidden files match, and they are not read: {hidden[0]}{more}",
+        where=f"source.path: {pattern}",
+        fix="write the part that begins with '_' or '.' into source.path, or rename it",
+    )
+
+
+def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
+    """The span's files, sorted by path, each read once for its checksum.
+
+    Raises:
+        ConfigError: there are none.
+        DataError: one cannot be read, or is empty.
+    """
+    paths = _matches(config, span)
+    if config.format == "images" and config.images.table is not None:
+        from headway.sources.formats.images import table_path
+
+        table = table_path(config, span)  # it is a part of what the span says, so it counts as one of its files
+        paths = [path for path in paths if path != table] + [table]
+    return tuple(_checked(config, path) for path in paths)
+
+
+def _checked(config: SourceConfig, path: str) -> InputFile:
+    checksum, size = 0, 0
+    room = np.empty(_FAR_BYTES if storage.is_remote(path) else _NEAR_BYTES, np.uint8)
+    quotes = Quotes(config.csv.quote) if config.format == "csv" else None
+    with storage.open_file(path) as file, storage.reading(path):
+        while read := file.readinto(room):
+            block = room[:read]
+            checksum = google_crc32c.extend(checksum, block)
+            size += read
+            if quotes is not None:
+                quotes.feed(block)
+    if not size and config.format != "images":
+        raise DataError("the file is empty", where=path, fix="remove it, or write it again")
+    return InputFile(
+        path=path, bytes=size, crc32c=f"{checksum:08x}", quoted_newlines=quotes is not None and quotes.newline_inside
+    )

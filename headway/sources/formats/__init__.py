@@ -1,0 +1,1 @@
+"""Readers of raw files, one module for each format and its helpers."""

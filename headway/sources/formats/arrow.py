@@ -1,0 +1,168 @@
+"""Arrow IPC files and streams (.arrow, .feather), read batch by batch on the calling thread.
+
+A range of a file is a run of its batches; a stream, which has no list of them, is one range.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from headway.errors import DataError
+from headway.sources.base import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Chunk,
+    InputFile,
+    Range,
+    no_column,
+    rows_of_range,
+    sampled,
+)
+from headway.sources.config import ArrowConfig
+from headway.sources.formats.structs import flat, leaves, pick
+from headway.sources.sniff import not_a
+from headway.storage import filesystem as storage
+
+_MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
+
+
+class ArrowSource:
+    """Start and end of a range are batch numbers."""
+
+    def __init__(self, config: ArrowConfig):
+        self._config = config
+
+    def names(self, file: InputFile) -> list[str]:
+        with _open(file.path) as reader:
+            return list(leaves(reader.schema, file.path))
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        found: list[Range] = []
+        for number, file in enumerate(files):
+            with _open(file.path) as reader:
+                most = rows_of_range(self._config.range_rows, len(reader.schema))
+            with _open(file.path, columns=[]) as reader:
+                if isinstance(reader, pa.RecordBatchStreamReader):
+                    found.append(Range(len(found), file.path, number, 0, 0, {"stream": True}))
+                    continue
+                start, held = 0, 0
+                for i in range(reader.num_record_batches):
+                    count = _batch(reader, i, file.path).num_rows
+                    if held and held + count > most:
+                        found.append(Range(len(found), file.path, number, start, i))
+                        start, held = i, 0
+                    held += count
+                if held:
+                    found.append(Range(len(found), file.path, number, start, reader.num_record_batches))
+        return found
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        with _open(piece.path) as reader:
+            ways = leaves(reader.schema, piece.path)
+        for name in columns:
+            if name not in ways:
+                raise no_column(name, list(ways), piece.path)
+        first = 0
+        with _open(piece.path, columns=[ways[name][0] for name in columns]) as reader:
+            for batch in _batches(reader, piece.start, piece.end, piece.path):
+                whole = pick(batch, ways, columns)
+                at_once = _rows_at_once(whole)
+                for start in range(0, whole.num_rows, at_once):
+                    part = whole.slice(start, at_once)
+                    yield Chunk(part, first)
+                    first += part.num_rows
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+        tables: list[pa.Table] = []
+        held = 0
+        for file in files:
+            batches: list[pa.RecordBatch] = []
+            with _open(file.path) as reader:
+                end = 0 if isinstance(reader, pa.RecordBatchStreamReader) else reader.num_record_batches
+                for batch in _batches(reader, 0, end, file.path):
+                    batches.append(batch.slice(0, rows))
+                    held += batch.num_rows
+                    if held >= rows:
+                        break
+                if batches:
+                    tables.append(flat(pa.Table.from_batches(batches, reader.schema), file.path))
+            if held >= rows:
+                break
+        if not held:
+            raise DataError("the files hold no rows", where=files[0].path)
+        return sampled(tables, rows * len(tables)).slice(0, rows)
+
+
+@contextlib.contextmanager
+def _open(
+    path: str, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatchFileReader | pa.RecordBatchStreamReader]:
+    """The file's reader; with `columns` it reads no others."""
+    with _source(path) as file:
+        with storage.reading(path):
+            head = file.read(8)
+            file.seek(0)
+        if head.startswith(_FEATHER_1):
+            raise DataError("is Feather of version 1", where=path, fix="write it again with pyarrow.feather, version 2")
+        open_reader = pa.ipc.open_file if head.startswith(_MAGIC) else pa.ipc.open_stream
+        try:
+            reader = open_reader(file)
+            if columns is not None:
+                wanted = sorted({reader.schema.get_field_index(name) for name in columns}) or [0]
+                file.seek(0)
+                options = pa.ipc.IpcReadOptions(included_fields=wanted[: len(reader.schema)], use_threads=False)
+                reader = open_reader(file, options=options)
+        except (OSError, pa.ArrowException) as error:
+            at = "its footer" if open_reader is pa.ipc.open_file else "byte 0"
+            raise not_a(path, "arrow") or _corrupt(path, error, at) from None
+        yield reader
+
+
+def _source(path: str) -> pa.NativeFile:
+    """A local file is mapped, so that columns that nobody wants cost nothing."""
+    if storage.is_remote(path):
+        return storage.open_file(path)
+    with storage.reading(path):
+        return pa.memory_map(path)
+
+
+def _batches(
+    reader: pa.RecordBatchFileReader | pa.RecordBatchStreamReader, start: int, end: int, path: str
+) -> Iterator[pa.RecordBatch]:
+    if not isinstance(reader, pa.RecordBatchStreamReader):
+        for i in range(start, end):
+            yield _batch(reader, i, path)
+        return
+    number = 0
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except (OSError, pa.ArrowException) as error:
+            raise _corrupt(path, error, f"batch {number} of its stream") from None
+        number += 1
+        yield batch
+
+
+def _batch(reader: pa.RecordBatchFileReader, number: int, path: str) -> pa.RecordBatch:
+    try:
+        batch = reader.get_batch(number)
+        batch.validate()
+        return batch
+    except (OSError, pa.ArrowException) as error:
+        raise _corrupt(path, error, f"batch {number}") from None
+
+
+def _rows_at_once(batch: pa.RecordBatch) -> int:
+    """Rows of a chunk: BATCH_ROWS, or fewer of wide ones."""
+    size = batch.get_total_buffer_size()
+    return max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, size)))
+
+
+def _corrupt(path: str, error: Exception, at: str) -> DataError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return DataError(f"not a whole Arrow file, at {at}: {reason}", where=path, fix="write the file again")

@@ -1,0 +1,446 @@
+"""CSV files, cut at line ends and parsed range by range on the calling thread.
+
+A range is first read with the stored types. Where a value of a column does not fit, the range is read again with that
+column as text, so that coercion can name the one bad row and keep the others. Lines with the wrong number of columns are
+reported, never lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from headway.errors import DataError
+from headway.messages import counted
+from headway.sources.base import (
+    CUT,
+    Chunk,
+    InputFile,
+    Malformed,
+    Range,
+    batch_rows,
+    empty_batch,
+    no_column,
+    sampled,
+    twice,
+)
+from headway.sources.config import CsvConfig
+from headway.sources.sample import noted
+from headway.sources.sniff import is_object
+from headway.sources.text_files import (
+    BOM,
+    SAMPLE_BYTES,
+    SAMPLE_PIECES,
+    TextFile,
+    last_line_end,
+    last_unquoted_line_end,
+    pieces,
+    row_offsets,
+)
+from headway.sources.type_inference import as_numbers
+from headway.tabular.list_arrays import slots
+
+_PARSE_BYTES = 1 << 20
+_BLOCK_BYTES = 9 << 20
+"""Of text, the most parsed at once: some hundred thousand short rows."""
+_LARGE_INTEGER = r"^\s*[+-]?[0-9]{19,}\s*$"
+_ZEROS = r"^\s*0[0-9]+\s*$"
+_DOUBLE = pa.float64()
+_SAMPLE_FILES = 8
+_NOT_UTF8 = (
+    "some text is not UTF-8: such values are read as cp1252 (Latin-1) and stored as UTF-8; say source.csv.encoding if the files "
+    "are written in another"
+)
+_RETYPED = 6
+"""So many columns are turned to text one by one; after that every one at once."""
+_AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
+
+
+class CsvSource:
+    """A range is bytes [start, end) of a file, from the beginning of a line to the end of one."""
+
+    def __init__(self, config: CsvConfig):
+        self._config = config
+
+    def names(self, file: InputFile) -> list[str]:
+        return self._header(TextFile(file.path))[0]
+
+    def _header(self, text: TextFile) -> tuple[list[str], int]:
+        """Column names, and the offset of the first data line."""
+        line = text.first_line(self._config.quote.encode() if self._config.header else b"")
+        size = len(line)
+        if b"\r" in line[:-2]:
+            fix = "convert its line ends: tr '\\r' '\\n' < old > new"
+            raise DataError("its lines end in a carriage return alone", where=text.path, fix=fix)
+        skip = len(BOM) if line.startswith(BOM) else 0
+        if not self._config.header:
+            return list(self._config.names), skip
+        line = self._utf8(line, text.path, 0)
+        try:
+            names = pacsv.read_csv(
+                pa.py_buffer(line[skip:] if line.endswith(b"\n") else line[skip:] + b"\n"),
+                parse_options=self._parse_options(),
+                read_options=pacsv.ReadOptions(use_threads=False),
+            ).column_names
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            if line.count(self._config.quote.encode()) % 2:
+                fix = "close it, or double it where it stands inside quotes"
+                raise DataError("a quote in the header is never closed", where=f"{text.path}:1", fix=fix) from None
+            fix = "save the file as UTF-8, or say what it is written in: source.csv.encoding: latin-1"
+            raise DataError(f"the header cannot be read: {error}", where=text.path, fix=fix) from None
+        if is_object(line[skip:]):
+            problem = "its first line is a JSON object, where column names should be"
+            raise DataError(problem, where=f"{text.path}:1", fix="say 'format: jsonl'")
+        twice(names, text.path)
+        return names, size
+
+    def _utf8(self, data: bytes, path: str, at: int) -> bytes:
+        """Text of the encoding that the pipeline says as UTF-8."""
+        if self._config.encoding == "utf-8" or data.isascii():
+            return data
+        try:
+            return data.decode(self._config.encoding).encode()
+        except UnicodeDecodeError as error:
+            problem = f"byte {at + error.start} is not {self._config.encoding}"
+            raise DataError(problem, where=path, fix="say another source.csv.encoding, or mend the file") from None
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        found: list[Range] = []
+        for number, file in enumerate(files):
+            text = TextFile(file.path)
+            names, start = self._header(text)
+            facts = {"names": names, "quoted": file.quoted_newlines or text.gzip}
+            for end in self._cuts(text, file, start):
+                found.append(Range(len(found), file.path, number, start, end, facts))
+                start = end
+        return found
+
+    def _cuts(self, text: TextFile, file: InputFile, start: int) -> Iterator[int]:
+        """Where ranges end: at the first line end at or after each multiple of range_bytes. A gzip file, of which `start`
+        counts the contents and its size does not, is one range, as is one with newlines inside quotes."""
+        size = file.bytes
+        if text.gzip or file.quoted_newlines:
+            if text.gzip or start < size:
+                yield size
+            return
+        while start < size:
+            end = text.line_end(min(start + self._config.range_bytes, size))
+            if end <= start:
+                raise DataError(f"ends at byte {start}, not at {size}", where=file.path)
+            start = min(end, size)
+            yield start
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        names = list(piece.facts["names"])
+        for name in columns:
+            if name not in names:
+                raise no_column(name, names, piece.path)
+        before = 0
+        odd: tuple[int, bytes] | None = None
+        for at, data in self._blocks(piece):
+            data = self._utf8(data, piece.path, at)
+            table, malformed = self._parse(data, names, list(columns), types, piece, at)
+            odd = (at, data) if piece.facts["quoted"] and data.count(self._config.quote.encode()) % 2 else None
+            del data
+            table = table.combine_chunks()  # the pieces go
+            rows = table.num_rows + len(malformed)
+            positions = None
+            if malformed:
+                positions = before + np.delete(np.arange(rows, dtype=np.int64), [line.row for line in malformed])
+                malformed = [dataclasses.replace(line, row=line.row + before) for line in malformed]
+            first = 0
+            # one chunk carries the malformed lines, even when no good line is left
+            batches = table.to_batches(batch_rows(table.num_rows)) or [empty_batch(table.schema)]
+            for i, batch in enumerate(batches):
+                where = None if positions is None else positions[first : first + batch.num_rows]
+                yield Chunk(batch, before + first, where, tuple(malformed) if i == 0 else ())
+                first += batch.num_rows
+            before += rows
+        if odd and self._left_open(odd[1], names):
+            start = odd[0] + self._last_end(odd[1])
+            problem = f"a quote after byte {start} is never closed: all that follows it, to the end, is one value"
+            fix = "close it, or double it where it stands inside quotes; csv.quote names another character"
+            raise DataError(problem, where=piece.path, fix=fix)
+
+    def _left_open(self, data: bytes, names: list[str]) -> bool:
+        """Whether the file ends inside quotes: a line put behind it is then no row of its own. An odd number of quotes
+        alone does not say so, as one in the middle of a value is no quote."""
+        more = data + b"\n" + self._config.delimiter.join(["x"] * len(names)).encode() + b"\n"
+
+        def rows(text: bytes) -> int:
+            text = text if _is_utf8(text) else text.decode("latin-1").encode()
+            first = names[:1]
+            table, malformed = self._attempt(text, names, first, dict.fromkeys(first, pa.binary()), True, 2 * len(text))
+            return table.num_rows + len(malformed)
+
+        return rows(more) == rows(data)
+
+    def _blocks(self, piece: Range) -> Iterator[tuple[int, bytes]]:
+        """Whole lines, one block at a time in memory."""
+        text = TextFile(piece.path)
+        if not piece.facts["quoted"]:
+            yield from text.blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end)
+            return
+        end = None if text.gzip else piece.end
+        skip = piece.start if text.gzip else 0
+        for at, data in text.blocks(0 if text.gzip else piece.start, end, self._config.range_bytes, self._last_end):
+            if at < skip:  # the header of a gzip file
+                data, at = data[skip - at :], max(at, skip)
+            if data:
+                yield at, data
+
+    def _last_end(self, data: bytes) -> int:
+        return last_unquoted_line_end(data, self._config.quote.encode(), self._config.delimiter.encode())
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+        """Rows from places spread over the files: a file sorted by a column shows one value of it at its beginning."""
+        tables = []
+        bad: DataError | None = None
+        other = 0
+        for file in files[:_SAMPLE_FILES]:
+            text = TextFile(file.path)
+            names, start = self._header(text)
+            quoted = file.quoted_newlines or text.gzip
+            for piece in self._sample(text, file.bytes, start, whole=not quoted):
+                if piece.strip():
+                    piece = self._utf8(piece, file.path, 0)
+                    other += not _is_utf8(piece)
+                    table, malformed = self._guessed(piece, names, file.path, quoted)
+                    tables.append(table)
+                    if malformed and not table.num_rows:
+                        bad = bad or _no_line(malformed[0], len(malformed), file.path)
+        if not tables:
+            what = "column names and no rows" if self._config.header else "no rows"
+            raise DataError(f"the files hold {what}", where=files[0].path, fix="bring files with rows")
+        if bad and not any(table.num_rows for table in tables):
+            raise bad
+        whole = sampled(tables, rows)
+        for place, field in enumerate(whole.schema):
+            if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
+                whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
+        whole = as_numbers(whole, whole.column_names)
+        return noted(whole, [_NOT_UTF8] if other else [])
+
+    def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
+        """A sample in the types that pyarrow finds, but for doubles beyond int64: those may be digits that pyarrow would
+        round, and stay text."""
+        if not _is_utf8(piece):  # its malformed lines could not be skipped
+            piece = _decoded(piece).encode()
+        try:
+            found = self._attempt(piece, names, names, None, quoted, len(piece))
+            if large := {name: pa.string() for name in names if _beyond_int64(found[0].column(name))}:
+                text = self._attempt(piece, names, names, large, quoted, len(piece))[0]
+                for name in large:
+                    if pc.any(pc.match_substring_regex(text.column(name), _LARGE_INTEGER)).as_py():
+                        found = found[0].set_column(names.index(name), name, text.column(name)), found[1]
+            return self._with_zeros(found, piece, names, quoted)
+        except pa.ArrowInvalid as error:
+            raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
+
+    def _with_zeros(
+        self, found: tuple[pa.Table, list[Malformed]], piece: bytes, names: list[str], quoted: bool
+    ) -> tuple[pa.Table, list[Malformed]]:
+        """With columns of integers as text where one begins with 0, which a number would lose."""
+        around = re.escape(self._config.delimiter + self._config.quote).encode()
+        if not re.search(rb"(?:^|[\n" + around + rb"])[ \t]*0[0-9]+[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
+            return found
+        whole = {name: pa.string() for name in names if pa.types.is_integer(found[0].schema.field(name).type)}
+        if not whole:
+            return found
+        text, table = self._attempt(piece, names, names, whole, quoted, len(piece))[0], found[0]
+        for name in whole:
+            if pc.any(pc.match_substring_regex(text.column(name), _ZEROS)).as_py():
+                table = table.set_column(names.index(name), name, text.column(name))
+        return table, found[1]
+
+    def _sample(self, text: TextFile, size: int, start: int, *, whole: bool) -> Iterator[bytes]:
+        """Pieces of whole lines; of a file that cannot be cut, its beginning up to a line's end outside quotes."""
+        if whole:
+            yield from pieces(text, start, size)
+            return
+        wanted = SAMPLE_PIECES * SAMPLE_BYTES
+        for at, data in text.blocks(0, None, wanted + start, self._last_end):
+            if at + len(data) > start:
+                yield data[max(start - at, 0) :]
+                return
+
+    def _parse(
+        self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range, at: int
+    ) -> tuple[pa.Table, list[Malformed]]:
+        """The range in the wanted types, but for columns with a value that does not fit: those come as text, so that
+        what becomes of a value hangs on its column alone and never on its neighbours."""
+        wanted = {name: types.get(name, pa.binary()) for name in columns}
+        utf8 = _is_utf8(data)
+        raw, block, latin = data, _PARSE_BYTES, False
+        for _ in range(len(columns) + 4):
+            try:
+                table, malformed = self._attempt(
+                    data, names, columns, wanted, piece.facts["quoted"], block, latin=latin, skip=utf8 or latin
+                )
+                # digits that no double holds are an infinity now; coercion tells them from one that is meant
+                if not (infinite := _infinite(table)):
+                    table = table if utf8 else _as_utf8(table)
+                    return table, malformed if piece.facts["quoted"] else _placed(malformed, raw, at)
+                wanted |= dict.fromkeys(infinite, pa.binary())
+                continue
+            except pa.ArrowInvalid as error:
+                reason = str(error).splitlines()[0]
+            if match := _AT_COLUMN.match(reason):
+                name = names[int(match[1])]
+                retyped = sum(wanted[column] == pa.binary() != types.get(column) for column in columns)
+                wanted |= {name: pa.binary()} if retyped < _RETYPED else dict.fromkeys(columns, pa.binary())
+            elif "straddling" in reason and block < len(data):
+                block = len(data)  # a line longer than a block
+            elif not utf8 and not latin and "Expected" in reason:  # a malformed line
+                data, latin, block = data.decode("latin-1").encode(), True, 2 * block
+            else:
+                break
+        where = f"{piece.path}, bytes {at} to {at + len(raw)}"
+        raise DataError(f"not readable as CSV: {reason}", where=where) from None
+
+    def _attempt(
+        self,
+        data: bytes,
+        names: list[str],
+        columns: list[str],
+        types: Mapping[str, pa.DataType] | None,
+        quoted: bool,
+        block: int,
+        *,
+        latin: bool = False,
+        skip: bool = True,
+    ) -> tuple[pa.Table, list[Malformed]]:
+        """One reading.
+
+        Args:
+            latin: `data` was turned from Latin-1 to UTF-8; undo that in what is read. Every byte survives it.
+            skip: note malformed lines and go on. pyarrow cannot show us a line that is no UTF-8, and prints so.
+        """
+        malformed: list[Malformed] = []
+
+        def handle(row: Any) -> str:
+            reason = f"{counted(row.actual_columns, 'column')} instead of {row.expected_columns}"
+            text = row.text.encode("latin-1").decode("utf-8", "backslashreplace") if latin else row.text
+            malformed.append(Malformed(row.number - 1, text[:CUT], reason))
+            return "skip"
+
+        try:
+            table = pacsv.read_csv(
+                pa.py_buffer(data),
+                read_options=pacsv.ReadOptions(use_threads=False, column_names=names, block_size=block),
+                parse_options=self._parse_options(handle if skip else None, quoted=quoted),
+                convert_options=pacsv.ConvertOptions(
+                    column_types=dict(types) if types else None,
+                    include_columns=columns,
+                    null_values=list(self._config.null_values),
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            # every line was malformed: pyarrow calls that an empty file
+            if "Empty CSV" in str(error):
+                empty = pa.schema([(name, (types or {}).get(name, pa.string())) for name in columns])
+                return empty.empty_table(), malformed
+            raise
+        return (_from_latin(table) if latin else table), malformed
+
+    def _parse_options(self, handler: Any = None, *, quoted: bool = True) -> pacsv.ParseOptions:
+        return pacsv.ParseOptions(
+            delimiter=self._config.delimiter,
+            quote_char=self._config.quote,
+            newlines_in_values=quoted,
+            invalid_row_handler=handler,
+        )
+
+
+def _infinite(table: pa.Table) -> list[str]:
+    """The columns of doubles in which one is infinite."""
+    return [
+        field.name
+        for field, column in zip(table.schema, table.columns, strict=True)
+        if field.type == _DOUBLE and any(np.isinf(slots(chunk, np.dtype(np.float64))).any() for chunk in column.chunks)
+    ]
+
+
+def _beyond_int64(values: pa.ChunkedArray) -> bool:
+    if not pa.types.is_floating(values.type):
+        return False
+    sizes = pc.abs(values)
+    return bool(pc.any(pc.and_(pc.greater_equal(sizes, 2.0**63), pc.is_finite(sizes))).as_py())
+
+
+def _no_line(first: Malformed, lines: int, path: str) -> DataError:
+    problem = (
+        f"none of {lines:,} sampled lines fits the column names: {first.reason}, first {(first.text or '')[:60]!r}"
+    )
+    return DataError(problem, where=path, fix="check csv.delimiter and the first line, or end it as the others end")
+
+
+def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:
+    """With the byte of the file at which each line begins."""
+    if not malformed:
+        return malformed
+    offsets = row_offsets(data, [line.row for line in malformed])
+    return [
+        dataclasses.replace(line, reason=f"{line.reason}, at byte {at + offset}")
+        for line, offset in zip(malformed, offsets, strict=True)
+    ]
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _decoded(value: bytes) -> str:
+    """A text that is UTF-8, or else what Western editors of old wrote: cp1252, which has Latin-1 in it."""
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            return value.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return value.decode("latin-1")
+
+
+def _as_utf8(table: pa.Table) -> pa.Table:
+    """With every text as UTF-8, each value by itself: what becomes of it does not hang on its neighbours."""
+    for place, field in enumerate(table.schema):
+        if not pa.types.is_dictionary(field.type) and not pa.types.is_binary(field.type):
+            continue
+        chunks = []
+        for chunk in table.column(place).chunks:
+            coded = chunk if pa.types.is_dictionary(field.type) else chunk.dictionary_encode()
+            words = [v if v is None or _is_utf8(v) else _decoded(v).encode() for v in coded.dictionary.to_pylist()]
+            values = pa.array(words, pa.binary())
+            if pa.types.is_dictionary(field.type):  # two ways to write a word are one word
+                again = values.dictionary_encode()
+                codes = again.indices.take(coded.indices)
+                chunks.append(pa.DictionaryArray.from_arrays(codes.cast(pa.int32()), again.dictionary))
+            else:
+                chunks.append(values.take(coded.indices))
+        table = table.set_column(place, field.name, pa.chunked_array(chunks, field.type))
+    return table
+
+
+def _from_latin(table: pa.Table) -> pa.Table:
+    """The bytes that stood in the file, in every column of text."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) or pa.types.is_binary(field.type):
+            values = pc.cast(table.column(place), pa.binary()).to_pylist()
+            back = pa.array([v if v is None else v.decode().encode("latin-1") for v in values], pa.binary())
+            back = back.dictionary_encode() if pa.types.is_dictionary(field.type) else back
+            table = table.set_column(place, field.name, back)
+    return table

@@ -1,0 +1,227 @@
+"""Folders of JPEG and PNG images: columns `image` (the file's bytes), `path` (seen from the folder) and `label`.
+
+A label is the name of the folder that an image lies in, or stands in a table of file names and labels. Every image is
+decoded once at ingest; one that cannot be goes to the quarantine.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from headway.errors import ConfigError, DataError
+from headway.messages import counted, some
+from headway.schema.columns import suggest
+from headway.sources.base import Chunk, InputFile, Malformed, Range
+from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
+from headway.sources.sample import noted
+from headway.sources.sniff import not_a
+from headway.storage import filesystem as storage
+
+_NAMES = ["image", "path", "label"]
+_SHOWN = 3
+"""Of the names that something is wrong with."""
+_CHUNK_BYTES, _CHUNK_FILES, _PREFIX_FILES = 16 << 20, 1024, 16
+_RANGE_FILES = 16_384
+_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n")
+
+
+class ImagesSource:
+    """A range is a run of the span's files; a table of labels is the last of them, and in no range."""
+
+    def __init__(self, config: SourceConfig):
+        self._config, self._images = config, config.images
+
+    def names(self, file: InputFile) -> list[str]:
+        return list(_NAMES)
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        images, labels, _ = self._labelled(files)
+        names = [_inside(self._config, file.path) for file in images]
+        found: list[Range] = []
+        start = held = 0
+        for end, file in enumerate(images, 1):
+            held += file.bytes
+            if held < self._images.range_bytes and end - start < _RANGE_FILES and end < len(images):
+                continue
+            facts = {
+                "paths": [image.path for image in images[start:end]],
+                "bytes": [image.bytes for image in images[start:end]],
+                "names": names[start:end],
+                "labels": labels.slice(start, end - start).to_pylist(),
+                "label_type": str(labels.type),
+            }
+            found.append(Range(len(found), images[start].path, start, start, end, facts, row_per_file=True))
+            start, held = end, 0
+        return found
+
+    def _labelled(self, files: Sequence[InputFile]) -> tuple[Sequence[InputFile], pa.Array, list[str]]:
+        """The images, the label of each, and what is to be told of the table."""
+        if self._images.table is None:
+            folders = [_inside(self._config, file.path).rpartition("/")[0].rpartition("/")[2] for file in files]
+            return files, pa.array([folder or None for folder in folders], pa.string()), []
+        images, table = files[:-1], _table(files[-1].path, self._images.file_column, self._images.label_column)
+        listed = table.column(0).to_pylist()
+        rows = {name: row for row, name in enumerate(listed)}
+        if len(rows) != len(listed):
+            again = [name for name, times in Counter(listed).items() if times > 1]
+            stand = counted(len(again), "file name stands", "file names stand")
+            fix = f"one row a file; of images of one name in several folders: their paths below {_folder(self._config)}"
+            raise DataError(f"{stand} in it more than once: {some(again, _SHOWN, repr)}", where=files[-1].path, fix=fix)
+        names = [_inside(self._config, file.path) for file in images]
+        places = [rows.get(name, rows.get(name.rpartition("/")[2])) for name in names]
+        used = {*places} - {None}
+        if rows and images and not used:
+            raise DataError(
+                f"none of its {counted(len(rows), 'file name')} is that of an image: it has {some(list(rows), _SHOWN, repr)}, "
+                f"and the images are {some(names, _SHOWN, repr)}",
+                where=files[-1].path,
+                fix=f"names with their endings, alone or as paths below {_folder(self._config)}; "
+                "the column they stand in is source.images.file_column",
+            )
+        # one table may serve several spans, and images may be without a label: neither is an error
+        missed = [name for name, row in rows.items() if row not in used]
+        bare = [name for name, place in zip(names, places, strict=True) if place is None]
+        notes = [
+            f"{files[-1].path}: {what} {some(few, _SHOWN, repr)}: {len(few):,} of {of}"
+            for few, of, what in (
+                (missed, counted(len(rows), "name"), "no image of the first span is called"),
+                (bare, counted(len(images), "image"), "no label is for"),
+            )
+            if few
+        ]
+        return images, table.column(1).combine_chunks().take(pa.array(places, pa.int64())), notes
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        for name in columns:
+            if name not in _NAMES:
+                raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, list(_NAMES)))
+        rows: list[int] = []
+        images: list[bytes] = []
+        malformed: list[Malformed] = []
+        labels, kind = piece.facts["labels"], pa.type_for_alias(piece.facts["label_type"])
+        held, first = 0, 0
+        total = len(piece.facts["paths"])
+        for row in range(total):
+            why = None
+            data = b""
+            if "image" in columns:
+                data, why = self._image(piece.facts["paths"][row], piece.facts["bytes"][row])
+            if why is None:
+                rows.append(row)
+                images.append(data)
+                held += len(data)
+            else:
+                malformed.append(Malformed(row, piece.facts["names"][row], why, "image"))
+            if held >= _CHUNK_BYTES or row + 1 - first >= _CHUNK_FILES or row + 1 == total:
+                at = np.array(rows, np.int64)
+                arrays = {
+                    "image": pa.array(images, pa.binary()),
+                    "path": pa.array([piece.facts["names"][i] for i in rows], pa.string()),
+                    "label": pa.array([labels[i] for i in rows], kind),
+                }
+                batch = pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
+                yield Chunk(batch, first, at, tuple(malformed))
+                rows, images, malformed, held, first = [], [], [], 0, row + 1
+
+    def _image(self, path: str, size: int) -> tuple[bytes, str | None]:
+        """The file's bytes, and what is wrong with them."""
+        if size > self._config.max_cell_bytes:
+            return b"", f"{size} bytes, more than source.max_cell_bytes: {self._config.max_cell_bytes}"
+        with storage.open_file(path) as file, storage.reading(path):
+            data = bytes(file.read())
+        if len(data) != size:
+            raise DataError(f"has {len(data)} bytes, not the {size} it had when the span was listed", where=path)
+        return data, undecodable(data)
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+        images, labels, notes = self._labelled(files)
+        some = images[: min(rows, _PREFIX_FILES)]
+        data = []
+        for file in some:
+            with storage.open_file(file.path) as handle, storage.reading(file.path):
+                data.append(bytes(handle.read(min(file.bytes, 1 << 16))))
+        if not some:
+            raise DataError("the folder holds no images", where=self._config.path)
+        if not any(head.startswith(_MAGIC) for head in data):
+            why = not_a(some[0].path, "images") or DataError("is neither a JPEG nor a PNG", where=some[0].path)
+            if len(some) > 1:
+                why = DataError(
+                    f"none of the first {len(some)} files is a JPEG or PNG; this one {why.problem}", where=why.where
+                )
+            raise why
+        names = [_inside(self._config, file.path) for file in some]
+        arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(some))]
+        return noted(pa.Table.from_arrays(arrays, names=_NAMES), notes)
+
+
+def _folder(config: SourceConfig) -> str:
+    """The folder that names are seen from, as the config says it."""
+    return "/".join(config.path.rstrip("/").split("/")[: _depth(config)])
+
+
+def undecodable(data: bytes) -> str | None:
+    """Why these bytes are no JPEG or PNG that can be shown; None when they are one."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
+            image.load()
+    except Image.UnidentifiedImageError:
+        return "neither a JPEG nor a PNG"
+    except Exception as error:  # whatever Pillow's decoders throw at broken input
+        return f"cannot be decoded: {error}".splitlines()[0]
+    return None
+
+
+def table_path(config: SourceConfig, span: str) -> str:
+    """Where the table of labels lies."""
+    table = (config.images.table or "").replace(SPAN, span)
+    if storage.is_remote(table) or table.startswith("/"):
+        return table
+    folder = config.path.replace(SPAN, span)
+    if not config.has_spans or SPAN in config.path:
+        return "/".join([*folder.split("/")[: _depth(config)], table])
+    for part, value in zip(DATE_PARTS, re.split("[-T]", span), strict=False):
+        folder = folder.replace(part, value)
+    return "/".join([*folder.split("/")[: _depth(config)], table])
+
+
+def _depth(config: SourceConfig) -> int:
+    """How many parts of a path lead to the folder that names are seen from: those before the first glob."""
+    parts = config.path.rstrip("/").split("/")
+    for i, part in enumerate(parts):
+        if storage.has_magic(part):
+            return i
+    return len(parts)
+
+
+def _inside(config: SourceConfig, path: str) -> str:
+    parts = path.split("/")
+    return "/".join(parts[min(_depth(config), len(parts) - 1) :])
+
+
+def _table(path: str, file_column: str, label_column: str) -> pa.Table:
+    """Two columns: file names and labels."""
+    try:
+        with storage.open_file(path) as file:
+            whole = pq.read_table(file) if path.endswith(".parquet") else pacsv.read_csv(file)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"the table of labels cannot be read: {str(error).splitlines()[0]}", where=path) from None
+    for name in (file_column, label_column):
+        if name not in whole.column_names:
+            fix = f"name it in source.images.file_column or label_column; {suggest(name, whole.column_names)}"
+            raise ConfigError(f"the table of labels has no column {name!r}", where=path, fix=fix)
+    labels = whole.column(label_column)
+    if pa.types.is_dictionary(labels.type):
+        labels = labels.cast(labels.type.value_type)
+    if not (pa.types.is_integer(labels.type) or pa.types.is_floating(labels.type) or pa.types.is_boolean(labels.type)):
+        labels = labels.cast(pa.string())  # whatever it is, ranges carry it as plain values
+    return pa.table({"file": whole.column(file_column).cast(pa.string()), "label": labels})

@@ -1,0 +1,228 @@
+"""What kinds of values some JSON lines hold, and the Arrow type that a column is best read as.
+
+seen_in(b'{"a": {"b": 1}}\\n', path)          # {"a.b": [["a", "b"], "int", "int"]}
+read_type(pa.int64(), "bool")                # bool: coercion makes it 0 and 1
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+
+from headway.errors import DataError
+from headway.sources.type_conflicts import EMPTY_LIST, Seen
+from headway.sources.type_inference import ONE_IN
+
+Kinds = dict[str, list[Any]]
+"""By column: [the way to it, the kind of all its values but a few odd ones, the kind of most]; a kind is
+int, float, bool, text, mixed, null, list:<kind>, or object in a list. Plain JSON."""
+_LISTS, _LARGE = "list:", "large"
+"""Large: digits beyond int64."""
+_FEW = 64
+"""So many large integers of some lines are odd ones that the whole sample judges, however few the lines are."""
+_PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": pa.null()}
+
+
+class Number(str):
+    """A number as it stands in the file."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen = set[str]()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice!r} stands twice")
+    return found
+
+
+DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=_once)
+
+
+def decode(line: bytes) -> Any:
+    """A line's value, numbers as they are written.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    try:
+        return DECODER.decode(line.decode("utf-8", "surrogateescape"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def as_json(value: Any) -> str:
+    """What `decode` gave, as JSON again, numbers as they were written; a text by itself without quotes."""
+    return str(value) if isinstance(value, str) else _as_json(value)
+
+
+def _as_json(value: Any) -> str:
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_as_json, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key, ensure_ascii=False)}: {_as_json(inner)}' for key, inner in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def seen_in(data: bytes, path: str) -> Kinds:
+    """The columns of some lines; broken lines show none. As `counted_in`."""
+    return counted_in(data, path)[0]
+
+
+def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], Seen]]:
+    """The columns of some lines, and how many values of which form each has.
+
+    Raises:
+        DataError: the data is one JSON list, or two columns have the same name.
+    """
+    if data.lstrip()[:1] == b"[":
+        raise DataError(
+            "holds a JSON list, not one object a line", where=path, fix="rewrite it: jq -c '.[]' old.json > new.jsonl"
+        )
+    counts: dict[tuple[str, ...], Counter[str]] = {}
+    for line in data.splitlines():
+        try:
+            value = decode(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            _count(value, (), counts)
+    for way in [way for way in counts if _overruled(way, counts)]:
+        del counts[way]
+    found: Kinds = {}
+    seen = {}
+    for way, kinds in counts.items():
+        name = ".".join(way)
+        if name in found:
+            raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
+        kind = _together(_usual(_settled(kinds)))
+        found[name] = [list(way), kind, _most(_settled(kinds, few=0))]
+        seen[way] = Seen(_form(kind), kinds.total() - kinds["null"], kinds.total())
+    return found, seen
+
+
+def _count(value: dict[str, Any], way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> None:
+    for key, inner in value.items():
+        here = (*way, key)
+        if isinstance(inner, dict):
+            _count(inner, here, counts)
+        else:
+            counts.setdefault(here, Counter())[_kind(inner)] += 1
+
+
+def _overruled(way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> bool:
+    """Whether what is a value here is more often an object, or the other way about."""
+    mine = counts[way].total() - counts[way]["null"]
+    below = [other for other in counts if len(other) > len(way) and other[: len(way)] == way]
+    above = [other for other in counts if len(other) < len(way) and way[: len(other)] == other]
+    if below and mine <= max(counts[other].total() for other in below):
+        return True
+    return any(counts[other].total() - counts[other]["null"] > counts[way].total() for other in above)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, Number):
+        if not value.lstrip("-").isdigit():
+            return "float"
+        return "int" if -(1 << 63) <= int(value[:30]) < 1 << 63 else _LARGE
+    if isinstance(value, list):
+        kinds = Counter(_kind(item) for item in value)
+        return _LISTS + _together(kinds)
+    return "text" if isinstance(value, str) else "object"
+
+
+def _settled(kinds: Counter[str], few: int = _FEW) -> Counter[str]:
+    """With a kind that columns have for the large integers: they are odd integers where they are few, else floats."""
+    there = sum(count for kind, count in kinds.items() if kind != "null")
+    found: Counter[str] = Counter()
+    for kind, count in kinds.items():
+        if kind.endswith(_LARGE):
+            odd = count <= few or (few and count * ONE_IN <= there)
+            kind = kind.removesuffix(_LARGE) + ("int" if odd else "float")
+        found[kind] += count
+    return found
+
+
+def _usual(kinds: Counter[str]) -> Counter[str]:
+    """Without those that hardly ever occur: one odd line decides nothing."""
+    there = sum(count for kind, count in kinds.items() if kind != "null")
+    return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > there})
+
+
+def is_number(kind: str) -> bool:
+    """Whether the values are numbers, true or false, or lists of them."""
+    return kind.removeprefix(_LISTS) in ("int", "float", "bool")
+
+
+def storable(kind: str) -> bool:
+    """Whether a column can be of that kind: values and lists of them, no lists of lists or of objects."""
+    inner = kind.removeprefix(_LISTS)
+    return inner != "object" and not inner.startswith(_LISTS)
+
+
+def _together(kinds: Counter[str]) -> str:
+    """The kind that holds for all of them."""
+    known = {kind for kind in kinds if kind not in ("null", "list:null")}
+    if not known:
+        return "list:null" if "list:null" in kinds else "null"
+    if len(known) == 1 and ("list:null" not in kinds or next(iter(known)).startswith(_LISTS)):
+        return known.pop()
+    if all(kind.startswith(_LISTS) for kind in known):
+        return _LISTS + _together(Counter({kind.removeprefix(_LISTS): 1 for kind in known}))
+    if not known <= {"int", _LARGE, "float"} or "list:null" in kinds:
+        return "mixed"
+    return "float" if "float" in known else _LARGE
+
+
+def _most(kinds: Counter[str]) -> str:
+    """The kind of most values, so that a few odd ones do not make the rest slow to read."""
+    known = Counter({kind: count for kind, count in kinds.items() if kind not in ("null", "list:null")})
+    if not known:
+        return _together(kinds)
+    kind = known.most_common(1)[0][0]
+    return "float" if kind == "int" and known["float"] else kind
+
+
+def _form(kind: str) -> str | None:
+    """What people call values of that kind; None: nothing but nulls."""
+    if kind == "null":
+        return None
+    if not kind.startswith(_LISTS):
+        return "one value"
+    inner = kind.removeprefix(_LISTS)
+    if inner == "null":
+        return EMPTY_LIST
+    return "a list of objects" if inner == "object" else "a list of lists" if inner.startswith(_LISTS) else "a list"
+
+
+def natural(kind: str) -> pa.DataType:
+    """The type of a column that nothing is wanted of; text is bytes."""
+    if not storable(kind):  # one type for all, whatever lies in them
+        return pa.list_(pa.struct([]) if kind == _LISTS + "object" else pa.list_(pa.null()))
+    if kind.startswith(_LISTS):
+        return pa.list_(natural(kind.removeprefix(_LISTS)))
+    return _PLAIN.get(kind, pa.string())
+
+
+def read_type(wanted: pa.DataType | None, kind: str | None) -> pa.DataType:
+    """What to ask Arrow for: what is wanted, or what the file has where coercion makes that of it."""
+    if wanted is None:
+        found = natural(kind or "text")
+        return pa.binary() if pa.types.is_string(found) or pa.types.is_null(found) else found
+    if pa.types.is_dictionary(wanted):
+        wanted = wanted.value_type
+    if pa.types.is_list(wanted):
+        inner = kind.removeprefix(_LISTS) if kind and kind.startswith(_LISTS) else None
+        return pa.list_(read_type(wanted.value_type, inner))
+    if kind == "bool" or (kind == "int" and pa.types.is_binary(wanted)):
+        return _PLAIN[kind]
+    return pa.binary() if kind in ("text", "mixed") else wanted

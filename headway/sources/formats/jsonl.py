@@ -1,0 +1,157 @@
+"""Files of JSON lines, one object a line, parsed by Arrow on the calling thread; gzip too.
+
+Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or holds
+a value of another type, so a block in which that happens is halved until the lines are found: these are read one by
+one, and cost nobody else anything. A column with a value that is not of its type comes as text, for coercion to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from headway.errors import DataError
+from headway.sources import type_conflicts
+from headway.sources.base import Chunk, InputFile, Range, batch_rows, sampled
+from headway.sources.config import JsonlConfig
+from headway.sources.formats.json_parser import Parser
+from headway.sources.formats.json_types import Kinds, counted_in, is_number, natural, read_type, seen_in, storable
+from headway.sources.sniff import is_object
+from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_PIECES, TextFile, last_line_end, pieces
+from headway.sources.type_inference import as_numbers
+
+_BLOCK_BYTES = 4 << 20
+_SAMPLE_FILES = 8
+
+
+class JsonlSource:
+    """A range is bytes [start, end) of a file, from the beginning of a line to the end of one; a gzip file is one."""
+
+    def __init__(self, config: JsonlConfig):
+        self._config = config
+
+    def names(self, file: InputFile) -> list[str]:
+        """The keys that the beginning of the file shows."""
+        return list(_beginning(TextFile(file.path)))
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        found: list[Range] = []
+        for number, file in enumerate(files):
+            text = TextFile(file.path)
+            facts = {"kinds": _beginning(text)}
+            start = 0
+            while start < file.bytes:
+                end = file.bytes
+                if not text.gzip:
+                    end = min(text.line_end(min(start + self._config.range_bytes, file.bytes)), file.bytes)
+                    if end <= start:
+                        raise DataError(f"ends at byte {start}, not at {file.bytes}", where=file.path)
+                found.append(Range(len(found), file.path, number, start, end, facts))
+                start = end
+        return found
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        parser = parser_of(piece.facts["kinds"], columns, types)
+        before = 0
+        for at, data in TextFile(piece.path).blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end):
+            if not at and data.startswith(BOM):
+                data, at = data[len(BOM) :], len(BOM)
+            chunk, rows = parser.parse(data, at, before)
+            malformed = chunk.malformed
+            size = batch_rows(chunk.batch.num_rows)
+            for start in range(0, max(chunk.batch.num_rows, 1), size):
+                part = chunk.batch.slice(start, size)
+                at_rows = None if chunk.rows is None else chunk.rows[start : start + size]
+                yield Chunk(part, before + start, at_rows, malformed)
+                malformed = ()
+            before += rows
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+        """Rows from places spread over the files."""
+        shown: list[tuple[pa.Table, dict[type_conflicts.Way, type_conflicts.Seen], Kinds]] = []
+        forms = type_conflicts.Forms()
+        for file in files[:_SAMPLE_FILES]:
+            text = TextFile(file.path)
+            for data in _sample(text, file.bytes):
+                kinds, seen = counted_in(data, file.path)
+                forms.note(file.path, seen)
+                if kinds:
+                    shown.append((_shown(data, kinds), seen, kinds))
+        if not any(table.num_rows for table, *_ in shown):
+            raise _no_rows(files[0].path)
+        clashes = forms.clashes()
+        tables = []
+        numbers: dict[str, bool] = {}
+        for table, seen, kinds in shown:
+            odd = [".".join(way) for way, one in seen.items() if forms.odd(way, one.form)]
+            tables.append(type_conflicts.bare(table.drop_columns(odd), clashes))
+            for name, (_, kind, _) in kinds.items():
+                if kind != "null" and name not in odd and name not in clashes:
+                    numbers[name] = numbers.get(name, True) and is_number(kind)
+        whole = as_numbers(sampled(tables, rows), [name for name, all_of_it in numbers.items() if all_of_it])
+        return type_conflicts.marked(whole, clashes)
+
+
+def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
+    """What reads these columns of lines whose beginning showed these kinds."""
+    wanted = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
+    numbers = [name for name in columns if name in types and _is_number(types[name])]
+    return Parser({name: (_way(name, kinds), wanted[name]) for name in columns}, numbers)
+
+
+def _shown(data: bytes, kinds: Kinds) -> pa.Table:
+    """Some lines as they are; what no column can hold comes as nulls of its type."""
+    types = {name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()}
+    parser = Parser({name: types[name] for name, (_, kind, _) in kinds.items() if storable(kind)})
+    batch = parser.parse(data, 0, 0)[0].batch
+    rows = batch.num_rows if batch.num_columns else sum(1 for line in data.splitlines() if line.strip())
+    arrays = {
+        name: batch.column(name) if name in batch.schema.names else pa.nulls(rows, types[name][1]) for name in kinds
+    }
+    return pa.table(arrays)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_list(kind) else kind
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _way(name: str, kinds: Kinds) -> tuple[str, ...]:
+    """Where a column lies in a line; of one that the beginning of the file does not show, a guess."""
+    if name in kinds:
+        return tuple(kinds[name][0])
+    parts = name.split(".")
+    return (name,) if len(parts) == 1 or any(way == [parts[0]] for way, *_ in kinds.values()) else tuple(parts)
+
+
+def _beginning(text: TextFile) -> Kinds:
+    for _, data in text.blocks(0, None, SAMPLE_BYTES, last_line_end):
+        return seen_in(data.removeprefix(BOM), text.path)
+    return {}
+
+
+def _no_rows(path: str) -> DataError:
+    """What is wrong with a file of which no line is an object."""
+    for _, data in TextFile(path).blocks(0, None, SAMPLE_BYTES, last_line_end):
+        for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
+            if not line.strip():
+                continue
+            shown = line[:60].decode("utf-8", "backslashreplace").strip()
+            if is_object(line):
+                return DataError("its objects hold no keys", where=f"{path}:{number}", fix="bring lines with features")
+            fix = "say 'format: csv' if it is CSV, or check source.format"
+            if line.lstrip().startswith(b"{"):
+                fix = "write one object a line: jq -c . old.json > new.jsonl"
+            return DataError(f"no line is a JSON object, beginning with {shown!r}", where=f"{path}:{number}", fix=fix)
+    return DataError("the files hold empty lines and no rows", where=path, fix="bring files with rows")
+
+
+def _sample(text: TextFile, size: int) -> Iterator[bytes]:
+    if not text.gzip:
+        for i, data in enumerate(pieces(text, 0, size)):
+            yield data if i else data.removeprefix(BOM)
+        return
+    for _, data in text.blocks(0, None, SAMPLE_PIECES * SAMPLE_BYTES, last_line_end):
+        yield data.removeprefix(BOM)
+        return

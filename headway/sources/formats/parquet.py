@@ -1,0 +1,186 @@
+"""Parquet files, read by row groups on the calling thread."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headway.errors import DataError
+from headway.memory import give_back
+from headway.sources.base import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Chunk,
+    InputFile,
+    Range,
+    no_column,
+    rows_of_range,
+    sampled,
+)
+from headway.sources.config import ParquetConfig
+from headway.sources.formats.parquet_wide import WIDE, by_columns
+from headway.sources.formats.structs import Way, flat, leaves, pick
+from headway.sources.sniff import not_a
+from headway.storage import filesystem as storage
+
+_LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
+"""Of wide rows a schema is inferred from fewer."""
+
+
+class ParquetSource:
+    """A range is a run of row groups of up to `range_rows` rows, fewer of a wide table or a short file; start and end are
+    their numbers."""
+
+    def __init__(self, config: ParquetConfig):
+        self._config = config
+
+    def names(self, file: InputFile) -> list[str]:
+        with _open(file.path) as parquet:
+            return list(leaves(parquet.schema_arrow, file.path))
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        found: list[Range] = []
+        for number, file in enumerate(files):
+            rows, columns = _shape(file.path)
+            most = rows_of_range(self._config.range_rows, columns, sum(rows))
+            start, held = 0, 0
+            for i, count in enumerate(rows):
+                if held and held + count > most:
+                    found.append(Range(len(found), file.path, number, start, i, {"rows": held}))
+                    start, held = i, 0
+                held += count
+            if held:
+                found.append(Range(len(found), file.path, number, start, len(rows), {"rows": held}))
+            if columns >= WIDE:
+                give_back()  # what the footer took: workers read it in threads of their own
+        return found
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        dictionaries = [name for name, kind in types.items() if pa.types.is_dictionary(kind)]
+        with _open(piece.path, dictionaries) as parquet:
+            ways = leaves(parquet.schema_arrow, piece.path)
+            for name in columns:
+                if name not in ways:
+                    raise no_column(name, list(ways), piece.path)
+            first = 0
+            groups = list(range(piece.start, piece.end))
+            rows = _rows_at_once(parquet, columns)
+            try:
+                for batch in _batches(parquet, groups, ways, columns, rows):
+                    yield Chunk(batch, first)
+                    first += batch.num_rows
+                    del batch  # or it would be there while the next one is read
+            except (OSError, pa.ArrowException) as error:
+                raise _corrupt(piece.path, error, f"row groups {piece.start} to {piece.end - 1}, row {first}") from None
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+        tables: list[pa.Table] = []
+        held = 0
+        for file in files:
+            with _open(file.path) as parquet:
+                batches: list[pa.RecordBatch] = []
+                at_once = _rows_at_once(parquet)
+                rows = min(rows, max(_LEAST_SAMPLE, at_once * _SAMPLE_BATCHES))
+                try:
+                    for batch in parquet.iter_batches(at_once, use_threads=False):
+                        batches.append(batch)
+                        held += batch.num_rows
+                        if held >= rows:
+                            break
+                except (OSError, pa.ArrowException) as error:
+                    raise _corrupt(file.path, error, f"row {held}") from None
+            if batches:
+                tables.append(flat(pa.Table.from_batches(batches), file.path))
+            if held >= rows:
+                break
+        if not tables:
+            raise DataError("the files hold no rows", where=files[0].path)
+        return sampled(tables, rows * len(tables)).slice(0, rows)
+
+
+def _shape(path: str) -> tuple[list[int], int]:
+    """Rows of each row group, and columns."""
+    with _open(path) as parquet:
+        metadata = parquet.metadata
+        return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)], metadata.num_columns
+
+
+def _batches(
+    parquet: pq.ParquetFile, groups: list[int], ways: Mapping[str, Way], columns: Sequence[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    if len(columns) >= WIDE:
+        for group in groups:
+            yield from by_columns(parquet, group, ways, columns, rows)
+        return
+    for batch in parquet.iter_batches(rows, row_groups=groups, columns=list(columns), use_threads=False):
+        batch = pick(batch, ways, columns)
+        yield batch
+        del batch
+
+
+@contextlib.contextmanager
+def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    with storage.open_file(path) as file:
+        try:
+            footer = _footer(path, file)
+            parquet = pq.ParquetFile(file, metadata=footer.metadata)
+            # pyarrow cannot read a struct with a dictionary in it over several row groups
+            names = frozenset(parquet.schema_arrow.names)  # made anew each time it is asked for
+            if plain := [name for name in dictionaries if name in names]:
+                parquet = pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=plain)
+        except (OSError, pa.ArrowException) as error:
+            raise not_a(path, "parquet") or _corrupt(path, error, "its footer") from None
+        leaves(parquet.schema_arrow, path)
+        yield parquet
+
+
+class _Footer:
+    """A file's metadata. It takes 1 kB in memory for each column of each row group, 100 MB of a wide table."""
+
+    def __init__(self, metadata: pq.FileMetaData):
+        self.metadata = metadata
+
+
+_FOOTERS: WeakValueDictionary[tuple[str, int, int], _Footer] = WeakValueDictionary()
+_FOOTERS_LOCK = threading.Lock()
+
+
+def _footer(path: str, file: pa.NativeFile) -> _Footer:
+    """The file's footer, shared by all that read it at the same time."""
+    written = 0 if storage.is_remote(path) else Path(path).stat().st_mtime_ns
+    key = (path, file.size(), written)
+    with _FOOTERS_LOCK:
+        footer = _FOOTERS.get(key)
+        if footer is None:
+            footer = _FOOTERS[key] = _Footer(pq.ParquetFile(file).metadata)
+        return footer
+
+
+def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> int:
+    """Rows of a batch: BATCH_ROWS, or fewer of wide ones. A whole file has one answer, so that reading is repeatable."""
+    metadata = parquet.metadata
+    held = 0
+    wanted = set(columns) if columns is not None else None
+    for group in range(metadata.num_row_groups):
+        chunks = metadata.row_group(group)
+        for place in range(chunks.num_columns):
+            chunk = chunks.column(place)
+            top = chunk.path_in_schema.split(".")[0]
+            if wanted is None or chunk.path_in_schema in wanted or top in wanted:
+                held += chunk.total_uncompressed_size
+    each = held / max(1, metadata.num_rows)
+    return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(each, 1.0))))
+
+
+def _corrupt(path: str, error: Exception, at: str) -> DataError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if reason.startswith("Expected all lists to be of size"):  # pyarrow writes what it cannot read
+        fix = "write that column as pa.list_(type), and say its length in the pipeline: columns: {name: {shape: n}}"
+        return DataError("a column of fixed-size lists holds a null, which cannot be read back", where=path, fix=fix)
+    return DataError(f"not a whole Parquet file, at {at}: {reason}", where=path, fix="write the file again")

@@ -1,0 +1,236 @@
+"""TFRecord files of classic tf.train.Examples, one row a record, as others write them; gzip too.
+
+A feature that is absent is null; an empty list is an empty list, and null in a column of one value a row, which one is of
+which at most one row in a hundred of a sample has several values, or none. Every checksum is checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from headway.errors import DataError
+from headway.records.tfrecord import masked
+from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, sampled
+from headway.sources.config import ExamplesConfig
+from headway.sources.formats.tfexample_columns import ExampleBatch
+from headway.sources.formats.tfexample_wire import SEQUENCE
+from headway.sources.sniff import not_a
+from headway.sources.type_inference import ONE_IN, as_numbers, not_one, with_several
+from headway.storage import filesystem as storage
+from headway.tabular.list_arrays import is_list
+from headway.tabular.quarantine import text_of
+
+_HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")
+_MOST = 1 << 31
+_BATCH_RECORDS, _BATCH_BYTES, _READ_BYTES, _WINDOW = 8192, 16 << 20, 1 << 20, 1 << 18
+_NAMES_ROWS = 1000
+_FIX = "fetch or write the file again"
+
+
+class ExamplesSource:
+    """A range is bytes [start, end) of a file, from the beginning of a record to the end of one; a gzip file is one."""
+
+    def __init__(self, config: ExamplesConfig):
+        self._config = config
+
+    def names(self, file: InputFile) -> list[str]:
+        """The features of the first records."""
+        for _, records in _batches(file.path, 0, None):
+            return ExampleBatch.of(records[:_NAMES_ROWS]).names()
+        return []
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        found: list[Range] = []
+        for number, file in enumerate(files):
+            start = 0
+            for end in [file.bytes] if _is_gzip(file.path) else self._cuts(file):
+                found.append(Range(len(found), file.path, number, start, end))
+                start = end
+        return found
+
+    def _cuts(self, file: InputFile) -> list[int]:
+        cuts = _hops(file, self._config.range_bytes, check_all=False)
+        # something is wrong: look at every record, to say where
+        return cuts if cuts is not None else _hops(file, self._config.range_bytes, check_all=True) or []
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        first = 0
+        for _, records in _batches(piece.path, piece.start, piece.end):
+            batch = ExampleBatch.of(records)
+            arrays, bad = [], {row: Malformed(first + row, None, why) for row, why in batch.broken.items()}
+            for name in columns:
+                kind = types.get(name)
+                array, misfits = batch.column(name, several=None if kind is None else is_list(kind))
+                if pa.types.is_null(array.type) and kind is not None:
+                    array = pa.nulls(batch.rows, kind.value_type if pa.types.is_dictionary(kind) else kind)
+                arrays.append(array)
+                for row, why in misfits.items():
+                    shown = text_of(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
+                    bad.setdefault(row, Malformed(first + row, shown, why, name))
+            whole = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+            if bad:
+                good = pa.array([row not in bad for row in range(batch.rows)], pa.bool_())
+                rows = [first + row for row in range(batch.rows) if row not in bad]
+                yield Chunk(whole.filter(good), first, rows, tuple(bad[row] for row in sorted(bad)))
+            else:
+                yield Chunk(whole, first)
+            first += batch.rows
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+        batches: list[ExampleBatch] = []
+        numbers: dict[str, bool] = {}
+        counts: dict[str, Counter[int]] = {}
+        held = 0
+        for file in files:
+            records: list[bytes] = []
+            for _, some in _batches(file.path, 0, None):
+                records += some
+                if len(records) + held >= rows or sum(map(len, records)) > _BATCH_BYTES:
+                    break
+            if records:
+                batch = ExampleBatch.of(records[:rows])
+                if SEQUENCE in batch.broken.values():
+                    problem = "holds tf.SequenceExamples, whose feature_lists cannot be read"
+                    fix = "write each as a tf.Example: the context's features, and each feature list as one list of values"
+                    raise DataError(problem, where=file.path, fix=fix)
+                for name in batch.names():
+                    if (known := batch.is_number(name)) is not None:
+                        numbers[name] = numbers.get(name, True) and known
+                    counts.setdefault(name, Counter()).update(batch.counts(name))
+                batches.append(batch)
+                held += len(records)
+            if held >= rows:
+                break
+        if not batches:
+            raise DataError("the files hold no rows", where=files[0].path)
+        odd = {name: found for name, found in counts.items() if not_one(found) * ONE_IN <= found.total()}
+        tables = []
+        for batch in batches:
+            names = batch.names()
+            arrays = [batch.column(name, several=False if name in odd else None)[0] for name in names]
+            tables.append(pa.Table.from_arrays(arrays, names=names))
+        whole = sampled(_agreed(tables), rows * len(tables)).slice(0, rows)
+        whole = as_numbers(whole, [name for name, all_of_it in numbers.items() if all_of_it])
+        return with_several(whole, odd)
+
+
+def _agreed(tables: list[pa.Table]) -> list[pa.Table]:
+    """A column that one file shows as lists is one of lists in all of them."""
+    lists = {field.name for table in tables for field in table.schema if is_list(field.type)}
+    for i, table in enumerate(tables):
+        for place, field in enumerate(table.schema):
+            if field.name in lists and not is_list(field.type):
+                table = table.set_column(place, field.name, pa.nulls(table.num_rows, pa.list_(field.type)))
+        tables[i] = table
+    return tables
+
+
+def _is_gzip(path: str) -> bool:
+    with storage.open_file(path) as file, storage.reading(path):
+        head = bytes(file.read(_HEADER.size))
+    plain = len(head) == _HEADER.size and masked(head[:8]) == _HEADER.unpack(head)[1]
+    return head.startswith(b"\x1f\x8b") and not plain
+
+
+def _hops(file: InputFile, range_bytes: int, *, check_all: bool) -> list[int] | None:
+    """Where ranges end, found by going from length to length; None when something is wrong and `check_all` is not set."""
+    cuts: list[int] = []
+    at, start, base, window = 0, 0, 0, b""
+    with storage.open_file(file.path) as handle, storage.reading(file.path):
+        while at < file.bytes:
+            if at + _HEADER.size > base + len(window):
+                handle.seek(at)
+                base, window = at, bytes(handle.read(_WINDOW))
+                if len(window) < _HEADER.size:
+                    if check_all:
+                        raise _damaged(file.path, at, "the file is cut off in a record's length")
+                    return None
+            size, crc = _HEADER.unpack_from(window, at - base)
+            last = at + _HEADER.size + size + _CRC.size >= file.bytes
+            if check_all or not cuts or start == at or last:
+                held = masked(window[at - base : at - base + 8]) == crc and size <= _MOST
+                if not held and check_all:
+                    raise _damaged(file.path, at, "the checksum of a record's length does not hold")
+                if not held:
+                    return None
+            if at + _HEADER.size + size + _CRC.size > file.bytes:
+                if check_all:
+                    raise _damaged(file.path, at, "the file is cut off in a record")
+                return None
+            at += _HEADER.size + size + _CRC.size
+            if at - start >= range_bytes or at == file.bytes:
+                cuts.append(at)
+                start = at
+    return cuts
+
+
+def _batches(path: str, start: int, end: int | None) -> Iterator[tuple[int, list[bytes]]]:
+    """(offset, some records) of a range, each checked.
+
+    Raises:
+        DataError: naming the file and the byte at which it stops being a TFRecord file.
+    """
+    zipped = _is_gzip(path)
+    with storage.open_file(path) as file, storage.reading(path):
+        source = pa.CompressedInputStream(file, "gzip") if zipped else file
+        if not zipped:
+            file.seek(start)
+        at = first = start
+        left = None if zipped or end is None else end - start
+        buffer, place = b"", 0
+        records: list[bytes] = []
+        held = 0
+
+        def fill(wanted: int) -> bool:
+            """Whether `wanted` bytes lie in the buffer behind `place` now."""
+            nonlocal buffer, place, left
+            while len(buffer) - place < wanted:
+                ask = max(_READ_BYTES, wanted - (len(buffer) - place))
+                ask = ask if left is None else min(ask, left)
+                more = _more(source, ask, path, at) if ask else b""
+                if not more:
+                    return False
+                left = None if left is None else left - len(more)
+                buffer, place = buffer[place:] + more, 0
+            return True
+
+        while fill(1):
+            if not fill(_HEADER.size):
+                raise _damaged(path, at, "the file is cut off in a record's length")
+            size, crc = _HEADER.unpack_from(buffer, place)
+            if masked(buffer[place : place + 8]) != crc or size > _MOST:
+                raise _damaged(path, at, "the checksum of a record's length does not hold")
+            whole = _HEADER.size + size + _CRC.size
+            if not fill(whole):
+                raise _damaged(path, at, "the file is cut off in a record")
+            record = buffer[place + _HEADER.size : place + _HEADER.size + size]
+            if masked(record) != _CRC.unpack_from(buffer, place + _HEADER.size + size)[0]:
+                raise _damaged(path, at, "the checksum of a record does not hold")
+            records.append(record)
+            place, at, held = place + whole, at + whole, held + size
+            if len(records) >= _BATCH_RECORDS or held >= _BATCH_BYTES:
+                yield first, records
+                first, records, held = at, [], 0
+        if left:
+            raise _damaged(path, at, f"the file ends before byte {end}")
+        if records:
+            yield first, records
+
+
+def _more(source: pa.NativeFile, size: int, path: str, at: int) -> bytes:
+    try:
+        return bytes(source.read(size))
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise _damaged(path, at, f"not a whole gzip file: {reason}") from None
+
+
+def _damaged(path: str, at: int, what: str) -> DataError:
+    if not at and (other := not_a(path, "examples")):
+        return other
+    fix = "not a TFRecord file? check source.format and the file" if not at else _FIX
+    return DataError(f"{what} (record at byte {at})", where=path, fix=fix)

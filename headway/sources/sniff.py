@@ -1,0 +1,102 @@
+"""What a file is by its first bytes, so that one that was taken for something else is called by its name.
+
+found = another(path, "parquet")             # ("JSON lines", "say 'format: jsonl'"), or None: it may be Parquet
+raise not_a(path, "parquet", default)        # DataError: is JSON lines, not a Parquet file
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+
+from headway.errors import DataError
+from headway.records.tfrecord import masked
+from headway.sources.config import Format
+from headway.storage import filesystem as storage
+
+_HEAD = 4096
+_NAMES: dict[Format, str] = {
+    "parquet": "a Parquet file",
+    "csv": "a CSV file",
+    "jsonl": "JSON lines",
+    "examples": "a TFRecord file",
+    "images": "an image",
+    "arrow": "an Arrow file",
+}
+_FORMATS: list[tuple[bytes, Format]] = [
+    (b"PAR1", "parquet"),
+    (b"ARROW1", "arrow"),
+    (b"\xff\xff\xff\xff", "arrow"),
+    (b"\x89PNG\r\n", "images"),
+    (b"\xff\xd8\xff", "images"),
+]
+_OTHERS = {
+    b"PK\x03\x04": ("a zip archive (or an Excel workbook)", "unzip it, or save it as CSV"),
+    b"BZh": ("compressed with bzip2", "decompress it, or compress it with gzip"),
+    b"\xfd7zXZ": ("compressed with xz", "decompress it, or compress it with gzip"),
+    b"\x28\xb5\x2f\xfd": ("compressed with zstd", "decompress it, or compress it with gzip"),
+    b"\x1f\x8b": ("compressed with gzip", "gzip is for text and TFRecords; decompress it, or check source.format"),
+    b"\xff\xfe": ("UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8 old > new"),
+    b"\xfe\xff": ("UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8 old > new"),
+    b"%PDF": ("a PDF", "export its table as CSV"),
+    b"SQLite format 3": ("an SQLite database", "export its table as CSV"),
+    b"\x89HDF": ("an HDF5 file", "write it as Parquet"),
+    b"<": ("HTML or XML", "check the path and source.format"),
+}
+_TEXT: frozenset[Format] = frozenset({"csv", "jsonl"})
+
+
+def another(head: bytes, wanted: Format) -> tuple[str, str] | None:
+    """What a file with these first bytes is, and what to do about it; None when it may be what is wanted."""
+    found = _format(head)
+    if found is not None and found != wanted and not (found in _TEXT and wanted in _TEXT):
+        return _NAMES[found], f"say 'format: {found}'"
+    if found == wanted:
+        return None
+    zipped = head.startswith(b"\x1f\x8b") and wanted in ("csv", "jsonl", "examples")
+    for magic, (what, fix) in _OTHERS.items():
+        # a table may begin with <, text with anything
+        if head.startswith(magic) and not zipped and not (magic == b"<" and wanted in _TEXT):
+            return what, fix
+    if wanted not in _TEXT and head and _is_text(head):
+        return "text", "say 'format: csv' if it is CSV, or check source.format and the path"
+    return None
+
+
+def not_a(path: str, wanted: Format) -> DataError | None:
+    """The error for a file that is something else; None when its beginning does not show what it is."""
+    with storage.open_file(path) as file, storage.reading(path):
+        found = another(file.read(_HEAD), wanted)
+    if found is None:
+        return None
+    return DataError(f"is {found[0]}, not {_NAMES[wanted]}", where=path, fix=found[1])
+
+
+def _format(head: bytes) -> Format | None:
+    for magic, format in _FORMATS:
+        if head.startswith(magic):
+            return format
+    if len(head) >= 12 and masked(head[:8]) == struct.unpack_from("<I", head, 8)[0]:
+        return "examples"
+    return "jsonl" if is_object(head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0]) else None
+
+
+def is_object(line: bytes) -> bool:
+    """Whether a line is a JSON object, or the beginning of a long one."""
+    line = line.strip()
+    if not line.startswith(b"{"):
+        return False
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return len(line) > _HEAD // 2 and line[1:].lstrip().startswith(b'"')
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        text = head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 4:
+            return False
+        text = head[: error.start].decode("utf-8")
+    return all(character.isprintable() or character in "\t\r\n\ufeff" for character in text[:512])

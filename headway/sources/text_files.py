@@ -1,0 +1,219 @@
+"""Files of lines, plain or gzip: where they can be cut, and their bytes in blocks of whole lines.
+
+    text = TextFile(path)
+    text.first_line()                               # b"a,b\\n"
+    for at, data in text.blocks(0, None, 16 << 20, last_line_end): ...
+
+A gzip file is read from its beginning in a stream, so it is never held whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from headway.errors import DataError
+from headway.sources.sniff import another
+from headway.storage import filesystem
+
+BOM = b"\xef\xbb\xbf"
+GZIP = b"\x1f\x8b"
+_PIECE = 1 << 16
+_TAIL = 16 << 10
+SAMPLE_BYTES, SAMPLE_PIECES = 1 << 18, 8
+"""What a schema is inferred from: so many pieces of each file."""
+
+
+class TextFile:
+    """One file of lines.
+
+    Raises:
+        DataError: from every method: the file cannot be read, is cut off, or holds no text.
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+        with filesystem.open_file(path) as file, filesystem.reading(path):
+            head = file.read(512)
+        self.gzip = head.startswith(GZIP)
+        self._check(head)
+
+    def _check(self, head: bytes) -> None:
+        if self.gzip:
+            head = next((data for _, data in self.blocks(0, None, 512, len)), b"")
+            if not head:
+                raise DataError("the file is empty", where=self.path, fix="remove it, or write it again")
+        if found := another(head, "csv"):
+            raise DataError(f"is {found[0]}, not text", where=self.path, fix=found[1])
+        if b"\0\0" in head:
+            raise DataError("is no text: it holds zero bytes", where=self.path, fix="check source.format and the file")
+
+    def first_line(self, quote: bytes = b"") -> bytes:
+        """Up to and with the first line end outside quotes."""
+        line = b""
+        for _, piece in self.blocks(0, None, _PIECE, len):
+            line += piece
+            at = line.find(b"\n")
+            while at >= 0 and quote and line.count(quote, 0, at) % 2:
+                at = line.find(b"\n", at + 1)
+            if at >= 0:
+                return line[: at + 1]
+        return line
+
+    def line_end(self, offset: int) -> int:
+        """Where the line ends that holds byte `offset` of a plain file; its size when none does."""
+        with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
+            offset = min(offset, file.size())
+            file.seek(offset)
+            while piece := file.read(_PIECE):
+                at = piece.find(b"\n")
+                if at >= 0:
+                    return offset + at + 1
+                offset += len(piece)
+        return offset
+
+    def part(self, start: int, end: int) -> bytes:
+        """Exactly bytes [start, end) of a plain file."""
+        with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
+            file.seek(start)
+            data = bytes(file.read(end - start))
+            size = file.size()
+        if len(data) != end - start:
+            raise DataError(f"ends at byte {size}, not at {end}", where=self.path)
+        return data
+
+    def blocks(
+        self, start: int, end: int | None, size: int, last_end: Callable[[bytes], int]
+    ) -> Iterator[tuple[int, bytes]]:
+        """(offset, data) of pieces of about `size` bytes, each cut where `last_end` says; the last one may lack a line
+        end. Offsets, `start` and `end` count the bytes of a gzip file's contents; it is always read to its end."""
+        if last_end is last_line_end and end is not None and not self.gzip:
+            yield from self._whole_lines(start, end, size)
+            return
+        with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
+            if self.gzip:
+                source = pa.CompressedInputStream(file, "gzip")
+            else:
+                source = file
+                file.seek(start)
+            at, rest = start, b""
+            while True:
+                wanted = max(size, len(rest))  # twice as much each time that no line ends
+                if end is not None and not self.gzip:
+                    wanted = min(wanted, end - at - len(rest))
+                more = self._more(source, wanted)
+                data = rest + more if rest else more
+                if not more:
+                    break
+                cut = last_end(data)
+                if cut:
+                    yield at, data[:cut]
+                at, rest = at + cut, data[cut:]
+            if end is not None and not self.gzip and at + len(rest) < end:
+                raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)
+            if rest:
+                yield at, rest
+
+    def _whole_lines(self, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
+        """`blocks` of a plain file cut at line ends: as few as `size` allows, all of about one size.
+
+        Each is read in one go: megabytes copied cost as much as read.
+        """
+        left = -(-(end - start) // size)
+        with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
+            at = start
+            while at < end:
+                stop = self._stop(file, at, at + (end - at) // max(left, 1), end)
+                left -= 1
+                data = bytes(file.read_at(stop - at, at))
+                if len(data) < stop - at:
+                    raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)
+                yield at, data
+                at = stop
+
+    def _stop(self, file: pa.NativeFile, start: int, stop: int, end: int) -> int:
+        """Where the last line ends that ends in [start, stop); if none does, the first after it; `end` at last."""
+        if stop == end:
+            return end
+        low = stop
+        while low > start:
+            low, high = max(start, low - _TAIL), low
+            if cut := last_line_end(bytes(file.read_at(high - low, low))):
+                return low + cut
+        after = self.line_end(stop)
+        return min(after, end) if after > stop else end  # not after it: the file was cut meanwhile
+
+    def _readable(self) -> int:
+        """How many bytes of a damaged gzip file's contents can be read, to some kilobytes."""
+        count = 0
+        with filesystem.open_file(self.path) as file, contextlib.suppress(OSError, pa.ArrowException):
+            source = pa.CompressedInputStream(file, "gzip")
+            while piece := source.read(_PIECE >> 4):
+                count += len(piece)
+        return count
+
+    def _more(self, source: pa.NativeFile, size: int) -> bytes:
+        try:
+            return bytes(source.read(size)) if size else b""
+        except (OSError, pa.ArrowException) as error:
+            if not self.gzip:
+                raise
+            reason = str(error).splitlines()[0]
+            raise DataError(
+                f"not a whole gzip file, after byte {self._readable()} of its contents: {reason}",
+                where=self.path,
+                fix="fetch or write the file again",
+            ) from None
+
+
+def last_line_end(data: bytes) -> int:
+    """Where the last whole line ends; 0 when none does."""
+    return data.rfind(b"\n") + 1
+
+
+def last_unquoted_line_end(data: bytes, quote: bytes, delimiter: bytes) -> int:
+    """Where the last line that ends outside quotes ends, of data that begins outside of them; 0 when that cannot be told
+    because a quote stands where none should."""
+    if quote not in data:
+        return last_line_end(data)
+    array = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(array == quote[0])
+    newlines = np.flatnonzero(array == 10)
+    outside = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
+    if not len(outside):
+        return 0
+    opening = quotes[::2]
+    opening = opening[(opening > 0) & (opening < outside[-1])]
+    before = array[opening - 1]
+    fine = (before == delimiter[0]) | (before == 10) | (before == quote[0])
+    if data.startswith(BOM):
+        fine |= opening == len(BOM)
+    return int(outside[-1]) + 1 if fine.all() else 0
+
+
+def row_offsets(data: bytes, rows: list[int]) -> list[int]:
+    """Where the lines of these numbers begin; empty lines, which are no rows, do not count."""
+    array = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(array == 10)
+    starts = np.concatenate([[0], ends + 1])
+    stops = np.append(ends, len(data))
+    filled = stops > starts
+    filled &= ~((stops - starts == 1) & (array[np.minimum(starts, len(data) - 1)] == 13))
+    starts = starts[filled]
+    return [int(starts[row]) if row < len(starts) else -1 for row in rows]
+
+
+def pieces(text: TextFile, start: int, size: int) -> Iterator[bytes]:
+    """Whole lines from places spread over a plain file, since one sorted by a column shows one value at its beginning;
+    a small file whole."""
+    length = size - start
+    count = SAMPLE_PIECES if length > SAMPLE_PIECES * SAMPLE_BYTES else 1
+    done = start
+    for i in range(count):
+        begin = text.line_end(start + length * i // count) if i else start
+        if done <= begin < size:  # a line may be longer than the way to the next place
+            done = text.line_end(min(begin + SAMPLE_BYTES, size)) if count > 1 else size
+            yield text.part(begin, done)

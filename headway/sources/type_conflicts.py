@@ -1,0 +1,128 @@
+"""Columns that are one thing in one file and another in the next: a list here, an object there.
+
+    forms = Forms()
+    forms.note("0.jsonl", {("a",): Seen("a list", 40, 40)})
+    forms.note("1.jsonl", {("a", "b"): Seen("one value", 40, 40)})     # so that `a` is an object there
+    clashes = forms.clashes()         # {"a": "column 'a' is a list in 0.jsonl and an object in 1.jsonl", "a.b": the same}
+    table = marked(table, clashes)    # the columns say so, for whoever wants one
+    told(table.schema.field("a"))
+
+No type holds both, and of a sample that left one out the rows would be rejected later. What one value in a hundred is
+decides nothing, and a column that nobody wants may be whatever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from headway.sources.type_inference import ONE_IN
+
+_KEY = b"headway.clash"
+_OBJECT, EMPTY_LIST = "an object", "an empty list"
+Way = tuple[str, ...]
+
+
+class Seen(NamedTuple):
+    """A column of some lines."""
+
+    form: str | None
+    """What its values are: one value, a list, a list of ..., an empty list; None: there are only nulls."""
+    values: int
+    """How many are no null."""
+    total: int
+
+
+@dataclass
+class _Form:
+    path: str
+    """The first file that showed it."""
+    values: int = 0
+
+
+@dataclass
+class Forms:
+    """What each column, and each object that columns lie in, was seen to be."""
+
+    _found: dict[Way, dict[str, _Form]] = field(default_factory=dict)
+    _ways: set[Way] = field(default_factory=set)
+
+    def note(self, path: str, columns: Mapping[Way, Seen]) -> None:
+        """The columns of some lines of a file."""
+        objects: dict[Way, int] = {}
+        for way, seen in columns.items():
+            self._ways.add(way)
+            for i in range(1, len(way)):
+                objects[way[:i]] = max(objects.get(way[:i], 0), seen.total)
+            if seen.form is not None:
+                self._add(way, seen.form, path, seen.values)
+        for way, total in objects.items():
+            self._add(way, _OBJECT, path, total)
+
+    def _add(self, way: Way, form: str, path: str, values: int) -> None:
+        self._found.setdefault(way, {}).setdefault(form, _Form(path)).values += values
+
+    def clashes(self) -> dict[str, str]:
+        """By column that cannot be had: what is told of it, or of what it lies in."""
+        said = {way: _said(way, found) for way, found in self._usual().items() if len(found) > 1}
+        return {
+            ".".join(way): next(said[start] for start in _starts(way) if start in said)
+            for way in sorted(self._ways)
+            if any(start in said for start in _starts(way))
+        }
+
+    def odd(self, way: Way, form: str | None) -> bool:
+        """Whether hardly any values are what a column of some lines is, or what it lies in."""
+        forms = dict.fromkeys(_starts(way)[:-1], _OBJECT) | ({way: form} if form is not None else {})
+        usual = self._usual(forms)
+        return any(not _is_in(form, usual[start]) for start, form in forms.items())
+
+    def _usual(self, ways: Mapping[Way, str] | None = None) -> dict[Way, dict[str, _Form]]:
+        """The forms of more than one value in a hundred."""
+        usual = {}
+        for way in self._found if ways is None else ways:
+            found = self._found.get(way, {})
+            if any(name.startswith("a list") for name in found):  # of which an empty one may be any
+                found = {name: form for name, form in found.items() if name != EMPTY_LIST}
+            there = sum(form.values for form in found.values())
+            usual[way] = {name: form for name, form in found.items() if form.values * ONE_IN > there}
+        return usual
+
+
+def bare(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
+    """With nothing in those columns, so that the tables of several files go together."""
+    for name in clashes:
+        if (place := table.schema.get_field_index(name)) >= 0:
+            table = table.set_column(place, name, pa.nulls(table.num_rows))
+    return table
+
+
+def marked(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
+    """With what is to be told of those columns."""
+    for name, said in clashes.items():
+        if (place := table.schema.get_field_index(name)) >= 0:
+            one = table.schema.field(place).with_metadata({_KEY: said.encode()})
+            table = table.set_column(place, one, table.column(place))
+    return table
+
+
+def told(column: pa.Field) -> str | None:
+    """What is said of a column that files disagree about; None when they do not."""
+    return (column.metadata or {}).get(_KEY, b"").decode() or None
+
+
+def _starts(way: Way) -> list[Way]:
+    return [way[:i] for i in range(1, len(way) + 1)]
+
+
+def _is_in(form: str, usual: Mapping[str, _Form]) -> bool:
+    return form in usual or (form == EMPTY_LIST and any(name.startswith("a list") for name in usual))
+
+
+def _said(way: Way, found: Mapping[str, _Form]) -> str:
+    (one, first), (other, second) = list(found.items())[:2]
+    where = f" in {first.path}" if first.path != second.path else ""
+    return f"column {'.'.join(way)!r} is {one}{where} and {other} in {second.path}"

@@ -1,0 +1,132 @@
+"""A sample's columns of text that nearly always hold numbers, as the numbers they are: one odd row decides no type.
+
+    table = as_numbers(table, names)
+    told(table.schema.field("fare"))              # "1 of 400 sampled values is no number, such as 'n/a'", or None
+
+Of a hundred values one may be odd, which is what `validation.max_quarantined` lets pass; a sample of fewer than a hundred
+decides as it stands. In a column of integers, digits beyond int64 are odd as a word is; `12.5` is not: it says that the
+column holds real numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.messages import agree
+from headway.schema.columns import Column, StoredType
+from headway.schema.parse_rules import MARKERS
+from headway.tabular.coerce import coerce, converted
+from headway.tabular.list_arrays import flatten, is_list, is_text
+
+ONE_IN = 100
+_KEY, _SEVERAL = b"headway.odd", b"headway.odd.several"
+_FIRST = 4096
+_ZEROS = r"^\s*0[0-9]+\s*$"
+_DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"
+
+
+def as_numbers(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """`table` with the named columns as int64 or float32 where all but a few values are numbers; the others are null.
+
+    Text with markers of what is missing (`?`, `n/a`) or with digits that begin with 0 is left to
+    `headway.schema_inference.text_patterns`.
+    """
+    for name in names:
+        place = table.schema.get_field_index(name)
+        column = table.column(place)
+        values = (
+            pa.chunked_array([flatten(chunk).values for chunk in column.chunks]) if is_list(column.type) else column
+        )
+        if not is_text(values.type) or values.null_count == len(values):
+            continue
+        texts = values.combine_chunks()
+        kind, odd = _kind(texts)
+        if kind is None or _for_others(texts, odd):
+            continue
+        example = f", such as {odd[0].as_py()!r}" if len(odd) else ""
+        there = len(values) - values.null_count
+        words = f"{len(odd):,} of {there:,} sampled values {_what(odd)}{example}"
+        stored = Column(name=name, type=kind, nullable=True, shape=(None,) if is_list(column.type) else ())
+        made = [converted(chunk, stored) for chunk in column.chunks]
+        field = pa.field(name, stored.arrow, metadata={_KEY: words.encode()} if len(odd) else None)
+        table = table.set_column(place, field, pa.chunked_array(made, stored.arrow))
+    return table
+
+
+def _for_others(texts: pa.Array, odd: pa.Array) -> bool:
+    lower = pc.utf8_lower(pc.utf8_trim_whitespace(odd.cast(pa.string())))
+    marked = pc.any(pc.is_in(lower, value_set=pa.array(sorted(MARKERS)))).as_py()
+    return bool(marked) or _count(texts.cast(pa.binary()), _ZEROS) > 0
+
+
+def told(field: pa.Field) -> str | None:
+    """What was odd about a column; None when nothing was."""
+    return (field.metadata or {}).get(_KEY, b"").decode() or None
+
+
+def not_one(counts: Mapping[int, int]) -> int:
+    """Rows that do not have one value, of {values a row: rows}."""
+    return sum(rows for values, rows in counts.items() if values != 1)
+
+
+def with_several(table: pa.Table, columns: Mapping[str, Mapping[int, int]]) -> pa.Table:
+    """`table`, whose named columns of one value say how many sampled rows had several, of {values a row: rows}."""
+    for name, counts in columns.items():
+        if several := [values for values in counts if values > 1]:
+            rows, place = sum(counts[values] for values in several), table.schema.get_field_index(name)
+            words = f"{rows:,} of {sum(counts.values()):,} sampled rows {agree(rows, 'has', 'have')} several values, "
+            words += f"up to {max(several)}"
+            field = table.schema.field(place)
+            field = field.with_metadata({**(field.metadata or {}), _SEVERAL: words.encode()})
+            table = table.set_column(place, field, table.column(place))
+    return table
+
+
+def told_several(field: pa.Field) -> str | None:
+    """What was odd about a column of one value a row; None when each row had no more."""
+    return (field.metadata or {}).get(_SEVERAL, b"").decode() or None
+
+
+def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
+    """The type that the values have, and the text of those that have not."""
+    most = (len(values) - values.null_count) // ONE_IN
+    kind: StoredType
+    for part in (values.slice(0, _FIRST), values):  # text mostly shows at once
+        whole, real = _odd(part, "int64"), _odd(part, "float32")
+        # true and false are integers only
+        if len(whole) <= len(real) or (len(whole) <= most and _all_digits(part, whole, real)):
+            kind, odd = "int64", whole
+        else:
+            kind, odd = "float32", real
+        if len(odd) > most:
+            return None, pa.array([], pa.string())
+    return kind, odd
+
+
+def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
+    """Whether all numbers are written as integers; `whole` and `real` are what is no int64 and no float32."""
+    words = len(real) - _count(real, _DIGITS)
+    return words == len(whole) - _count(whole, _DIGITS) and not _count(values.cast(pa.binary()), _POINT)
+
+
+def _odd(values: pa.Array, kind: StoredType) -> pa.Array:
+    """The text of the values that are not of the type."""
+    batch = pa.RecordBatch.from_arrays([values], names=["value"])
+    rejected = coerce(batch, [Column(name="value", type=kind, nullable=True)]).rejected
+    return rejected.column("value").combine_chunks()
+
+
+def _count(values: pa.Array, pattern: str) -> int:
+    return int(pc.sum(pc.match_substring_regex(values, pattern)).as_py() or 0)
+
+
+def _what(odd: pa.Array) -> str:
+    """What is odd about them."""
+    is_, does = ("is", "does") if len(odd) == 1 else ("are", "do")
+    large = _count(odd, _DIGITS)
+    if large == len(odd):
+        return f"{does} not fit int64"
+    return f"{is_} no number{' or do not fit int64' if large else ''}"

@@ -1,0 +1,449 @@
+"""Statistics of one stored column, over any rows, in any number of pieces.
+
+    column = ColumnStatistics("fare", "float32")
+    column.update(batch.column("fare"))
+    column.mean, column.std, column.quantile([0.5])
+
+Everything is accumulated in float64. Null, NaN, infinity and zero are four different things: moments, extremes and
+quantiles are of the finite values. Of a list or vector column they are of its elements, whatever row they are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.schema.columns import Shape, StoredType
+from headway.statistics.counts import Budget, NumberCounts, TextCounts, top
+from headway.statistics.sketches import SMALL, USUAL, Sketches
+from headway.tabular.hashing import hash_bytes
+from headway.tabular.list_arrays import flatten
+
+LONG_BYTES = 4096
+"""A column with a longer value than this holds no words, but images or documents: they are not kept, only told apart."""
+MAX_DISTINCT = 65_536
+"""A numeric column with more distinct values keeps sketches in place of complete counts."""
+MAX_ALL = 1 << 21
+"""So many distinct values are counted of all numeric columns of a split together; each has an equal share."""
+_LEAST_DISTINCT, _WIDE = 256, 512
+_BINS = 1 << 16
+_PROBE = 256
+"""Values that tell most columns of fractions from columns of whole numbers."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is kept of one numeric column; a function of how many there are, so that no order of rows changes it."""
+
+    distinct: int = MAX_DISTINCT
+    wide: bool = False
+    """Sketches are small, and less exact."""
+
+    @classmethod
+    def of(cls, columns: int) -> Limits:
+        """For each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond 512 columns."""
+        return cls(min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1))), columns > _WIDE)
+
+    @property
+    def pending(self) -> int:
+        """Values that are noted before they are folded."""
+        return self.distinct // 4 if self.wide else 2 * self.distinct
+
+    def sketches(self) -> Sketches:
+        return Sketches(SMALL if self.wide else USUAL)
+
+
+class ColumnStatistics:
+    """Call `update` and `merge`; read the rest.
+
+    Args:
+        limits: what a numeric column may keep.
+        budget: when text is spilled, and where to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        type: StoredType,
+        shape: Shape = (),
+        *,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+    ):
+        self.name, self.type, self.shape = name, type, shape
+        self.limits = limits or Limits()
+        self.elements = self.empty = 0
+        self.shortest_list: int | None = None
+        self.longest_list: int | None = None
+        self.rows = self.missing = self.nan = self.infinite = self.zeros = 0
+        self.mean = self.m2 = 0.0
+        self.minimum: float | int | None = None
+        self.maximum: float | int | None = None
+        self.bytes_total = 0
+        self.shortest: int | None = None
+        self.longest: int | None = None
+        self.text = TextCounts(budget) if type == "bytes" else None
+        self.numbers: NumberCounts | None = None
+        if type != "bytes":
+            self.numbers = NumberCounts(self._dtype, self.limits.pending)
+        self.sketches: Sketches | None = None
+
+    @property
+    def _dtype(self) -> type[np.generic]:
+        return np.int64 if self.type == "int64" else np.float64
+
+    # --- adding rows
+
+    def update(self, array: pa.Array) -> None:
+        """Add a stored array: int64, float32, binary, a dictionary of binary, or lists of the former three."""
+        if self.shape:
+            self.rows += len(array)
+            self.missing += array.null_count
+            flat = flatten(array)
+            self._fold_lists(flat.lengths[flat.present])
+            self._update_values(flat.values)
+            return
+        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+            array = array.dictionary_decode()  # an index to a null is a null too, but is not counted as one
+        self.rows += len(array)
+        self.missing += array.null_count
+        self._update_values(array)
+
+    def _update_values(self, array: pa.Array) -> None:
+        if self.type == "bytes":
+            self._update_text(array)
+            return
+        values = (pc.drop_null(array) if array.null_count else array).to_numpy()
+        if self.type == "float32":
+            values = self._finite(values)
+        if len(values):
+            self._update_numbers(values)
+
+    def _fold_lists(self, lengths: NDArray[np.int64]) -> None:
+        """Lengths of lists that are not null."""
+        if not len(lengths):
+            return
+        self.elements += int(lengths.sum())
+        self.empty += int((lengths == 0).sum())
+        low, high = int(lengths.min()), int(lengths.max())
+        self.shortest_list = low if self.shortest_list is None else min(self.shortest_list, low)
+        self.longest_list = high if self.longest_list is None else max(self.longest_list, high)
+
+    def _finite(self, values: NDArray[Any]) -> NDArray[Any]:
+        good = np.isfinite(values)
+        if not good.all():
+            nan = int(np.isnan(values).sum())
+            self.nan += nan
+            self.infinite += int(len(values) - good.sum()) - nan
+            values = values[good]
+        return values + np.float32(0)  # -0.0 counts as 0.0
+
+    def _update_numbers(self, values: NDArray[Any]) -> None:
+        ordered: NDArray[Any] | None = None
+        low = high = 0
+        whole = values if self.type == "int64" else _whole(values)
+        if whole is not None:
+            low, high = int(whole.min()), int(whole.max())
+        if whole is not None and high - low < min(_BINS, 4 * len(values)):
+            bins = np.bincount(whole - low, minlength=high - low + 1)
+            at = np.flatnonzero(bins)
+            distinct, counts = (at + low).astype(self._dtype), bins[at]
+        else:
+            rising = bool((values[1:] >= values[:-1]).all())
+            ordered = values if rising else np.sort(values)
+            starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+            distinct = ordered[starts].astype(self._dtype)
+            counts = np.diff(np.append(starts, len(ordered)))
+        counts = counts.astype(np.int64)
+        n = len(values)
+        if len(distinct) * 4 < n:
+            # not `wide @ counts`: BLAS sums in an order that depends on the processor and its threads
+            wide = distinct.astype(np.float64)
+            mean = float((wide * counts).sum()) / n
+            m2 = float(((wide - mean) ** 2 * counts).sum())
+        else:
+            wide = values.astype(np.float64)
+            mean = float(wide.mean())
+            m2 = float(((wide - mean) ** 2).sum())
+        at_zero = int(np.searchsorted(distinct, 0))
+        zeros = int(counts[at_zero]) if at_zero < len(distinct) and distinct[at_zero] == 0 else 0
+        self.fold_numbers(n, mean, m2, zeros, distinct[0].item(), distinct[-1].item())
+        if self.sketches is None:
+            self.count_numbers(distinct, counts)
+        else:
+            full = np.repeat(distinct, counts) if ordered is None else ordered
+            self.sketches.add(full, distinct)
+
+    def fold_numbers(self, n: int, mean: float, m2: float, zeros: int, low: float | int, high: float | int) -> None:
+        """Add the figures of `n` finite values that `rows` and the like have in them already."""
+        self._fold_moments(n, mean, m2)
+        self.zeros += zeros
+        self._fold_extremes(low, high)
+
+    def count_numbers(self, distinct: NDArray[Any], counts: NDArray[np.int64]) -> None:
+        """Add to the complete counts; beyond the limits they become sketches."""
+        assert self.numbers is not None
+        self.numbers.add(distinct, counts)
+        self._overflow_if_wide()
+
+    def _update_text(self, array: pa.Array) -> None:
+        if pa.types.is_dictionary(array.type):
+            indices = pc.drop_null(array.indices).to_numpy()
+            values = array.dictionary
+            counts = np.bincount(indices, minlength=len(values))
+            if not counts.all():
+                used = np.flatnonzero(counts)
+                values, counts = values.take(pa.array(used)), counts[used]
+        else:
+            found = pc.drop_null(array).value_counts()
+            values, counts = found.field("values"), found.field("counts").to_numpy()
+        if not len(values):
+            return
+        lengths = pc.binary_length(values).to_numpy().astype(np.int64)
+        self._fold_lengths(int(lengths @ counts), int(lengths.min()), int(lengths.max()))
+        if self.text is None or int(lengths.max()) > LONG_BYTES:
+            self._forget_texts()
+            assert self.sketches is not None
+            self.sketches.add_distinct(_text_hashes(values))
+        else:
+            self.text.add(values, counts.astype(np.int64))
+
+    def _forget_texts(self) -> None:
+        """Keep no more than how many different values there are."""
+        if self.text is None:
+            return
+        self.sketches = self.limits.sketches()
+        self._tell_apart(self.text)
+        self.text = None
+
+    def _tell_apart(self, text: TextCounts) -> None:
+        assert self.sketches is not None
+        for values, _ in text.blocks():
+            self.sketches.add_distinct(_text_hashes(values))
+
+    def _overflow_if_wide(self) -> None:
+        most = self.limits.distinct
+        if self.numbers is not None and self.numbers.at_most > most and len(self.numbers) > most:
+            self.sketches = self.limits.sketches()
+            self.sketches.absorb(*self.numbers.sorted())
+            self.numbers = None
+
+    def _fold_moments(self, n: int, mean: float, m2: float) -> None:
+        """Chan, Golub and LeVeque's pairwise update (1979)."""
+        total = self.finite  # already counts these n
+        before = total - n
+        delta = mean - self.mean
+        self.mean += delta * n / total
+        self.m2 += m2 + delta * delta * before * n / total
+
+    def _fold_extremes(self, low: float | int, high: float | int) -> None:
+        self.minimum = low if self.minimum is None else min(self.minimum, low)
+        self.maximum = high if self.maximum is None else max(self.maximum, high)
+
+    def _fold_lengths(self, total: int, low: int, high: int) -> None:
+        self.bytes_total += total
+        self.shortest = low if self.shortest is None else min(self.shortest, low)
+        self.longest = high if self.longest is None else max(self.longest, high)
+
+    # --- merging
+
+    def merge(self, other: ColumnStatistics) -> None:
+        """Add the rows that `other` saw."""
+        if (other.name, other.type, other.shape) != (self.name, self.type, self.shape):
+            raise ValueError(f"{self.name}: {self.type} cannot take in {other.name}: {other.type}")
+        if other.shortest_list is not None and other.longest_list is not None:
+            before = self.elements, self.empty
+            self._fold_lists(np.array([other.shortest_list, other.longest_list]))
+            self.elements, self.empty = before[0] + other.elements, before[1] + other.empty
+        self.rows += other.rows
+        self.missing += other.missing
+        self.nan += other.nan
+        self.infinite += other.infinite
+        self.zeros += other.zeros
+        if self.type == "bytes":
+            if other.longest is not None and other.shortest is not None:
+                if self.text is not None and other.text is not None:
+                    self.text.merge(other.text)
+                else:
+                    self._forget_texts()
+                    self._merge_forgotten(other)
+                self._fold_lengths(other.bytes_total, other.shortest, other.longest)
+            return
+        if other.minimum is None or other.maximum is None:
+            return
+        self._fold_moments(other.finite, other.mean, other.m2)
+        self._fold_extremes(other.minimum, other.maximum)
+        if self.sketches is None and other.sketches is None:
+            assert self.numbers is not None and other.numbers is not None
+            self.numbers.add(*other.numbers.sorted())
+            self._overflow_if_wide()
+            return
+        if self.sketches is None:
+            assert self.numbers is not None
+            self.sketches = self.limits.sketches()
+            self.sketches.absorb(*self.numbers.sorted())
+            self.numbers = None
+        if other.sketches is not None:
+            self.sketches.merge(other.sketches)
+        else:
+            assert other.numbers is not None
+            self.sketches.absorb(*other.numbers.sorted())
+
+    def _merge_forgotten(self, other: ColumnStatistics) -> None:
+        assert self.sketches is not None
+        if other.sketches is not None:
+            self.sketches.merge(other.sketches)
+        elif other.text is not None:
+            self._tell_apart(other.text)
+
+    # --- reading
+
+    @property
+    def present(self) -> int:
+        """Rows that are not null."""
+        return self.rows - self.missing
+
+    @property
+    def values(self) -> int:
+        """Values that there are: the present rows, or the elements of all lists."""
+        return self.elements if self.shape else self.present
+
+    @property
+    def finite(self) -> int:
+        """Values that are neither NaN nor infinite."""
+        return self.values - self.nan - self.infinite
+
+    @property
+    def std(self) -> float:
+        """Population standard deviation of the finite values."""
+        return float(np.sqrt(self.m2 / self.finite)) if self.finite else 0.0
+
+    @property
+    def mean_length(self) -> float:
+        """Bytes a string, on average."""
+        return self.bytes_total / self.values if self.values else 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every distinct value was counted."""
+        return self.sketches is None
+
+    @property
+    def distinct(self) -> int:
+        """Distinct values: exact while `complete`, else see `distinct_error`. NaN and infinities aside."""
+        if self.sketches is not None:
+            return self.sketches.distinct()
+        return len(self.text if self.text is not None else self.numbers)  # type: ignore[arg-type]
+
+    @property
+    def distinct_error(self) -> float:
+        """Relative standard error of `distinct`; 0.0 where it is exact."""
+        return self.sketches.distinct_error if self.sketches is not None else 0.0
+
+    @property
+    def rank_error(self) -> float:
+        """By what share of the values the rank of a quantile may be off; 0.0 where quantiles are exact, or there are none."""
+        return self.sketches.rank_error if self.sketches is not None and self.type != "bytes" else 0.0
+
+    def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
+        """Quantiles of the finite values; float64 [len(at)], NaN when there are none.
+
+        Exact while `complete`: the lowest value with at least that share of the rows at or below it. Else a t-digest's,
+        whose rank is off by at most `rank_error`, and by far less towards both ends.
+        """
+        wanted = np.asarray(at, np.float64)
+        if self.type == "bytes":
+            raise ValueError(f"{self.name}: strings have no quantiles")
+        if self.sketches is not None:
+            assert self.minimum is not None and self.maximum is not None
+            found = np.clip(self.sketches.quantiles(wanted), self.minimum, self.maximum)
+            return np.where(wanted <= 0, self.minimum, np.where(wanted >= 1, self.maximum, found))
+        assert self.numbers is not None
+        values, counts = self.numbers.sorted()
+        if not len(values):
+            return np.full(len(wanted), np.nan)
+        ends = np.cumsum(counts)
+        places = np.searchsorted(ends, wanted * ends[-1] - 1e-9, side="left")
+        return values[np.minimum(places, len(values) - 1)].astype(np.float64)
+
+    def top(self, k: int | None = None, min_count: int = 1) -> list[tuple[Any, int]]:
+        """(value, count) by falling count, equal counts by rising value.
+
+        Raises:
+            ValueError: the column had too many distinct values to count them all.
+        """
+        if self.text is not None:
+            found, occurrences = self.text.top(k, min_count)
+            return list(zip(found.to_pylist(), occurrences.tolist(), strict=True))
+        if self.numbers is None:
+            raise ValueError(
+                f"{self.name}: has more than {self.limits.distinct:,} distinct values, which were not counted"
+            )
+        values, counts = self.numbers.sorted()
+        return top(values.tolist(), counts, k, min_count)
+
+    # --- keeping
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"name": self.name, "type": self.type, "rows": self.rows, "missing": self.missing}
+        if self.shape:
+            value |= {"shape": list(self.shape), "elements": self.elements, "empty": self.empty}
+            value |= {"shortest_list": self.shortest_list, "longest_list": self.longest_list}
+        if self.complete:
+            value["distinct"] = self.distinct
+        if self.type == "bytes":
+            value |= {"bytes": self.bytes_total, "shortest": self.shortest, "longest": self.longest}
+            return value if self.sketches is None else value | {"sketches": self.sketches.to_json()}
+        if self.type == "float32":
+            value |= {"nan": self.nan, "infinite": self.infinite}
+        value |= {"zeros": self.zeros, "mean": self.mean, "m2": self.m2, "min": self.minimum, "max": self.maximum}
+        if self.sketches is not None:
+            value["sketches"] = self.sketches.to_json()
+        return value
+
+    @classmethod
+    def from_json(
+        cls, value: dict[str, Any], *, limits: Limits | None = None, budget: Budget | None = None
+    ) -> ColumnStatistics:
+        made = cls(value["name"], value["type"], tuple(value.get("shape", ())), limits=limits, budget=budget)
+        if made.shape:
+            made.elements, made.empty = value["elements"], value["empty"]
+            made.shortest_list, made.longest_list = value["shortest_list"], value["longest_list"]
+        made.rows, made.missing = value["rows"], value["missing"]
+        if made.type == "bytes":
+            made.bytes_total, made.shortest, made.longest = value["bytes"], value["shortest"], value["longest"]
+            if "sketches" in value:
+                made.sketches, made.text = Sketches.from_json(value["sketches"]), None
+            return made
+        made.nan, made.infinite = value.get("nan", 0), value.get("infinite", 0)
+        made.zeros, made.mean, made.m2 = value["zeros"], value["mean"], value["m2"]
+        made.minimum, made.maximum = value["min"], value["max"]
+        if "sketches" in value:
+            made.sketches, made.numbers = Sketches.from_json(value["sketches"]), None
+        return made
+
+
+def _whole(values: NDArray[np.float32]) -> NDArray[np.int32] | None:
+    """Finite floats as integers if all of them are small whole numbers, as counts, minutes and years are."""
+    some = values[:_PROBE]
+    if not ((np.abs(some) < _BINS) & (some == np.rint(some))).all():
+        return None
+    if values.min() <= -_BINS or values.max() >= _BINS:
+        return None
+    whole = values.astype(np.int32)
+    return whole if (whole == values).all() else None
+
+
+def _text_hashes(values: pa.Array) -> NDArray[np.uint64]:
+    """One uint64 for each value of a binary array without nulls."""
+    large = values.cast(pa.large_binary())
+    _, offsets_buffer, data_buffer = large.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[large.offset : large.offset + len(large) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    return hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])

@@ -1,0 +1,286 @@
+"""Statistics of one split: a `ColumnStatistics` for each stored column, kept as a folder a person can read.
+
+statistics = SplitStatistics.create(columns)
+statistics.update(batch)
+statistics.save(Path("statistics/train"))      # statistics.json, counts.arrow and the samples
+statistics.merge(SplitStatistics.load(Path("other")))
+
+Text with more distinct values than fit a budget goes to `spill`, a folder of temporary files that the caller removes when
+the statistics are saved; what is saved does not depend on it. Saved text is loaded by reference when there is much of it:
+the folder must stay while the statistics are used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headway.errors import DataError
+from headway.schema.columns import Column
+from headway.statistics.column_statistics import ColumnStatistics, Limits
+from headway.statistics.counts import Budget
+from headway.statistics.external_sort import BLOCK, Run, exact
+from headway.statistics.label_sample import FILE as LABEL_SAMPLE_NAME
+from headway.statistics.label_sample import LabelSample
+from headway.statistics.row_sample import FILE as SAMPLE_NAME
+from headway.statistics.row_sample import RowSample
+from headway.statistics.wide_update import update as update_many
+
+JSON_NAME, COUNTS_NAME = "statistics.json", "counts.arrow"
+FORMAT = 1
+_COUNTS = pa.schema(
+    [
+        ("column", pa.int32()),
+        ("integer", pa.int64()),
+        ("number", pa.float64()),
+        ("bytes", pa.large_binary()),
+        ("count", pa.int64()),
+    ]
+)
+"""One row a distinct value; `column` counts the columns of statistics.json, and only its type's field is set. Batches hold
+values of one column, in rising order, `BLOCK` of them but for its last one."""
+_IN_MEMORY, _ALL_IN_MEMORY = 4 * BLOCK, 1 << 20
+"""Saved text with more distinct values than this is loaded by reference; with fewer where there are many such columns."""
+
+
+class SplitStatistics:
+    def __init__(self, columns: dict[str, ColumnStatistics]):
+        self.columns = columns
+        self.rows = 0
+        self.sample = RowSample.create(len(columns))
+        """Some rows whole, for what only columns seen together can tell."""
+        self.by_label = LabelSample.create(len(columns))
+        """The same with as many rows of each class of the label."""
+
+    @classmethod
+    def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
+        """Of no rows. Without a folder to spill to, text stays in memory however much it is."""
+        limits, budget = _shares([column.type for column in columns], spill)
+        made = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
+        return cls({column.name: column for column in made})
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Add a batch of stored columns; columns it does not have are an error of the caller."""
+        self.rows += batch.num_rows
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+        many: dict[str, list[ColumnStatistics]] = {"int64": [], "float32": []}
+        for name, column in self.columns.items():
+            if column.limits.wide and column.type in many and not column.shape:
+                many[column.type].append(column)
+            else:
+                column.update(arrays[name])
+        for columns in many.values():
+            if columns:
+                update_many(columns, [arrays[column.name] for column in columns])
+        stored = pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
+        self.by_label.update(stored, self.sample.update(stored))
+
+    def merge(self, other: SplitStatistics) -> None:
+        """Add what `other` saw.
+
+        Raises:
+            DataError: the two are of different columns.
+        """
+        if self._types() != other._types():
+            odd = sorted({name for name, _ in set(self._types()) ^ set(other._types())}) or ["their order"]
+            raise DataError(
+                f"statistics of different columns cannot be merged: {', '.join(odd)}",
+                fix="ingest the spans of a window with the same columns and types",
+            )
+        self.rows += other.rows
+        for name, column in self.columns.items():
+            column.merge(other.columns[name])
+        self.sample.merge(other.sample)
+        self.by_label.merge(other.by_label)
+
+    def _types(self) -> list[tuple[str, str]]:
+        return [(name, f"{column.type}{list(column.shape)}") for name, column in self.columns.items()]
+
+    def save(self, folder: Path) -> None:
+        """Write the folder, whose parent is there; the same statistics give the same bytes."""
+        folder.mkdir(exist_ok=True)  # not its parents: they go when a stage is given up
+        with (folder / JSON_NAME).open("w", encoding="utf-8") as text:
+            text.write(f'{{\n "format": {FORMAT},\n "rows": {self.rows},\n "columns": [')
+            between = "\n  "
+            for column in self.columns.values():
+                text.write(between + _indented(column.to_json()))
+                between = ",\n  "
+            text.write("\n ]\n}\n" if self.columns else "]\n}\n")
+        # aside first: it may be the file that text is still read from
+        part = folder / f"{COUNTS_NAME}.part"
+        with pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, _COUNTS) as writer:
+            for i, column in enumerate(self.columns.values()):
+                for batch in _counts(i, column):
+                    writer.write_batch(batch)
+        part.replace(folder / COUNTS_NAME)
+        self.sample.save(folder / SAMPLE_NAME)
+        self.by_label.save(folder / LABEL_SAMPLE_NAME)
+
+    @classmethod
+    def load(cls, folder: Path, *, spill: Path | None = None) -> SplitStatistics:
+        """What `save` wrote. `spill`: as of `create`.
+
+        Raises:
+            DataError: the folder is missing or damaged.
+        """
+        try:
+            value = json.loads((folder / JSON_NAME).read_text(encoding="utf-8"))
+            if value["format"] > FORMAT:
+                raise DataError(
+                    f"statistics of format {value['format']} are from a newer Headway; this one reads up to {FORMAT}",
+                    where=str(folder),
+                    fix="install that version, or use another store",
+                )
+            limits, budget = _shares([c["type"] for c in value["columns"]], spill)
+            columns = [ColumnStatistics.from_json(c, limits=limits, budget=budget) for c in value["columns"]]
+            made = cls({column.name: column for column in columns})
+            made.rows = value["rows"]
+            _load_counts(folder / COUNTS_NAME, columns, [c.get("distinct") for c in value["columns"]])
+            made.sample = RowSample.load(folder / SAMPLE_NAME, len(columns))
+            made.by_label = LabelSample.load(folder / LABEL_SAMPLE_NAME, len(columns), rows=made.rows)
+        except (OSError, ValueError, TypeError, LookupError, RuntimeError, pa.ArrowException) as error:
+            raise DataError(
+                f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"
+            ) from None
+        return made
+
+
+def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
+    """What each numeric column may keep, and what all columns of text may hold."""
+    texts = sum(kind == "bytes" for kind in types)
+    return Limits.of(len(types) - texts), Budget(spill, columns=texts)
+
+
+def _indented(value: dict[str, Any], margin: str = "   ") -> str:
+    """A column as `json.dumps(..., indent=1)` has it within the file; that would go through Python for every figure."""
+    lines: list[str] = []
+    figures: dict[str, Any] = {}
+
+    def flush() -> None:
+        if figures:
+            lines.append(json.dumps(figures, separators=(f",\n{margin}", ": "))[1:-1])
+            figures.clear()
+
+    for key, item in value.items():
+        if isinstance(item, dict) and item:
+            flush()
+            lines.append(f"{json.dumps(key)}: {_indented(item, margin + ' ')}")
+        elif isinstance(item, list) and item:
+            flush()
+            text = json.dumps(item, indent=1).replace("\n", f"\n{margin}")
+            lines.append(f"{json.dumps(key)}: {text}")
+        else:
+            figures[key] = item
+    flush()
+    return f"{{\n{margin}" + f",\n{margin}".join(lines) + f"\n{margin[1:]}}}"
+
+
+def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
+    if not column.complete:
+        return
+    blocks: Iterable[tuple[Any, NDArray[np.int64]]]
+    if column.text is not None:
+        field, blocks = "bytes", ((exact(values), counts) for values, counts in column.text.blocks())
+    else:
+        assert column.numbers is not None
+        values, counts = column.numbers.sorted()
+        field = "integer" if column.type == "int64" else "number"
+        cuts = range(0, len(counts), BLOCK)
+        blocks = ((pa.array(values[i : i + BLOCK]), counts[i : i + BLOCK]) for i in cuts)
+    for values, counts in blocks:
+        n = len(counts)
+        arrays = {name: pa.nulls(n, _COUNTS.field(name).type) for name in ("integer", "number", "bytes")}
+        arrays |= {"column": pa.array(np.full(n, index, np.int32)), field: values, "count": pa.array(counts)}
+        yield pa.record_batch([arrays[name] for name in _COUNTS.names], schema=_COUNTS)
+
+
+def _load_counts(path: Path, columns: list[ColumnStatistics], distinct: list[int | None]) -> None:
+    with pa.OSFile(str(path)) as file:
+        reader = pa.ipc.open_file(file)
+        if all((n is not None) == column.complete for n, column in zip(distinct, columns, strict=True)):
+            batches = [-(-(n or 0) // BLOCK) for n in distinct]
+            if sum(batches) != reader.num_record_batches:
+                raise ValueError(f"{path.name} has {reader.num_record_batches} batches in place of {sum(batches)}")
+        else:  # written before the numbers of distinct values were kept
+            batches = [1] * reader.num_record_batches
+            distinct = [0] * reader.num_record_batches
+            columns = [columns[reader.get_batch(i).column("column")[0].as_py()] for i in range(len(batches))]
+        first = 0
+        few = min(_IN_MEMORY, _ALL_IN_MEMORY // max(1, sum(column.text is not None for column in columns)))
+        for column, count, rows in zip(columns, batches, distinct, strict=True):
+            if column.text is not None and (rows or 0) > few:
+                column.text.adopt(Run(path, first, count, rows or 0, temporary=False))
+            else:
+                for i in range(first, first + count):
+                    _take(reader.get_batch(i), column)
+            first += count
+
+
+def _take(batch: pa.RecordBatch, column: ColumnStatistics) -> None:
+    counts = batch.column("count").to_numpy()
+    if column.text is not None:
+        column.text.add(batch.column("bytes"), counts)
+    else:
+        assert column.numbers is not None
+        column.numbers.add(batch.column("integer" if column.type == "int64" else "number").to_numpy(), counts)
+
+
+def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
+    """The statistics of several saved splits together, folded in the order given. `spill`: as of `create`."""
+    total = SplitStatistics.create(columns, spill=spill)
+    for folder in folders:
+        total.merge(SplitStatistics.load(folder))
+    return total
+
+
+def summary(statistics: SplitStatistics, top: int = 5) -> list[dict[str, Any]]:
+    """A row for each column, of plain JSON values, for tables and reports. Figures are None where there are none."""
+    return [_summary(column, top) for column in statistics.columns.values()]
+
+
+def _summary(column: ColumnStatistics, top: int) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "column": column.name,
+        "type": column.type,
+        "rows": column.rows,
+        "missing": column.missing,
+        "missing_share": column.missing / column.rows if column.rows else 0.0,
+        "distinct": column.distinct,
+    }
+    if column.distinct_error:
+        row["distinct_error"] = column.distinct_error
+    if column.rank_error:
+        row["rank_error"] = column.rank_error
+    if column.shape:
+        row |= {"elements": column.elements, "empty": column.empty}
+        row |= {"shortest_list": column.shortest_list, "longest_list": column.longest_list}
+        row["mean_list"] = column.elements / column.present if column.present else None
+    if column.type == "bytes":
+        row |= {"shortest": column.shortest, "longest": column.longest, "mean_length": column.mean_length}
+    else:
+        quantiles = column.quantile([0.25, 0.5, 0.75]).tolist() if column.finite else [None] * 3
+        row |= {
+            "nan": column.nan,
+            "infinite": column.infinite,
+            "zeros": column.zeros,
+            "mean": column.mean if column.finite else None,
+            "std": column.std if column.finite else None,
+            "min": column.minimum,
+            "p25": quantiles[0],
+            "median": quantiles[1],
+            "p75": quantiles[2],
+            "max": column.maximum,
+        }
+    if column.complete:
+        row["top"] = [[_shown(value), count] for value, count in column.top(top)]
+    return row
+
+
+def _shown(value: Any) -> Any:
+    return value.decode("utf-8", "backslashreplace")[:60] if isinstance(value, bytes) else value

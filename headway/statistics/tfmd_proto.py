@@ -1,0 +1,83 @@
+"""Statistics as tensorflow_metadata's DatasetFeatureStatisticsList, which TFDV and Facets read.
+
+Path("statistics.pb").write_bytes(to_proto({"train": train, "eval": eval}).SerializeToString())
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.split_statistics import SplitStatistics
+
+_BINS = 10
+_TOP = 20
+
+
+def to_proto(splits: Mapping[str, SplitStatistics]) -> Any:
+    """One DatasetFeatureStatistics for each split."""
+    from tensorflow_metadata.proto.v0 import statistics_pb2
+
+    message = statistics_pb2.DatasetFeatureStatisticsList()
+    for name, statistics in splits.items():
+        dataset = message.datasets.add(name=name, num_examples=statistics.rows)
+        for column in statistics.columns.values():
+            feature = dataset.features.add()
+            feature.path.step.append(column.name)
+            kinds = statistics_pb2.FeatureNameStatistics
+            feature.type = {"int64": kinds.INT, "float32": kinds.FLOAT, "bytes": kinds.STRING}[column.type]
+            if column.type == "bytes":
+                _text(feature.string_stats, column)
+            else:
+                _numbers(feature.num_stats, column)
+    return message
+
+
+def _common(common: Any, column: ColumnStatistics) -> None:
+    common.num_non_missing, common.num_missing = column.present, column.missing
+    common.min_num_values = column.shortest_list or 0 if column.shape else 1
+    common.max_num_values = column.longest_list or 0 if column.shape else 1
+    common.avg_num_values = column.values / column.present if column.present else 0.0 if column.shape else 1.0
+    common.tot_num_values = column.values
+
+
+def _text(stats: Any, column: ColumnStatistics) -> None:
+    _common(stats.common_stats, column)
+    stats.unique = column.distinct
+    stats.avg_length = column.mean_length
+    for rank, (value, count) in enumerate(column.top(_TOP) if column.complete else ()):
+        text = value.decode("utf-8", "backslashreplace")
+        stats.top_values.add(value=text, frequency=count)
+        stats.rank_histogram.buckets.add(low_rank=rank, high_rank=rank, label=text, sample_count=count)
+
+
+def _numbers(stats: Any, column: ColumnStatistics) -> None:
+    _common(stats.common_stats, column)
+    if not column.finite or column.minimum is None or column.maximum is None:
+        return
+    stats.mean, stats.std_dev = column.mean, column.std
+    stats.num_zeros = column.zeros
+    stats.min, stats.max = column.minimum, column.maximum
+    edges = column.quantile(np.linspace(0, 1, _BINS + 1).tolist())
+    edges[0], edges[-1] = column.minimum, column.maximum
+    stats.median = float(column.quantile([0.5])[0])
+    quantiles = stats.histograms.add(type=1, num_nan=column.nan)  # QUANTILES
+    for low, high in itertools.pairwise(edges):
+        quantiles.buckets.add(low_value=low, high_value=high, sample_count=column.finite / _BINS)
+    standard = stats.histograms.add(type=0, num_nan=column.nan)  # STANDARD
+    width = np.linspace(column.minimum, column.maximum, _BINS + 1)
+    for low, high, count in zip(width[:-1], width[1:], _per_bin(column, width), strict=True):
+        standard.buckets.add(low_value=low, high_value=high, sample_count=count)
+
+
+def _per_bin(column: ColumnStatistics, edges: np.ndarray) -> np.ndarray:
+    """Rows in each bin: counted where the counts are complete, else read off the quantiles."""
+    if column.numbers is not None:
+        values, counts = column.numbers.sorted()
+        return np.histogram(values.astype(np.float64), edges, weights=counts)[0]
+    fine = column.quantile(np.linspace(0, 1, 1001).tolist())
+    return np.histogram(fine, edges)[0] * (column.finite / 1001)

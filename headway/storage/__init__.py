@@ -1,0 +1,1 @@
+"""Files, locks and outputs on a local disk or in a bucket."""

@@ -1,0 +1,185 @@
+"""A lock with a lease: held by one process, given up when that process dies.
+
+    with Lock(store.locks / "run-flights.json", facts={"run": "..."}).held(wait_seconds=30):
+        ...
+
+The lock is a small JSON file that says who holds it; the holder renews it from a thread. It is taken over when its
+holder is dead (on this host) or has not renewed it for the length of the lease. Every look-and-change happens under an
+flock of a file beside it, which the kernel drops with the process: of several takers of a stale lock one wins, and a
+holder that slept through its lease cannot renew what is no longer its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from headway.errors import Locked, StoreError
+from headway.storage.atomic_io import replace_text, writing
+from headway.storage.process_identity import alive, place, started
+from headway.storage.store import now
+
+LEASE_SECONDS = 60.0
+_POLL_SECONDS = 0.2
+_KNOWN = ("token", "held", "host", "pid", "process_started", "since", "renewed", "expires")
+
+
+class Lock:
+    """One lock, held by one process at a time.
+
+    Args:
+        path: the lock's file; its folder is made when it is taken.
+        lease_seconds: how long after its last sign of life a holder on another host counts as gone.
+        facts: what else its file says of the holder, such as the run.
+    """
+
+    def __init__(self, path: Path, *, lease_seconds: float = LEASE_SECONDS, facts: dict[str, Any] | None = None):
+        self.path, self._lease, self._facts = path, lease_seconds, facts or {}
+        self._token = uuid.uuid4().hex
+        self._since = ""
+        self._stop, self._lost = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def held(self, *, wait_seconds: float = 0.0, on_wait: Callable[[str], None] = lambda who: None) -> Iterator[None]:
+        """Hold the lock; `on_wait` hears once who has it.
+
+        Raises:
+            Locked: somebody else still has it after `wait_seconds`; says who, where and since when.
+        """
+        self.acquire(wait_seconds=wait_seconds, on_wait=on_wait)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def acquire(self, *, wait_seconds: float = 0.0, on_wait: Callable[[str], None] = lambda who: None) -> None:
+        """As `held`, without an end."""
+        deadline, told = time.monotonic() + wait_seconds, False
+        while (owner := self._take()) is not None:
+            if not told:
+                told = True
+                on_wait(describe(owner))
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Locked(
+                    f"held by {describe(owner)}",
+                    where=str(self.path),
+                    fix="wait for it (--wait SECONDS), or end that process; its lock is then taken over",
+                )
+            time.sleep(min(left, _POLL_SECONDS))
+        self._stop.clear()
+        self._lost.clear()
+        self._thread = threading.Thread(target=self._renew, name=f"lease-{self.path.stem}", daemon=True)
+        self._thread.start()
+
+    def release(self) -> None:
+        """Give it up; nothing happens when it is not held, or no longer."""
+        if self._thread is None:
+            return
+        self._stop.set()
+        self._thread.join()
+        self._thread = None
+        self._give_up()
+
+    def _give_up(self) -> None:
+        with contextlib.suppress(OSError, StoreError), self._guard():  # else the lease or our death frees it
+            if (owner := self.owner()) is not None and owner.get("token") == self._token:
+                self.path.unlink(missing_ok=True)
+
+    def check(self) -> None:
+        """Raise Locked when somebody took the lock over, which takes a stop of this process longer than the lease."""
+        if self._lost.is_set():
+            who = describe(self.owner() or {})
+            raise Locked(f"was taken over by {who}: this process stood still too long", where=str(self.path))
+
+    def owner(self) -> dict[str, Any] | None:
+        """Who holds it, or last held it, as its file says; None when nobody does."""
+        try:
+            value = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            value = None
+        return value if isinstance(value, dict) else {}
+
+    def holder(self) -> dict[str, Any] | None:
+        """Who holds it now; None when nobody does, or a holder that is gone."""
+        owner = self.owner()
+        return None if owner is None or gone(owner) else owner
+
+    def _take(self) -> dict[str, Any] | None:
+        """None once it is ours; else who has it."""
+        with self._guard():
+            if (owner := self.holder()) is not None:
+                return owner
+            self._since = now()
+            self._write()
+            return None
+
+    def _write(self) -> None:
+        facts = {
+            "token": self._token,
+            "host": place(),
+            "pid": os.getpid(),
+            "process_started": started(os.getpid()),
+            "since": self._since,
+            "renewed": now(),
+            "expires": time.time() + self._lease,
+        }
+        replace_text(self.path, json.dumps(self._facts | facts, indent=1) + "\n")
+
+    def _renew(self) -> None:
+        while not self._stop.wait(self._lease / 4):
+            # a disk that is full for a moment costs one of the beats that a lease has
+            with contextlib.suppress(OSError, StoreError), self._guard():
+                owner = self.owner()
+                if owner is not None and owner.get("token") != self._token:
+                    self._lost.set()
+                    return
+                self._write()
+
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
+        guard = self.path.with_name(f".{self.path.name}.guard")
+        with writing(self.path.parent):
+            guard.parent.mkdir(parents=True, exist_ok=True)
+            # never removed: two processes could hold an flock of two files of one name
+            handle = os.open(guard, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                    raise
+                problem = "this file system has no locks"
+                raise StoreError(problem, where=str(guard), fix="put the store on a local disk") from None
+            yield
+        finally:
+            os.close(handle)
+
+
+def gone(owner: dict[str, Any]) -> bool:
+    """Whether a holder is dead or silent for too long; one that cannot be read says nothing, and is gone."""
+    pid, expires = owner.get("pid"), owner.get("expires")
+    if not isinstance(pid, int) or not isinstance(expires, int | float):
+        return True
+    if owner.get("host") == place() and not alive(pid, str(owner.get("process_started", ""))):
+        return True
+    return time.time() > expires
+
+
+def describe(owner: dict[str, Any]) -> str:
+    """A holder for a person: process, host, facts, since when, last heard of."""
+    extra = ", ".join(f"{name} {value}" for name, value in owner.items() if name not in _KNOWN)
+    who = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}{f' ({extra})' if extra else ''}"
+    return f"{who} since {owner.get('since', '?')}, last heard of {owner.get('renewed', '?')}"

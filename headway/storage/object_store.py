@@ -1,0 +1,290 @@
+"""Objects in a bucket: put, get, list, delete; several at once, tried again, and every failure names the object.
+
+    bucket = Bucket("s3://team/headway")
+    bucket.put_all([("stages/x/a", Path("a"), "1c291ca3")])    # (key, file, its crc32c)
+    bucket.listing("stages/")                                       # {"stages/x/a": Found(bytes=..., changed=...)}
+    bucket.get_all([("stages/x/a", Path("b"), 17, "1c291ca3")])  # checked against bytes and crc32c
+
+An object appears whole or not at all, when its put ends; there is no rename, and pyarrow has no conditional put.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import google_crc32c
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from headway.errors import HeadwayError, StoreError
+from headway.storage.filesystem import lists_no_folders, resolve
+
+TRIES = 3
+PARALLEL = 16
+_BLOCK = 4 << 20
+_WAIT_SECONDS = 0.2
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_HOPELESS = re.compile(
+    "ACCESS_DENIED|NO_SUCH_BUCKET|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKeyId|"
+    "NoSuchBucket|Permission denied|UNAUTHENTICATED|PERMISSION_DENIED"
+)
+_FIX = "check the bucket's name, the credentials and the network; running again goes on from what is whole"
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+
+class Found(NamedTuple):
+    bytes: int
+    changed: int
+    """Nanoseconds since 1970, by the bucket's clock; S3 counts in whole seconds."""
+
+
+class _Damaged(OSError):
+    """An object that is not what it should be, perhaps only this time."""
+
+
+class Bucket:
+    """What lies below one prefix of a bucket; keys are relative to it.
+
+    Args:
+        url: s3://bucket/path or gs://bucket/path.
+    """
+
+    def __init__(self, url: str):
+        self.url = url.rstrip("/")
+        self._files, self._base = resolve(self.url)
+        self._flat = lists_no_folders(self.url)
+
+    def name(self, key: str) -> str:
+        """The whole name of an object, for people."""
+        return f"{self.url}/{key}"
+
+    def check(self) -> None:
+        """Raise StoreError unless the bucket is there and can be asked."""
+        first = self._base.split("/", 1)[0]
+        found = self._try(self.url, lambda: self._files.get_file_info(first))
+        if found.type == pafs.FileType.NotFound:
+            raise StoreError(f"there is no bucket {first!r}", where=self.url, fix="create it; Headway never does")
+
+    def listing(self, prefix: str = "") -> dict[str, Found]:
+        """Every object below a folder, by key: one listing, whatever their number."""
+        selector = pafs.FileSelector(self._path(prefix).rstrip("/"), recursive=True, allow_not_found=True)
+        infos = self._try(self.name(prefix), lambda: self._files.get_file_info(selector))
+        cut = len(self._base) + 1
+        return {i.path[cut:]: Found(i.size, i.mtime_ns or 0) for i in infos if i.type == pafs.FileType.File}
+
+    def children(self, prefix: str) -> list[str]:
+        """The names right below a folder, sorted."""
+        if self._flat:
+            cut = len(prefix.rstrip("/")) + 1 if prefix else 0
+            return sorted({key[cut:].split("/", 1)[0] for key in self.listing(prefix)})
+        selector = pafs.FileSelector(self._path(prefix).rstrip("/"), allow_not_found=True)
+        infos = self._try(self.name(prefix), lambda: self._files.get_file_info(selector))
+        return sorted(info.base_name for info in infos)
+
+    def read(self, key: str) -> bytes | None:
+        """A small object's bytes; None when there is none."""
+
+        def action() -> bytes:
+            with self._open(key) as file:
+                data: bytes = file.read()
+                tag = file.metadata()
+            # S3 is asked for the size first: what was replaced by then comes cut, or filled up with zeros
+            if not _is_json(data) and self._tag(key) != tag:
+                raise OSError("was replaced while it was being read")
+            return data
+
+        try:
+            return self._try(self.name(key), action)
+        except FileNotFoundError:
+            return None
+
+    def write(self, key: str, data: bytes) -> None:
+        """Put a small object: readers see the old one or the new."""
+
+        def action() -> None:
+            with self._create(key) as out:
+                out.write(data)
+
+        with self._there(key):
+            self._try(self.name(key), action)
+
+    def put(self, key: str, path: Path, crc32c: str) -> None:
+        """Put a file.
+
+        Raises:
+            StoreError: the bucket does not take it, or the file's bytes are not those of `crc32c` any more.
+        """
+
+        def action() -> None:
+            value = 0
+            with path.open("rb", buffering=0) as file, self._create(key) as out:
+                while block := file.read(_BLOCK):
+                    value = google_crc32c.extend(value, block)
+                    out.write(block)
+            if f"{value:08x}" != crc32c:
+                raise StoreError("changed on the disk before it was in the bucket", where=str(path), fix="run again")
+
+        with self._there(key):
+            self._try(self.name(key), action)
+
+    def get(self, key: str, path: Path, bytes: int, crc32c: str) -> None:
+        """Write an object to a file, whose folder is made.
+
+        Raises:
+            StoreError: it is gone, or has other bytes than it should, however often it is read.
+        """
+
+        def action() -> None:
+            with path.open("wb") as out:
+                size, crc = self._stream(key, out.write)
+            if size != bytes:
+                raise _Damaged(f"has {size} bytes instead of {bytes}")
+            if crc != crc32c:
+                raise _Damaged(f"has crc32c {crc} instead of {crc32c}: its bytes changed")
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._try(self.name(key), action)
+        except FileNotFoundError:
+            raise StoreError("is gone", where=self.name(key), fix="headway run makes it again") from None
+
+    def copy(self, key: str, path: Path) -> None:
+        """Write an object to a file, whose folder is made, a block at a time; who reads the file checks its bytes. An
+        object that is gone by now leaves no file."""
+
+        def action() -> None:
+            with path.open("wb") as out:
+                self._stream(key, out.write)
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._try(self.name(key), action)
+        except FileNotFoundError:
+            path.unlink(missing_ok=True)
+
+    def checksum(self, key: str) -> tuple[int, str] | None:
+        """(bytes, crc32c) of an object, read whole; None when there is none."""
+        try:
+            return self._try(self.name(key), lambda: self._stream(key, lambda block: None))
+        except FileNotFoundError:
+            return None
+
+    def _stream(self, key: str, write: Callable[[bytes], object]) -> tuple[int, str]:
+        value, size = 0, 0
+        with self._open(key) as file:
+            while block := file.read(_BLOCK):
+                value = google_crc32c.extend(value, block)
+                size += len(block)
+                write(block)
+        return size, f"{value:08x}"
+
+    def put_all(self, files: Iterable[tuple[str, Path, str]]) -> None:
+        """`put` each (key, file, crc32c), several at once."""
+        each(lambda item: self.put(*item), files)
+
+    def get_all(self, files: Iterable[tuple[str, Path, int, str]]) -> None:
+        """`get` each (key, file, bytes, crc32c), several at once."""
+        each(lambda item: self.get(*item), files)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; those that are gone already are as good."""
+
+        def one(key: str) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                self._try(self.name(key), lambda: self._files.delete_file(self._path(key)))
+
+        each(one, keys)
+
+    def delete_folder(self, prefix: str) -> None:
+        """Delete everything below a folder, in as few requests as the bucket allows."""
+        if self._flat:
+            self.delete(self.listing(prefix))
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._try(self.name(prefix), lambda: self._files.delete_dir(self._path(prefix).rstrip("/")))
+
+    @contextlib.contextmanager
+    def _open(self, key: str) -> Iterator[pa.NativeFile]:
+        """An object to read."""
+        with self._files.open_input_file(self._path(key)) as file, _unclosed("was replaced while it was being read"):
+            yield file
+
+    def _tag(self, key: str) -> Any:
+        """What tells one object from another of the same name."""
+        with self._open(key) as file:
+            return file.metadata()
+
+    @contextlib.contextmanager
+    def _create(self, key: str) -> Iterator[pa.NativeFile]:
+        """An object to write."""
+        path = self._path(key)
+        with self._files.open_output_stream(path, compression=None) as out, _unclosed("the connection broke"):
+            yield out
+
+    @contextlib.contextmanager
+    def _there(self, key: str) -> Iterator[None]:
+        """Around a put: Cloud Storage calls it a file not found when there is no bucket."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            if error.filename is not None:  # on the disk
+                raise
+            raise StoreError("there is no such bucket", where=self.name(key), fix=_FIX) from None
+
+    def _path(self, key: str) -> str:
+        return f"{self._base}/{key}"
+
+    def _try(self, name: str, action: Callable[[], Result]) -> Result:
+        for attempt in range(TRIES):
+            try:
+                return action()
+            except (HeadwayError, FileNotFoundError):
+                raise
+            except OSError as error:
+                if isinstance(error.filename, str | bytes) or error.errno in _DISK:  # the disk's, not the bucket's
+                    raise
+                reason = (error.strerror or str(error)).splitlines()[0][:300]
+                if attempt == TRIES - 1 or _HOPELESS.search(reason):
+                    fix = "delete it: headway run makes it again" if isinstance(error, _Damaged) else _FIX
+                    raise StoreError(reason, where=name, fix=fix) from None
+                time.sleep(_WAIT_SECONDS * 4**attempt)
+        raise AssertionError("unreachable")
+
+
+def _is_json(data: bytes) -> bool:
+    """Whether it is a whole JSON object, as most small objects of a store are."""
+    try:
+        return isinstance(json.loads(data), dict)
+    except ValueError:
+        return False
+
+
+@contextlib.contextmanager
+def _unclosed(problem: str) -> Iterator[None]:
+    """To pyarrow, an object of Cloud Storage whose connection broke, or that was replaced after it was opened, is a
+    closed file."""
+    try:
+        yield
+    except ValueError:
+        raise OSError(problem) from None
+
+
+def each(action: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """`action` of each item, several at once; the first failure ends what has not begun."""
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="bucket") as pool:
+        futures = [pool.submit(action, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

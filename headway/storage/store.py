@@ -1,0 +1,364 @@
+"""Where everything lives: outputs of stages, runs, checkpoints, the registry.
+
+    store = Store(Path("store"))
+    if (manifest := store.find("ingest", fingerprint)) is None:
+        with store.open("ingest", fingerprint, key) as staging:
+            (staging.path / "a.tfrecord").write_bytes(...)
+            manifest = staging.commit(result={...})
+
+An output is written aside, under stages/.staging/, and renamed into stages/<stage>/<fingerprint>/ once all of it is on
+the disk, manifest last. What has no valid manifest does not exist. `headway.storage.remote_store` is the same in a bucket: it
+overrides what stands under "what a bucket does otherwise", and nothing else in Headway knows which of the two it has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import StoreError
+from headway.redaction import redacted
+from headway.storage import manifest as manifests
+from headway.storage.atomic_io import remove, replace_text, sync_folders, sync_path, writing
+from headway.storage.fingerprint import Key, shared
+from headway.storage.manifest import Counts, Manifest
+from headway.storage.process_identity import abandoned, mark
+
+if TYPE_CHECKING:
+    from headway.storage.locks import Lock
+    from headway.storage.prefetch import RemoteFiles
+
+
+class Store:
+    """A store on a local disk. Layout: stages/, runs/, checkpoints/, models/, serving/, locks/, summaries/."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.stages, self.runs_folder = root / "stages", root / "runs"
+        self.checkpoints, self.locks, self.summaries = root / "checkpoints", root / "locks", root / "summaries"
+        self.staging = self.stages / ".staging"
+        self._read: dict[Path, tuple[int, Manifest]] = {}
+
+    def create(self) -> None:
+        """Make the folders.
+
+        Raises:
+            StoreError: the disk or its permissions are against it, or a file is in the way.
+        """
+        with writing(self.root):
+            for folder in (self.staging, self.runs_folder, self.checkpoints, self.locks):
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                except (FileExistsError, NotADirectoryError):
+                    raise StoreError(
+                        "a file is in the way of a folder", where=str(folder), fix="name another store"
+                    ) from None
+                except FileNotFoundError:
+                    raise StoreError(
+                        "this folder cannot be made",
+                        where=str(folder),
+                        fix="name a store on a disk that can be written",
+                    ) from None
+
+    def output(self, stage: str, fingerprint: str) -> Path:
+        """Where an output is, or would be."""
+        return self.stages / stage / fingerprint
+
+    def find(self, stage: str, fingerprint: str) -> Manifest | None:
+        """The manifest of an output whose files are all there with their sizes; None when it must be made."""
+        return self._look(stage, fingerprint)[0]
+
+    def check(self, stage: str, fingerprint: str) -> str | None:
+        """Why an output that was once made cannot be used; None when it can, or never was."""
+        return self._look(stage, fingerprint)[1]
+
+    def _look(self, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
+        """(its manifest, None) of an output that is there; (None, why not) of a damaged one; two None of nothing."""
+        return _judge(self.output(stage, fingerprint), stage, fingerprint)
+
+    # --- what a bucket does otherwise; every path is one below `root`
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        return str(self.root)
+
+    def exists(self) -> bool:
+        """Whether anything was ever kept here."""
+        return self.stages.is_dir()
+
+    def local(self, folder: Path) -> Path:
+        """The folder of an output or a version, with its files on this machine's disk.
+
+        Raises:
+            StoreError: they cannot be had whole.
+        """
+        return folder
+
+    def localize(self, value: Any, *, later: bool = False) -> RemoteFiles | None:
+        """See to it that what a request names by its path, of outputs and versions, is on this machine's disk.
+
+        Args:
+            later: leave the files of ingested spans to whoever reads them.
+
+        Returns:
+            How that reader gets them (`headway.storage.prefetch`); None when all are here.
+
+        Raises:
+            StoreError: something is gone or damaged.
+        """
+        return None
+
+    def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
+        """Outputs that will be looked for next."""
+
+    def children(self, folder: Path) -> list[str]:
+        """The names in a folder, sorted; none when there is no such folder."""
+        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+
+    def manifest(self, folder: Path) -> Manifest | None:
+        """The valid manifest of an output or a version, whatever its files are."""
+        return manifests.read(folder)
+
+    def sizes_problem(self, folder: Path, manifest: Manifest) -> str | None:
+        """The first file of an output or a version that is not there with its size; None when all are."""
+        return manifests.sizes_problem(folder, manifest)
+
+    def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
+        """(file, problem) for each file that is not what the manifest says. Reads every byte."""
+        return manifests.checksum_problems(folder, manifest)
+
+    def place(self, aside: Path, target: Path) -> None:
+        """Make a folder that was written aside visible as `target`, which is not there yet."""
+        for path in aside.rglob("*"):
+            if path.is_file():
+                sync_path(path)
+        sync_folders(aside)
+        aside.rename(target)
+        sync_path(target.parent)
+
+    def placed(self, target: Path) -> bool:
+        """Whether `place` ended for this target."""
+        return target.is_dir()
+
+    def read(self, path: Path) -> bytes:
+        """A small file that changes.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        return path.read_bytes()
+
+    def replace(self, path: Path, text: str) -> None:
+        """Write a small file, so that readers see the old text or the new."""
+        replace_text(path, text)
+
+    def size(self, path: Path) -> int:
+        """Bytes that discarding a file or a folder frees."""
+        files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+        # a hard link to a version frees nothing
+        return sum(p.stat().st_size for p in files if p.stat().st_nlink == 1)
+
+    def changed(self, folder: Path) -> float:
+        """When something in a folder was last written, in seconds since 1970."""
+        return max(p.lstat().st_mtime for p in [folder, *folder.rglob("*")])
+
+    def discard(self, path: Path) -> None:
+        """Remove a file or a folder; its manifest first, so that a removal cut off leaves nothing half-valid."""
+        if path.is_dir():
+            (path / manifests.NAME).unlink(missing_ok=True)
+        remove(path)
+
+    def lock(self, name: str, facts: dict[str, Any] | None = None) -> Lock:
+        """The lock of this name, not taken yet."""
+        from headway.storage.locks import Lock
+
+        return Lock(self.locks / f"{name}.json", facts=facts)
+
+    @contextlib.contextmanager
+    def checkpointing(self, fingerprint: str, *, keep_best: int = 0) -> Iterator[None]:
+        """Around a training that writes to and resumes from checkpoints/<fingerprint>/, the newest and so many best."""
+        yield
+
+    def _commit(self, staging: Path, stage: str, fingerprint: str) -> None:
+        """Make a whole folder visible as that output."""
+        target = self.output(stage, fingerprint)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._publish(staging, target, stage, fingerprint)
+        sync_path(target.parent)
+
+    def _publish(self, path: Path, target: Path, stage: str, fingerprint: str) -> None:
+        for _ in range(3):
+            try:
+                path.rename(target)
+                return
+            except OSError:
+                if not target.exists():
+                    raise
+            if _judge(target, stage, fingerprint)[0] is not None:
+                return  # somebody else made the same output meanwhile
+            self._clear(target, stage, fingerprint)
+        raise StoreError("cannot be put in place: another process keeps replacing it", where=str(target))
+
+    def _clear(self, target: Path, stage: str, fingerprint: str) -> None:
+        """Move a damaged output out of the way."""
+        aside = self.staging / mark(f"damaged-{target.name}")
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(aside)
+        if _judge(aside, stage, fingerprint)[0] is not None:
+            # another process replaced the damaged one between our look and our move: what we moved is good
+            with contextlib.suppress(OSError):
+                aside.rename(target)
+        remove(aside)
+
+    # --- the same everywhere
+
+    @contextlib.contextmanager
+    def open(self, stage: str, fingerprint: str, key: Key) -> Iterator[Staging]:
+        """A folder aside to write an output in; it is gone afterwards unless it was committed.
+
+        Raises:
+            StoreError: the disk is full, or may not be written.
+        """
+        path = self.staging / mark(f"{stage}-{fingerprint}")
+        with writing(self.root):
+            path.mkdir(parents=True)
+            try:
+                yield Staging(self, stage, fingerprint, key, path)
+            finally:
+                remove(path)
+
+    def manifests(self, stage: str) -> list[Manifest]:
+        """Every valid manifest of a stage, newest first."""
+        folder = self.stages / stage
+        found = [m for name in self.children(folder) if (m := self._manifest(folder / name)) is not None]
+        return sorted(found, key=lambda m: m.created, reverse=True)
+
+    def _manifest(self, folder: Path) -> Manifest | None:
+        """As it was read last, if it has not changed: a plan over a year of days asks for each a hundred times."""
+        try:
+            changed = (folder / manifests.NAME).stat().st_mtime_ns
+        except OSError:
+            return None
+        known = self._read.get(folder)
+        if known is None or known[0] != changed:
+            found = manifests.read(folder)
+            if found is None:
+                return None
+            self._read[folder] = known = (changed, found)
+        return known[1]
+
+    def nearest(self, stage: str, key: Key) -> Manifest | None:
+        """The output of the stage whose key has most in common with `key`; the newest of equals."""
+        return max(self.manifests(stage), key=lambda m: shared(m.key, key), default=None)
+
+    def all_outputs(self) -> Iterator[tuple[str, Path]]:
+        """(stage, folder) of every output."""
+        for stage in self.children(self.stages):
+            if not stage.startswith("."):
+                for name in self.children(self.stages / stage):
+                    yield stage, self.stages / stage / name
+
+    def verify(self) -> Iterator[tuple[Path, str]]:
+        """(file, problem) for every output and run that is not as it was written. Reads every byte.
+
+        The models' part is `Registry.verify`.
+        """
+        for stage, folder in self.all_outputs():
+            found = self.manifest(folder)
+            if found is None:
+                yield folder / manifests.NAME, "is gone or damaged"
+                continue
+            if (found.stage, found.fingerprint) != (stage, folder.name):
+                yield folder / manifests.NAME, f"is that of {found.stage}/{found.fingerprint}"
+            for name, problem in self.checksum_problems(folder, found):
+                yield folder / name, problem
+        for path in self._run_files():
+            if self._run(path) is None:
+                yield path, "is not a run's JSON"
+
+    def sweep(self) -> list[Path]:
+        """Remove folders that were being written by a process that is dead; returns what was removed."""
+        asides = list(self.staging.iterdir()) if self.staging.is_dir() else []
+        # the registry writes beside its target, since serving/ may be a disk of its own
+        asides += [*self.root.glob("models/*/.*@*"), *self.root.glob("serving/*/.*@*")]
+        swept = [path for path in sorted(asides) if abandoned(path)]
+        for path in swept:
+            remove(path)
+        return swept
+
+    def save_run(self, run: dict[str, Any]) -> Path:
+        """Write runs/<run>.json without secrets, replacing it as a whole."""
+        path = self.runs_folder / f"{run['run']}.json"
+        self.replace(path, json.dumps(redacted(run), indent=1) + "\n")
+        return path
+
+    def runs(self) -> list[dict[str, Any]]:
+        """All runs, newest first."""
+        return [run for path in reversed(self._run_files()) if (run := self._run(path)) is not None]
+
+    def _run_files(self) -> list[Path]:
+        folder = self.runs_folder
+        names = [name for name in self.children(folder) if name.endswith(".json") and not name.startswith(".")]
+        return [folder / name for name in names]
+
+    def _run(self, path: Path) -> dict[str, Any] | None:
+        try:
+            value = json.loads(self.read(path))
+        except (ValueError, OSError):
+            return None
+        return value if isinstance(value, dict) and "run" in value else None
+
+
+def _judge(folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
+    """(its manifest, None) of a folder that is that output; (None, why not) of one that is not; two None of nothing."""
+    found = manifests.read(folder)
+    if found is None:
+        return None, "its manifest is gone or damaged" if folder.exists() else None
+    if (found.stage, found.fingerprint) != (stage, fingerprint):
+        return None, f"its manifest is that of {found.stage}/{found.fingerprint}"
+    problem = manifests.sizes_problem(folder, found)
+    return (None, problem) if problem else (found, None)
+
+
+class Staging:
+    """An output being written."""
+
+    def __init__(self, store: Store, stage: str, fingerprint: str, key: Key, path: Path):
+        self._store, self._stage, self._fingerprint, self._key = store, stage, fingerprint, key
+        self.path = path
+
+    def commit(self, *, result: dict[str, Any], counts: Counts | None = None, seconds: float = 0.0) -> Manifest:
+        """Sync every file, write the manifest, make the whole visible by one rename.
+
+        Returns:
+            The manifest as it stands in the store: JSON, as every later reader gets it.
+        """
+        manifest = Manifest(
+            stage=self._stage,
+            fingerprint=self._fingerprint,
+            key=self._key,
+            files=manifests.entries(self.path, sync=True),
+            created=now(),
+            seconds=round(seconds, 3),
+            tools=manifests.tools(),
+            counts=counts,
+            result=result,
+        )
+        manifests.write(self.path, manifest)
+        sync_folders(self.path)
+        self._store._commit(self.path, self._stage, self._fingerprint)
+        found = self._store.find(self._stage, self._fingerprint)
+        if found is None:
+            where = str(self._store.output(self._stage, self._fingerprint))
+            raise StoreError("was removed or damaged as it was written", where=where, fix="run again")
+        return found
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601 with milliseconds."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""Arrow columns: coercion, labels, splits, expressions, hashes, quarantine."""

@@ -1,0 +1,358 @@
+"""Raw columns to stored columns. What does not fit is set aside with its reason; everything else goes on.
+
+    coerced = coerce(batch, schema.columns)
+    coerced.batch               # int64, float32, binary (or dictionary of binary), good rows only
+    coerced.kept                # their rows in `batch`; None: all of them
+    coerced.rejected            # quarantine table, rows counted within `batch`
+
+Nothing is done row by row unless a row is bad: a cast either holds for the whole column, or the column is cast again
+value by value through masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.errors import DataError
+from headway.schema.columns import Column, in_columns, suggest
+from headway.schema.parse_rules import Parse, parsed
+from headway.tabular.list_arrays import flatten, is_list, is_text, join, slots, split_text
+from headway.tabular.quarantine import SCHEMA, rejected
+
+# Whatever Arrow's CSV reader takes for a number is one here too: a value's fate must not hang on its neighbours, for
+# which a range may have been read as text.
+_NUMBER = (
+    r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"
+    r"|^[+-]?(?i:inf|infinity)$|^[+-]?(?i:nan)([(][0-9A-Za-z_]*[)])?$"
+)
+_NO_DIGITS = r"(?i)^[^0-9]*$|nan[(]"
+_INTEGER = r"^[+-]?[0-9]+([.]0*)?$|^0[xX][0-9a-fA-F]{1,16}$"
+_INT64 = pa.int64()
+_FLOAT32 = np.dtype(np.float32)
+_FLOAT32_MAX = float(np.finfo(_FLOAT32).max)
+
+
+_Mask = NDArray[np.bool_] | None
+_Fault = tuple[_Mask, str]
+"""Where a value does not fit, and why."""
+
+
+@dataclass(frozen=True)
+class Coerced:
+    batch: pa.RecordBatch
+    kept: NDArray[np.int64] | None
+    rejected: pa.Table
+
+
+def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
+    """The named columns of `batch` in their stored types.
+
+    Raises:
+        DataError: a column is missing, or its raw type can never become the stored one (a list as a number).
+    """
+    arrays: list[pa.Array] = []
+    tables: list[pa.Table] = []
+    bad: NDArray[np.bool_] | None = None
+    for column in columns:
+        raw = _find(batch, column.name)
+        array, faults = _coerce_list(raw, column) if column.shape else _coerce_one(raw, column)
+        wrong = _any([mask for mask, _ in faults])
+        for mask, why in (*faults, (_missing(array, wrong, column), "is null, and the column may not be")):
+            if mask is not None and mask.any():
+                rows = np.flatnonzero(mask)
+                tables.append(rejected(rows.tolist(), column.name, raw.take(pa.array(rows)).to_pylist(), why))
+                bad = mask if bad is None else bad | mask
+        arrays.append(array)
+    names = [column.name for column in columns]
+    whole = pa.RecordBatch.from_arrays(arrays, names=names)
+    if bad is None:
+        return Coerced(whole, None, SCHEMA.empty_table())
+    kept = np.flatnonzero(~bad)
+    return Coerced(whole.take(pa.array(kept)), kept, _one_per_row(pa.concat_tables(tables)))
+
+
+def fitting(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
+    """The stored array of one column, and where a value does not fit: what stands there means nothing.
+
+    Values of a type that can never be stored so do not fit, all of them.
+    """
+    try:
+        array, faults = _coerce_list(raw, column) if column.shape else _coerce_one(raw, column)
+    except DataError:
+        return pa.nulls(len(raw), column.arrow), np.ones(len(raw), np.bool_)
+    return array, _any([mask for mask, _ in faults])
+
+
+def raw_type(column: Column) -> pa.DataType:
+    """What a reader should aim for: text that recurs as a dictionary, and numbers as doubles, since a float32 reader
+    turns 1e99 into infinity where coercion would quarantine it. A list is aimed for by its elements."""
+    if column.separator is not None or column.parse is not None:
+        return pa.binary()
+    if column.shape:
+        return pa.list_(raw_type(column.element.model_copy(update={"encoding": "plain"})))
+    if column.encoding == "dictionary":
+        return pa.dictionary(pa.int32(), pa.binary())
+    return pa.float64() if column.type == "float32" else column.arrow
+
+
+def raw_types(columns: Sequence[Column]) -> dict[str, pa.DataType]:
+    """`raw_type` by column, less those with a rule of their own: text that is parsed and numbers that are already there
+    may both come, and the reader is to give them as they stand."""
+    return {column.name: raw_type(column) for column in columns if column.parse is None}
+
+
+def converted(raw: pa.Array, column: Column) -> pa.Array:
+    """The stored array, null where a value does not fit; for samples."""
+    return (_coerce_list(raw, column) if column.shape else _coerce_one(raw, column))[0]
+
+
+def _find(batch: pa.RecordBatch, name: str) -> pa.Array:
+    places = batch.schema.get_all_field_indices(name)
+    if len(places) != 1:
+        problem = f"there are {len(places)} columns {name!r}" if places else f"there is no column {name!r}"
+        raise DataError(problem, fix=suggest(name, batch.schema.names) if not places else "rename one of them")
+    return batch.column(places[0])
+
+
+def _one_per_row(table: pa.Table) -> pa.Table:
+    """A row with several bad values is rejected once, for the first of them."""
+    rows = table.column("row").to_numpy()
+    _, first = np.unique(rows, return_index=True)
+    return table.take(pa.array(first))
+
+
+def _any(masks: Sequence[_Mask]) -> _Mask:
+    found = [mask for mask in masks if mask is not None]
+    return np.logical_or.reduce(found) if found else None
+
+
+def _missing(array: pa.Array, wrong: NDArray[np.bool_] | None, column: Column) -> NDArray[np.bool_] | None:
+    if column.nullable or not array.null_count:
+        return None
+    missing = array.is_null().to_numpy(zero_copy_only=False)
+    return missing if wrong is None else missing & ~wrong
+
+
+def _coerce_one(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
+    array, wrong, reason = _coerce(raw, column)
+    return array, [(wrong, reason)]
+
+
+def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
+    """A list or vector: every element is coerced as a scalar would be, and a row is as good as its worst element."""
+    if pa.types.is_null(raw.type):
+        return pa.nulls(len(raw), column.arrow), []
+    if pa.types.is_dictionary(raw.type):
+        raw = raw.dictionary_decode()
+    if column.separator is not None and is_text(raw.type):
+        raw = split_text(_valid(raw), column.separator)
+    if not is_list(raw.type):
+        raise _never(raw, column)
+    flat = flatten(raw)
+    element = column.element.model_copy(update={"encoding": "plain"})
+    values, wrong, reason = _coerce(flat.values, element)
+    rows = flat.rows()
+
+    def of_rows(mask: _Mask) -> _Mask:
+        if mask is None or not mask.any():
+            return None
+        found = np.zeros(len(raw), np.bool_)
+        found[rows[mask]] = True
+        return found
+
+    gaps = flat.values.is_null().to_numpy(zero_copy_only=False) if flat.values.null_count else None
+    faults: list[_Fault] = [(of_rows(wrong), f"an element {reason}"), (of_rows(gaps), "an element is null")]
+    if values.null_count:  # of rows that are rejected: anything may stand there
+        values = pc.fill_null(values, b"" if column.type == "bytes" else 0)
+    lengths, present = flat.lengths, flat.present
+    if column.length is not None:
+        off = present & (lengths != column.length)
+        if off.any():
+            faults.append((off, f"does not have {column.length} values (shape: list takes any number)"))
+            keep = pa.array(~np.repeat(off, lengths))
+            values, present = values.filter(keep), present & ~off
+            lengths = np.where(off, 0, lengths)
+    return join(values, lengths, present, column), faults
+
+
+def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    """The stored array, a mask of the values that do not fit (null in the array), and why."""
+    if column.parse is not None and is_text(raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type):
+        return _parsed(raw, column, column.parse)
+    if column.type == "bytes":
+        return _to_bytes(raw, column), None, ""
+    if pa.types.is_dictionary(raw.type):
+        raw = raw.dictionary_decode()
+    if is_text(raw.type):
+        return _from_text(_valid(raw), column)
+    if pa.types.is_null(raw.type):
+        return pa.nulls(len(raw), column.arrow), None, ""
+    return _to_float(raw, column) if column.type == "float32" else _to_int(raw, column)
+
+
+def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    """Each distinct text goes through the rule once."""
+    raw = raw if pa.types.is_dictionary(raw.type) else raw.dictionary_encode()
+    made, wrong = parsed(_valid(raw.dictionary), rule)
+    if rule.temporal is None:
+        made, wrong, reason = _from_text(made, column)
+    else:
+        reason = f"is not a {rule.as_} of the form {rule.format or 'ISO'}"
+    if wrong is not None:
+        codes = raw.indices.to_numpy(zero_copy_only=False) if not raw.indices.null_count else None
+        if codes is None:
+            codes = pc.fill_null(raw.indices, len(wrong)).to_numpy()
+            wrong = np.append(wrong, False)
+        wrong = np.asarray(wrong[codes])
+    return made.take(raw.indices), wrong if wrong is not None and wrong.any() else None, reason
+
+
+def _valid(raw: pa.Array) -> pa.StringArray:
+    """As a string array. Bytes that are no UTF-8 are no number either: they become a character that is part of none."""
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [None if v is None else v.decode("utf-8", "replace") for v in raw.cast(pa.binary()).to_pylist()]
+        return pa.array(texts, pa.string())
+
+
+def _to_bytes(raw: pa.Array, column: Column) -> pa.Array:
+    kind = raw.type
+    if pa.types.is_dictionary(kind):
+        values = _plain_bytes(raw.dictionary, column)
+        if column.encoding == "dictionary":
+            return pa.DictionaryArray.from_arrays(raw.indices.cast(pa.int32()), values)
+        return values.take(raw.indices)
+    values = _plain_bytes(raw, column)
+    return values.dictionary_encode() if column.encoding == "dictionary" else values
+
+
+def _plain_bytes(raw: pa.Array, column: Column) -> pa.Array:
+    try:
+        if pa.types.is_fixed_size_binary(raw.type) or (is_text(raw.type) and not pa.types.is_binary(raw.type)):
+            return raw.cast(pa.binary())
+        if pa.types.is_binary(raw.type):
+            return raw
+        return raw.cast(pa.string()).cast(pa.binary())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        raise _never(raw, column) from None
+
+
+def _never(raw: pa.Array, column: Column) -> DataError:
+    shape = f" {list(column.shape)}".replace("None", "any") if column.shape else ""
+    return DataError(
+        f"{raw.type} cannot be stored as {column.type}{shape}",
+        where=f"column {column.name!r}",
+        fix=f"give it another type, or leave it out: {in_columns(column.name, 'ignore')}",
+    )
+
+
+def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    trimmed = pc.utf8_trim_whitespace(raw)
+    if column.type == "float32":
+        fits = pc.match_substring_regex(trimmed, _NUMBER)
+        numbers = pc.if_else(fits, trimmed, pa.scalar(None, pa.string())).cast(pa.float64())
+        if pc.any(pc.is_inf(numbers)).as_py():  # digits that no double holds, or an infinity that is meant
+            finite = pc.fill_null(pc.is_finite(numbers), True)
+            fits = pc.and_(fits, pc.or_(finite, pc.match_substring_regex(trimmed, _NO_DIGITS)))
+            numbers = pc.if_else(fits, numbers, pa.scalar(None, pa.float64()))
+        array, wrong, _ = _to_float(numbers, column)
+        return array, _either(_not(fits), wrong), "is not a number that fits float32"
+    lower = pc.utf8_lower(trimmed)
+    truth = pc.is_in(lower, value_set=pa.array(["true", "false"]))
+    digits = pc.match_substring_regex(trimmed, _INTEGER)
+    text = pc.if_else(truth, pc.if_else(pc.equal(lower, "true"), "1", "0"), trimmed)
+    text = pc.if_else(pc.or_(digits, truth), text, pa.scalar(None, pa.string()))
+    text = pc.replace_substring_regex(text, r"^[+]|[.]0*$", "")
+    fits = pc.or_(digits, truth)
+    try:
+        array = text.cast(pa.int64())
+    except pa.ArrowInvalid:  # digits that do not fit
+        array = pa.array([_whole(v if v is None or "x" in v.lower() else int(v)) for v in text.to_pylist()], pa.int64())
+        fits = pc.and_(fits, pc.or_kleene(array.is_valid(), raw.is_null()))
+    return array, _not(fits), "is not an integer that fits int64"
+
+
+def _not(fits: pa.Array) -> NDArray[np.bool_] | None:
+    """Where `fits` is known to be false: null input is null, not wrong."""
+    wrong = pc.invert(pc.fill_null(fits, True)).to_numpy(zero_copy_only=False)
+    return wrong if wrong.any() else None
+
+
+def _either(left: NDArray[np.bool_] | None, right: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left | right
+
+
+def _to_float(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    kind = raw.type
+    if pa.types.is_float32(kind):
+        return raw, None, ""
+    if not (
+        pa.types.is_floating(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_boolean(kind)
+    ):
+        raise _never(raw, column)
+    doubles = (
+        raw.cast(pa.float64(), safe=False) if not pa.types.is_boolean(kind) else raw.cast(pa.int64()).cast(pa.float64())
+    )
+    array = doubles.cast(pa.float32(), safe=False)
+    if np.isfinite(slots(array, _FLOAT32)).all():  # Arrow's maximum takes forty times as long
+        return array, None, ""
+    # an infinity stays one; a finite double beyond float32 does not become one
+    size = pc.abs(doubles)
+    wrong = pc.and_(pc.greater(size, _FLOAT32_MAX), pc.is_finite(doubles))
+    wrong = pc.and_(wrong, pc.is_inf(array))
+    mask = pc.fill_null(wrong, False).to_numpy(zero_copy_only=False)
+    if not mask.any():
+        return array, None, ""
+    return pc.if_else(pa.array(mask), pa.scalar(None, pa.float32()), array), mask, "does not fit float32"
+
+
+def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    kind = raw.type
+    if kind == _INT64:
+        return raw, None, ""
+    if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and not pa.types.is_uint64(kind)):
+        return raw.cast(pa.int64()), None, ""
+    if pa.types.is_timestamp(kind):
+        return raw.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()), None, ""
+    if pa.types.is_date(kind):
+        return raw.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), None, ""
+    if pa.types.is_time(kind):
+        return raw.cast(pa.time64("us"), safe=False).cast(pa.int64()), None, ""
+    if pa.types.is_duration(kind):
+        return raw.cast(pa.duration("us"), safe=False).cast(pa.int64()), None, ""
+    if not (pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_uint64(kind)):
+        raise _never(raw, column)
+    why = "is not an integer that fits int64"
+    if pa.types.is_floating(kind):
+        doubles = raw.cast(pa.float64())
+        # how data frames write a missing integer
+        doubles = pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)
+        whole = pc.equal(doubles, pc.floor(doubles))
+        fits = pc.and_(whole, pc.and_(pc.greater_equal(doubles, -(2.0**63)), pc.less(doubles, 2.0**63)))
+        return pc.if_else(fits, doubles, pa.scalar(None, pa.float64())).cast(pa.int64(), safe=False), _not(fits), why
+    try:
+        return raw.cast(pa.int64()), None, ""
+    except pa.ArrowInvalid:  # value by value: as doubles the large ones that do fit would lose digits
+        array = pa.array([_whole(value) for value in raw.to_pylist()], pa.int64())
+        return array, _not(pc.or_(array.is_valid(), raw.is_null())), why
+
+
+def _whole(value: Any) -> int | None:
+    """A number, or hexadecimal digits, as the int64 that it is exactly."""
+    if isinstance(value, str):  # Arrow reads the sixteenth digit as a sign
+        bits = int(value, 16)
+        return bits - 2**64 if bits >= 2**63 else bits
+    return int(value) if value is not None and value == int(value) and -(2**63) <= value < 2**63 else None

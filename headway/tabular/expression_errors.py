@@ -1,0 +1,174 @@
+"""What to say of an expression whose types do not go together: which part, which column, what it holds, what to write.
+
+raise misfit("s > 1 and t", failing_node, batch.schema, error)   # in 's > 1': column 's' holds text, and 1 is a number
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pyarrow as pa
+
+from headway.errors import ConfigError, DataError
+from headway.schema.columns import in_columns
+
+_OF_TYPES = re.compile(r"no kernel|match type of value|Unsupported cast|Failed to (parse|cast)|rror parsing")
+
+
+class Overflow(DataError):
+    """A result of integers that does not fit int64."""
+
+    row: int | None = None
+    """Of the batch, from 0; None: it is a result of constants."""
+
+
+def is_overflow(error: Exception) -> bool:
+    """Whether Arrow's checked arithmetic refused a result."""
+    said = ("overflow", "not in range")  # the second of uint64 values that meet int64
+    return isinstance(error, pa.ArrowInvalid) and any(words in str(error) for words in said)
+
+
+def overflow(text: str, node: ast.expr, batch: pa.RecordBatch, row: int | None) -> Overflow:
+    """The error for the part `node` of an expression whose result of row `row` does not fit int64."""
+    names = [name for name in _names(node) if name in batch.schema.names]
+    held = [f"{name} = {batch.column(name)[row].as_py()}" for name in names] if row is not None else []
+    values = f" ({', '.join(held)})" if held else ""
+    one = (names[0] if names[0].isidentifier() else f"col({names[0]!r})") if names else "2"
+    made = Overflow(
+        f"{ast.unparse(node)} does not fit int64{values}",
+        where=f"expression {text!r}",
+        fix=f"compute with decimal numbers (1.0 * {one} in place of {one}), or mend the value",
+    )
+    made.row = row
+    return made
+
+
+def misfit(text: str, node: ast.expr, schema: pa.Schema, error: Exception) -> DataError:
+    """The error for the part `node` of an expression, which Arrow refused with `error`."""
+    names = [name for name in _names(node) if name in schema.names]
+    kinds = {name: kind_of(schema.field(name).type) for name in names}
+    held = [f"column {name!r} holds {kind}" for name, kind in kinds.items()]
+    held += [f"{value!r} is {'text' if isinstance(value, str) else 'a number'}" for value in _constants(node)]
+    reason = str(error).splitlines()[0]
+    # what Arrow says of types it has no function for is in its own words, and says no more than we do
+    why = f" ({reason})" if isinstance(node, ast.Call) or not _OF_TYPES.search(reason) else ""
+    part = "" if ast.unparse(node) == text.strip() else f"in {ast.unparse(node)!r}: "
+    problem = f"{part}{', and '.join([*held[:-2], ' and '.join(held[-2:])])}: these do not go together{why}"
+    return DataError(problem, where=f"expression {text!r}", fix=_fix(node, kinds))
+
+
+def no_condition(text: str, node: ast.expr, kind: pa.DataType) -> ConfigError:
+    """The error for an expression that gives values where a condition is wanted."""
+    said = ast.unparse(node)
+    name = said if isinstance(node, ast.Name | ast.Call) else f"({said})"
+    like = {"text": f"{name} == 'a'", "true or false": said}.get(kind_of(kind), f"{name} > 0")
+    return ConfigError(
+        f"gives {kind_of(kind)}, and a condition is wanted", where=f"expression {text!r}", fix=f"write {like}, say"
+    )
+
+
+_OPERATORS = {
+    "&&": "and",
+    "||": "or",
+    "<>": "!=",
+    "=>": ">=",
+    "=<": "<=",
+    "===": "==",
+    "=": "==",
+    "!": "not",
+    "&": "and",
+    "|": "or",
+    "~": "not",
+}
+"""Operators of other languages, and the ones of these expressions."""
+_WORDS = {word.upper(): word for word in ("and", "or", "not", "in", "is")} | {"NULL": "None", "null": "None"}
+"""Words as SQL writes them."""
+_OPERATOR = re.compile(
+    r"'[^']*'|\"[^\"]*\"|\s*(===|&&|\|\||<>|=>|=<|[=!<>]=|[=!&|~])\s*|\b(AND|OR|NOT|IN|IS|NULL|null)\b"
+)
+
+
+def foreign_operator(text: str) -> str | None:
+    """What to write in place of the operators of another language; None when there are none."""
+    found = next(
+        (it for match in _OPERATOR.finditer(text) if (it := match[1] or match[2]) in _OPERATORS | _WORDS), None
+    )
+    if found is None:
+        return None
+    written = _OPERATOR.sub(_ours, text).strip()
+    try:
+        ast.parse(written, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        written = ""
+    return f"write {(_OPERATORS | _WORDS)[found]!r} in place of {found!r}" + (f": {written}" if written else "")
+
+
+def _ours(match: re.Match[str]) -> str:
+    if match[1] in _OPERATORS:
+        return f" {_OPERATORS[match[1]]} "
+    return _WORDS[match[2]] if match[2] else match[0]
+
+
+def kind_of(kind: pa.DataType) -> str:
+    """What a column of this type holds, in plain words."""
+    if pa.types.is_dictionary(kind):
+        return kind_of(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return "lists"
+    if pa.types.is_boolean(kind):
+        return "true or false"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "numbers"
+    if pa.types.is_temporal(kind):
+        return "dates" if pa.types.is_date(kind) else "times"
+    return "nothing but nulls" if pa.types.is_null(kind) else "text"
+
+
+def _fix(node: ast.expr, kinds: dict[str, str]) -> str:
+    for name, kind in kinds.items():
+        numbers = any(not isinstance(value, str) for value in _constants(node)) or "numbers" in kinds.values()
+        called = name if name.isidentifier() else f"col({name!r})"
+        if kind == "text" and (numbers or isinstance(node, ast.BinOp | ast.Call) or _is_minus(node)):
+            as_number = f"read it as a number: {in_columns(name, '{type: float}')}"
+            if isinstance(node, ast.Compare):
+                return f"compare it with text, as in {called} == 'a', or {as_number}"
+            return as_number
+        if kind == "lists":
+            return "conditions are on columns of one value a row"
+        if kind in ("dates", "times"):
+            return f"compare it with a date, as in {called} >= '2013-01-31'"
+        if kind == "numbers" and isinstance(node, ast.Compare):
+            return f"compare it with a number, as in {called} > 0, or read it as text: {in_columns(name, '{type: string}')}"
+    if isinstance(node, ast.BoolOp | ast.UnaryOp):
+        return "conditions are comparisons: of a flag write flag == 1"
+    return "compare numbers with numbers and text with text; of a flag write flag == 1"
+
+
+def _names(node: ast.expr) -> list[str]:
+    found = []
+    for part in ast.walk(node):
+        match part:
+            case ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)]):
+                found.append(name)
+            case ast.Name(id=name):
+                found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def _constants(node: ast.expr) -> list[object]:
+    """Numbers and texts that stand in a part of an expression, but for the names of columns."""
+    named = {id(call.args[0]) for call in ast.walk(node) if isinstance(call, ast.Call) and call.args and _is_col(call)}
+    return [
+        part.value
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and id(part) not in named and isinstance(part.value, int | float | str)
+    ]
+
+
+def _is_minus(node: ast.expr) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+
+
+def _is_col(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "col"

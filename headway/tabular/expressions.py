@@ -1,0 +1,388 @@
+"""Expressions over columns, parsed safely and evaluated on whole Arrow batches.
+
+    expression = parse("tips > 0.2 * fare and payment in ['card', 'app']")
+    expression.columns                       # {"tips", "fare", "payment"}
+    expression.evaluate(batch)               # a boolean array; null where it cannot be known
+
+The grammar is a small part of Python's own: names, numbers, strings, True, False, None; + - * / // % and unary -;
+comparisons (chained too), `in` and `not in` over a list, `is None` and `is not None`; and, or, not; the functions of
+`FUNCTIONS`; and col("any name") for columns whose names are no identifiers. Nulls follow SQL: a comparison with null is
+null, `and` and `or` are Kleene's. Nothing is ever handed to Python's eval. Arithmetic of integers is checked: a result that
+does not fit int64 is an error that names the row.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.errors import ConfigError
+
+Value = Any
+"""An Arrow array or scalar."""
+
+
+def _double(value: Value) -> Value:
+    # unsafe only in that integers beyond 2**53 are rounded; text that is no number is still refused
+    return pc.cast(value, pa.float64(), safe=False)
+
+
+def _together(left: Value, right: Value) -> tuple[Value, Value]:
+    """Two numbers in a type that both fit, by NumPy's rule: a constant takes its column's type, so that a float32
+    column compares with 0.2 as it was stored; columns of integers and floats meet as doubles. Truth counts as 0 or 1."""
+    if pa.types.is_boolean(left.type) != pa.types.is_boolean(right.type):
+        left, right = (pc.cast(v, pa.int64()) if pa.types.is_boolean(v.type) else v for v in (left, right))
+    left, right = _dated(left, right.type), _dated(right, left.type)
+    kinds = [left.type, right.type]
+    floats = [pa.types.is_floating(kind) for kind in kinds]
+    if not any(floats) or not all(f or pa.types.is_integer(kind) for f, kind in zip(floats, kinds, strict=True)):
+        return left, right
+    for constant, other in ((left, right.type), (right, left.type)):
+        if isinstance(constant, pa.Scalar) and pa.types.is_floating(other):
+            cast = pc.cast(constant, other, safe=False)
+            return (cast, right) if constant is left else (left, cast)
+    return (left, right) if all(floats) else (_double(left), _double(right))
+
+
+def _dated(value: Value, other: pa.DataType) -> Value:
+    """A constant text that meets dates or times as one of them; without a zone it is in UTC."""
+    if not (isinstance(value, pa.Scalar) and pa.types.is_string(value.type) and pa.types.is_temporal(other)):
+        return value
+    if pa.types.is_timestamp(other) and other.tz is not None:
+        with contextlib.suppress(pa.ArrowInvalid):  # it says its zone
+            return value.cast(pa.timestamp(other.unit)).cast(other)
+    return value.cast(other)
+
+
+def _integers(left: Value, right: Value) -> bool:
+    return pa.types.is_integer(left.type) and pa.types.is_integer(right.type)
+
+
+def _divide(left: Value, right: Value) -> Value:
+    """True division: integers become doubles, x / 0 is infinite or NaN as in IEEE 754."""
+    if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
+        left, right = _double(left), _double(right)
+    return pc.divide(left, right)
+
+
+def _floor_divide(left: Value, right: Value) -> Value:
+    """As in Python; of integers an integer, and null where the divisor is zero."""
+    if not _integers(left, right):
+        return pc.floor(_divide(left, right))
+    right = pc.if_else(pc.equal(right, 0), pa.scalar(None, right.type), right)
+    quotient = pc.divide_checked(left, right)  # towards zero
+    rest = pc.subtract(left, pc.multiply(quotient, right))
+    down = pc.and_(pc.not_equal(rest, 0), pc.not_equal(pc.less(rest, 0), pc.less(right, 0)))
+    return pc.subtract(quotient, pc.cast(down, quotient.type))
+
+
+def _modulo(left: Value, right: Value) -> Value:
+    """Python's sign rule: the result has the divisor's sign."""
+    if not _integers(left, right):
+        if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
+            left, right = _double(left), _double(right)
+        return pc.subtract(left, pc.multiply(_floor_divide(left, right), right))
+    right = pc.if_else(pc.equal(right, 0), pa.scalar(None, right.type), right)
+    if pa.types.is_signed_integer(right.type):
+        right = pc.if_else(pc.equal(right, -1), pa.scalar(1, right.type), right)  # both leave 0, and -1 may overflow
+    # the products may wrap, but the result lies between 0 and the divisor, so that it is right all the same
+    return pc.subtract(left, pc.multiply(_floor_divide(left, right), right))
+
+
+def _negate(value: Value) -> Value:
+    if pa.types.is_unsigned_integer(value.type):
+        return pc.subtract_checked(pa.scalar(0, value.type), value)
+    return pc.negate_checked(value)
+
+
+def _text(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    return lambda value: function(pc.cast(value, pa.string()))
+
+
+FUNCTIONS: dict[str, Callable[[Value], Value]] = {
+    "abs": pc.abs_checked,
+    "log": lambda x: pc.ln(_double(x)),
+    "sqrt": lambda x: pc.sqrt(_double(x)),
+    "floor": pc.floor,
+    "ceil": pc.ceil,
+    "round": pc.round,
+    "is_nan": lambda x: pc.is_nan(_double(x)),
+    "lower": _text(pc.utf8_lower),
+    "upper": _text(pc.utf8_upper),
+    "strip": _text(pc.utf8_trim_whitespace),
+    "length": _text(pc.utf8_length),
+}
+_BINARY: dict[type, Callable[[Value, Value], Value]] = {
+    ast.Add: pc.add_checked,
+    ast.Sub: pc.subtract_checked,
+    ast.Mult: pc.multiply_checked,
+    ast.Div: _divide,
+    ast.FloorDiv: _floor_divide,
+    ast.Mod: _modulo,
+}
+_COMPARE: dict[type, Callable[[Value, Value], Value]] = {
+    ast.Eq: pc.equal,
+    ast.NotEq: pc.not_equal,
+    ast.Lt: pc.less,
+    ast.LtE: pc.less_equal,
+    ast.Gt: pc.greater,
+    ast.GtE: pc.greater_equal,
+}
+_EXAMPLE = "write something like arr_delay > 15, or tips > 0.2 * fare and payment in ['card', 'app']"
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed expression. `columns` are the names it reads."""
+
+    text: str
+    columns: frozenset[str]
+    _tree: ast.expr
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """One value for each row of `batch`.
+
+        Raises:
+            ConfigError: a column that the batch does not have.
+            DataError: types that do not go together, such as a number compared with text.
+            Overflow: a result that does not fit int64.
+        """
+        from headway.schema.columns import suggest
+
+        for name in sorted(self.columns):
+            if name not in batch.schema.names:
+                raise ConfigError(
+                    f"there is no column {name!r}",
+                    where=f"expression {self.text!r}",
+                    fix=suggest(name, batch.schema.names),
+                )
+        try:
+            value = _evaluate(self._tree, batch)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            from headway.tabular.expression_errors import is_overflow, misfit, overflow
+
+            part = _failing(self._tree, batch)
+            if is_overflow(error):
+                raise overflow(self.text, part, batch, _failing_row(part, batch)) from None
+            raise misfit(self.text, part, batch.schema, error) from None
+        if isinstance(value, pa.Scalar):
+            value = pa.repeat(value, batch.num_rows)
+        return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+
+    def keep(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """A mask of the rows for which the expression is true; null counts as false.
+
+        Raises:
+            ConfigError: the expression yields no truth value.
+        """
+        value = self.evaluate(batch)
+        if not pa.types.is_boolean(value.type):
+            from headway.tabular.expression_errors import no_condition
+
+            raise no_condition(self.text, self._tree, value.type)
+        return pc.fill_null(value, False)
+
+
+@functools.lru_cache(maxsize=256)
+def parse(text: str) -> Expression:
+    """The expression in `text`; ConfigError with the position of what is not allowed."""
+    try:
+        tree = ast.parse(" ".join(text.strip().splitlines()), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        column = getattr(error, "offset", None)
+        raise ConfigError(
+            f"not an expression{f' (at character {column})' if column else ''}",
+            where=f"expression {text!r}",
+            fix=_fix(text),
+        ) from None
+    names: set[str] = set()
+    try:
+        _check(tree, text, names)
+    except RecursionError:
+        raise ConfigError("an expression nested too deeply", where=f"expression {text[:80]!r}...") from None
+    return Expression(text, frozenset(names), tree)
+
+
+def _fix(text: str) -> str:
+    from headway.tabular.expression_errors import foreign_operator
+
+    return foreign_operator(text) or _EXAMPLE
+
+
+def _refuse(node: ast.AST, text: str, what: str) -> ConfigError:
+    at = getattr(node, "col_offset", 0) + 1
+    return ConfigError(f"{what} (at character {at})", where=f"expression {text!r}", fix=_fix(text))
+
+
+def _check(node: ast.expr, text: str, names: set[str]) -> None:
+    match node:
+        case ast.Name(id=name):
+            names.add(name)
+        case ast.Constant(value=int() as number) if number >= 1 << 63:
+            raise _refuse(node, text, f"{number} does not fit int64")
+        case ast.Constant(value=None | bool() | int() | float() | str()):
+            pass
+        case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd(), operand=operand):
+            _check(operand, text, names)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            _check(left, text, names)
+            _check(right, text, names)
+        case ast.BoolOp(values=values):
+            for value in values:
+                _check(value, text, names)
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            _check(left, text, names)
+            for comparison, right in zip(ops, comparators, strict=True):
+                _check_comparison(comparison, right, text, names)
+        case ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)], keywords=[]):
+            names.add(name)
+        case ast.Call(func=ast.Name(id=function), args=[argument], keywords=[]) if function in FUNCTIONS:
+            _check(argument, text, names)
+        case ast.Call(func=ast.Name(id=function)):
+            raise _refuse(
+                node, text, f"{function}() is not known with these arguments; there is {', '.join(FUNCTIONS)}"
+            )
+        case _:
+            raise _refuse(node, text, f"{type(node).__name__} is not allowed here")
+
+
+def _check_comparison(op: ast.cmpop, right: ast.expr, text: str, names: set[str]) -> None:
+    if isinstance(op, ast.In | ast.NotIn):
+        items = _items(right)
+        if items is None:
+            raise _refuse(right, text, "'in' needs a list of constants, such as ['a', 'b']")
+        if len({isinstance(item, str) for item in items if item is not None}) > 1:
+            raise _refuse(right, text, "'in' needs a list of texts or of numbers, not of both")
+    elif isinstance(op, ast.Is | ast.IsNot):
+        if not (isinstance(right, ast.Constant) and right.value is None):
+            raise _refuse(right, text, "'is' only goes with None; use == for values")
+    else:
+        if isinstance(right, ast.Constant) and right.value is None:
+            raise _refuse(right, text, "a comparison with None is never true; write 'is None' or 'is not None'")
+        _check(right, text, names)
+
+
+def _items(node: ast.expr) -> list[Any] | None:
+    """The constants in a list; None when it is something else."""
+    if not isinstance(node, ast.List | ast.Tuple):
+        return None
+    try:
+        items = ast.literal_eval(node)  # knows -1
+    except (ValueError, TypeError, RecursionError):
+        return None
+    plain = all(item is None or isinstance(item, bool | int | float | str) for item in items)
+    fit = all(-(2**63) <= item < 2**63 for item in items if isinstance(item, int))
+    return list(items) if plain and fit else None
+
+
+def _evaluate(node: ast.expr, batch: pa.RecordBatch) -> Value:
+    match node:
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=name)]):
+            return _column(batch, str(name))
+        case ast.Constant(value=value):
+            return pa.scalar(value)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return pc.invert(_evaluate(operand, batch))
+        case ast.UnaryOp(op=op, operand=operand):
+            value = _evaluate(operand, batch)
+            return _negate(value) if isinstance(op, ast.USub) else value
+        case ast.BinOp(left=left, op=op, right=right):
+            return _BINARY[type(op)](*_together(_evaluate(left, batch), _evaluate(right, batch)))
+        case ast.BoolOp(op=op, values=values):
+            together = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
+            return functools.reduce(together, (_evaluate(value, batch) for value in values))
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            at, parts = left, []
+            for comparison, right in zip(ops, comparators, strict=True):
+                parts.append(_compare(comparison, at, right, batch))
+                at = right
+            return functools.reduce(pc.and_kleene, parts)
+        case ast.Call(func=ast.Name(id=function), args=[argument]):
+            return FUNCTIONS[function](_evaluate(argument, batch))
+    raise AssertionError(f"{ast.dump(node)} passed the check")
+
+
+def _failing(node: ast.expr, batch: pa.RecordBatch) -> ast.expr:
+    """The smallest part of an expression that cannot be evaluated."""
+    for child in node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr) and not isinstance(child, ast.List | ast.Tuple):
+            try:
+                _evaluate(child, batch)
+            except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
+                return _failing(child, batch)
+    return node
+
+
+def _failing_row(node: ast.expr, batch: pa.RecordBatch) -> int | None:
+    """The first row of which a part of an expression cannot be evaluated; None: it fails without any row."""
+
+    def fails(start: int, rows: int) -> bool:
+        try:
+            _evaluate(node, batch.slice(start, rows))
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    if fails(0, 0):
+        return None
+    start, rows = 0, batch.num_rows
+    while rows > 1:
+        half = rows // 2
+        if fails(start, half):
+            rows = half
+        else:
+            start, rows = start + half, rows - half
+    return start
+
+
+def _compare(op: ast.cmpop, left: ast.expr, right: ast.expr, batch: pa.RecordBatch) -> Value:
+    value = _evaluate(left, batch)
+    if isinstance(op, ast.Is):
+        return pc.is_null(value)
+    if isinstance(op, ast.IsNot):
+        return pc.is_valid(value)
+    if isinstance(op, ast.In | ast.NotIn):
+        found = _found(value, [item for item in _items(right) or () if item is not None])
+        # SQL: null in (...) is null, not false
+        found = pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
+        return pc.invert(found) if isinstance(op, ast.NotIn) else found
+    return _COMPARE[type(op)](*_together(value, _evaluate(right, batch)))
+
+
+def _found(value: Value, items: list[Any]) -> Value:
+    """Which values are among constants that are all of one kind."""
+    kind = value.type
+    if not items or pa.types.is_null(kind):
+        return pc.and_(pc.is_valid(value), False)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        if not isinstance(items[0], str):
+            # a fraction is no integer; as doubles large integers would lose digits
+            value, items = pc.cast(value, pa.int64()), [int(item) for item in items if item == item // 1]
+            return pc.is_in(value, value_set=pa.array(items, pa.int64()))
+    elif pa.types.is_floating(kind) and not isinstance(items[0], str):
+        return pc.is_in(value, value_set=pa.array(map(float, items), pa.float64()).cast(kind, safe=False))
+    options = pa.array(items)
+    return pc.is_in(value, value_set=options if pa.types.is_string(kind) else options.cast(kind))
+
+
+def _column(batch: pa.RecordBatch, name: str) -> Value:
+    """Text compares as text, whether it came as bytes, a dictionary or a large string."""
+    value = batch.column(name)
+    if pa.types.is_dictionary(value.type):
+        value = value.dictionary_decode()
+    kind = value.type
+    if pa.types.is_integer(kind) and kind.bit_width < 64:
+        value = value.cast(pa.int64())  # int8 * int8 would wrap
+    if pa.types.is_float16(kind):
+        value = value.cast(pa.float32())
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
+        # bytes that are no UTF-8 still compare, byte by byte
+        value = pc.cast(value, options=pc.CastOptions(target_type=pa.string(), allow_invalid_utf8=True))
+    return value

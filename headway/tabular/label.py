@@ -1,0 +1,85 @@
+"""The label: a column, or an expression over columns.
+
+label: species                      # a column
+label: arr_delay > 15               # an expression; true is stored as 1
+label: {expression: tips > 0.2 * fare, missing: quarantine}
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import model_validator
+
+from headway.config import Frozen
+from headway.errors import ConfigError
+from headway.schema.columns import LABEL, Column, in_columns
+from headway.tabular.expressions import Expression, parse
+from headway.tabular.list_arrays import is_list
+
+
+class LabelConfig(Frozen):
+    """Where the label comes from; `missing` says what becomes of rows that have none."""
+
+    column: str | None = None
+    expression: str | None = None
+    missing: Literal["filter", "quarantine"] = "filter"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"column": value} if value.isidentifier() else {"expression": value}
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> LabelConfig:
+        if (self.column is None) == (self.expression is None):
+            raise ValueError("give a column, or an expression such as 'arr_delay > 15'; one of the two")
+        if self.expression is not None:
+            try:
+                parse(self.expression)
+            except ConfigError as error:
+                raise ValueError(str(error)) from None
+        return self
+
+    def columns(self) -> frozenset[str]:
+        """The raw columns that the label is made of: never features by themselves."""
+        return frozenset({self.column}) if self.column is not None else self._parsed().columns
+
+    def _parsed(self) -> Expression:
+        assert self.expression is not None
+        return parse(self.expression)
+
+    def compute(self, batch: pa.RecordBatch) -> pa.Array:
+        """The label of each row of a coerced batch: int64, float32 or binary; null where it is missing."""
+        value = batch.column(self.column) if self.column is not None else self._parsed().evaluate(batch)
+        if is_list(value.type):
+            name = self.column or self.expression
+            raise ConfigError(
+                f"{name!r} has several values a row, and a label is one",
+                where="label",
+                fix=f"if each row has one, say so: {in_columns(str(name), '{shape: scalar}')}; or label by an expression",
+            )
+        if pa.types.is_boolean(value.type) or pa.types.is_integer(value.type):
+            return value.cast(pa.int64())
+        if pa.types.is_floating(value.type):
+            value = value.cast(pa.float32())
+            # NaN is no answer to learn from
+            return pc.if_else(pc.is_nan(value), pa.scalar(None, pa.float32()), value)
+        if pa.types.is_dictionary(value.type):
+            value = value.dictionary_decode()
+        return value.cast(pa.binary())
+
+    def stored(self, columns: tuple[Column, ...]) -> Column:
+        """The label as a stored column, given the coerced columns it is made of."""
+        empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in columns], names=[c.name for c in columns])
+        missing = sorted(self.columns() - set(empty.schema.names))
+        if missing:
+            raise ConfigError(f"the label needs column {missing[0]!r}, which the source does not have", where="label")
+        kind = self.compute(empty).type
+        name = {pa.int64(): "int64", pa.float32(): "float32"}.get(kind, "bytes")
+        encoding = "dictionary" if name == "bytes" else "plain"
+        return Column(name=LABEL, type=name, nullable=False, role="label", encoding=encoding)  # type: ignore[arg-type]

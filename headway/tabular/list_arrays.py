@@ -1,0 +1,98 @@
+"""Columns of lists and vectors, taken apart into flat values and put together again, without a step a row.
+
+flat = flatten(array)                    # any of Arrow's list types
+flat.values, flat.lengths, flat.present  # of a null row the length is 0
+join(flat.values, flat.lengths, flat.present, column)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.schema.columns import Column
+
+
+@dataclass(frozen=True)
+class Flat:
+    """`values` of all rows one behind the other; `lengths` int64 [rows]; `present` bool [rows]."""
+
+    values: pa.Array
+    lengths: NDArray[np.int64]
+    present: NDArray[np.bool_]
+
+    def rows(self) -> NDArray[np.int64]:
+        """The row of each value."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds text or bytes, large or not; views and fixed sizes are others."""
+    return (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """What an array of numbers holds, by reference; anything may stand in the place of a null."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array)]
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds several values a row."""
+    return (
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
+
+
+def flatten(array: pa.Array) -> Flat:
+    """A list array of any kind; what lies behind a null row is left out."""
+    present = array.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_fixed_size_list(array.type):
+        lengths = np.where(present, array.type.list_size, 0).astype(np.int64)
+    else:
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
+    return Flat(array.flatten(), lengths, present)
+
+
+def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_], column: Column) -> pa.Array:
+    """The stored array of a list or vector column; a row that is not `present` must have length 0."""
+    mask = None if present.all() else pa.array(~present)
+    if column.length is not None:
+        if mask is not None:  # Arrow's fixed lists have slots for null rows as well
+            rows = np.repeat(present, column.length)
+            places = np.cumsum(rows) - 1
+            values = values.take(pa.array(places, mask=~rows))
+        return pa.FixedSizeListArray.from_arrays(values, column.length, mask=mask)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    if offsets[-1] >= 1 << 31:
+        raise ValueError("a batch holds more than 2**31 list elements")
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, mask=mask)
+
+
+def split_text(raw: pa.Array, separator: str) -> pa.Array:
+    """Texts such as "a|b" as lists; "" is the empty list, null stays null."""
+    parts = pc.split_pattern(raw.cast(pa.large_string()), separator)
+    flat = flatten(parts)
+    empty = pc.fill_null(pc.equal(raw, ""), False).to_numpy(zero_copy_only=False)
+    if not empty.any():
+        return parts
+    values = flat.values.filter(pa.array(~np.repeat(empty, flat.lengths)))
+    lengths = np.where(empty, 0, flat.lengths)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
+    return pa.LargeListArray.from_arrays(offsets, values, mask=None if flat.present.all() else pa.array(~flat.present))

@@ -1,0 +1,290 @@
+"""Which rows train, which judge.
+
+    names, codes = assign(SplitConfig(key="customer", eval=0.2), batch)     # hash: same key, same split, for ever
+    window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span judges
+
+Three ways: by hash of a key (the default), by a column that says so, by whole spans. With `mode: time` ingest writes a
+span unsplit, as "all", and the window decides, so that moving the window ingests nothing again. That no key and no time
+ends up on both sides is not taken on trust: `headway.leakage` proves it on what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from headway.config import Frozen
+from headway.errors import ConfigError, DataError
+from headway.messages import counted
+from headway.tabular.hashing import NULL, U64, hash_bytes, mix64
+from headway.tabular.list_arrays import flatten, is_list, is_text
+
+Hashes = NDArray[np.uint64]
+SPLITS = ("train", "eval", "test")
+ALL = "all"
+_SALT = 0x73706C6974  # "split": keeps split hashes apart from those of features and sketches
+
+
+class SplitConfig(Frozen):
+    """How rows are split. `eval` and `test` are shares for mode hash; *_spans are counts for mode time."""
+
+    mode: Literal["hash", "time", "column"] = "hash"
+    key: tuple[str, ...] = Field(
+        default=(),
+        description="mode hash: hash these columns; none: the column with role group, and where there is none the raw "
+        "columns that schema.pbtxt lists, without the label's and identifiers, so duplicates stay together. "
+        "mode column: a key in two splits is an error",
+    )
+    unique: bool | tuple[str, ...] = Field(
+        default=False, description="columns that no two rows of the window may agree in; true: those of key"
+    )
+    eval: float = Field(default=0.2, gt=0.0, lt=1.0)
+    test: float = Field(default=0.0, ge=0.0, lt=1.0)
+    salt: int = Field(default=0, ge=0, description="another salt, another split")
+    eval_spans: int = Field(default=1, ge=1)
+    test_spans: int = Field(default=0, ge=0)
+    column: str | None = Field(default=None, description="mode column: holds train, eval or test")
+    values: dict[str, Literal["train", "eval", "test"]] | None = Field(
+        default=None, description="mode column: what its values mean, when they are not train, eval and test"
+    )
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _one_key(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("unique", mode="before")
+    @classmethod
+    def _one_column(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _whole(self) -> SplitConfig:
+        if self.eval + self.test >= 1.0:
+            raise ValueError(f"eval {self.eval} and test {self.test} leave nothing to train on")
+        if (self.mode == "column") != (self.column is not None):
+            raise ValueError("mode: column and a column's name go together")
+        if self.values is not None and self.mode != "column":
+            raise ValueError("values only mean something with mode: column")
+        if self.key and self.mode == "time":
+            raise ValueError("a key is for mode: hash or mode: column, and mode is time")
+        for what, names in (("key", self.key), ("unique", self.unique if isinstance(self.unique, tuple) else ())):
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"{what} names {', '.join(twice)} twice")
+        if self.unique is True and not self.key:
+            raise ValueError("unique: true is about the key, and there is none; name the columns: unique: [order_id]")
+        return self
+
+    def unique_columns(self) -> tuple[str, ...]:
+        """The columns that no two rows may agree in; none: that is not demanded."""
+        return self.key if self.unique is True else self.unique or ()
+
+    @property
+    def by_row(self) -> bool:
+        """Whether rows are split by what they hold, without a key."""
+        return self.mode == "hash" and not self.key
+
+    def at_ingest(self) -> dict[str, Any]:
+        """The part of the config that decides which row goes where."""
+        if self.mode == "time":
+            return {"mode": "time"}
+        if self.mode == "column":
+            return {"mode": "column", "column": self.column, "values": self.values}
+        return {"mode": "hash", "key": list(self.key), "eval": self.eval, "test": self.test, "salt": self.salt}
+
+    def noted(self) -> dict[str, Any]:
+        """The part of the config that decides what ingest notes of each row for the proof."""
+        noted = {"key": list(self.key), "unique": list(self.unique_columns())}
+        return {name: columns for name, columns in noted.items() if columns}
+
+    def columns(self) -> frozenset[str]:
+        """Raw columns that splitting and its proof need beyond the stored ones."""
+        return frozenset({self.column} if self.column else ()) | set(self.key) | set(self.unique_columns())
+
+    def named_by(self, column: str) -> str:
+        """The setting that names a column."""
+        named = {"split.column": (self.column,), "split.key": self.key}
+        return next((setting for setting, columns in named.items() if column in columns), "split.unique")
+
+    def names(self) -> tuple[str, ...]:
+        """The splits that ingest writes."""
+        return (ALL,) if self.mode == "time" else SPLITS
+
+
+def assign(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
+    """For each row of a coerced batch the index of its split in `config.names()`; int8 [rows].
+
+    Raises:
+        DataError: mode column, and a value that says neither train, eval nor test.
+    """
+    return assigned(config, batch).codes
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """The splits of a batch's rows, and what they were chosen by."""
+
+    codes: NDArray[np.int8]
+    hashes: NDArray[np.uint64] | None = None
+    """mode hash: the less, the further from train; else None."""
+    columns: dict[str, NDArray[np.uint64]] = field(default_factory=dict)
+    """mode hash: `column_hash` of each column of the key."""
+
+
+def assigned(
+    config: SplitConfig,
+    batch: pa.RecordBatch,
+    columns: Sequence[str] | None = None,
+    hashes: Callable[[str], Hashes] | None = None,
+) -> Assigned:
+    """As `assign`, with the hashes that were made on the way.
+
+    Args:
+        columns: what is hashed without a key; None: all there are.
+        hashes: their `column_hash`, for each row of `batch`; None: of the columns in it.
+    """
+    if config.mode == "time":
+        return Assigned(np.zeros(batch.num_rows, np.int8))
+    if config.mode == "column":
+        return Assigned(_by_column(config, batch))
+    keys = {name: column_hash(batch.column(name)) for name in config.key}
+    of = keys.__getitem__ if keys else hashes
+    whole = row_hash(batch, config.key or columns or batch.schema.names, config.salt, of)
+    # 53 bits: exact in float64
+    unit = (whole >> U64(11)).astype(np.float64) * 2.0**-53
+    codes = np.left_shift(unit < config.eval + config.test, 1, dtype=np.int8)  # 2 is test
+    codes -= unit < config.eval  # 1 is eval
+    return Assigned(codes, whole, keys)
+
+
+def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
+    assert config.column is not None
+    meaning: dict[str, Any] = dict(config.values) if config.values else {name: name for name in SPLITS}
+    found = batch.column(config.column)
+    if pa.types.is_dictionary(found.type):
+        found = found.dictionary_decode()
+    if not pa.types.is_binary(found.type):
+        found = found.cast(pa.string()).cast(pa.binary())
+    encoded = found.dictionary_encode()
+    lookup = []
+    for value in (raw.decode("utf-8", "backslashreplace") for raw in encoded.dictionary.to_pylist()):
+        if value not in meaning:
+            raise DataError(
+                f"{value!r} says neither train, eval nor test",
+                where=f"split column {config.column!r}",
+                fix=f"add it to split.values; known: {', '.join(meaning)}",
+            )
+        lookup.append(SPLITS.index(meaning[value]))
+    if encoded.null_count:
+        raise DataError(
+            f"{counted(encoded.null_count, 'row has', 'rows have')} no value",
+            where=f"split column {config.column!r}",
+            fix="filter them: source.where",
+        )
+    return np.array(lookup, np.int8)[encoded.indices.to_numpy()] if lookup else np.zeros(batch.num_rows, np.int8)
+
+
+def row_hash(
+    batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0, hashes: Callable[[str], Hashes] | None = None
+) -> Hashes:
+    """One uint64 a row over the named columns, in the order of their names so that config order does not matter.
+
+    Args:
+        hashes: the `column_hash` of a column, where that is not of `batch`.
+    """
+    state = np.full(batch.num_rows, mix64(np.array([_SALT], U64), salt)[0], U64)
+    for i, name in enumerate(sorted(columns)):
+        state = mix64(state ^ (hashes(name) if hashes else column_hash(batch.column(name))), i)
+    return state
+
+
+def column_hash(array: pa.Array) -> NDArray[np.uint64]:
+    """One uint64 for each value of an int64, float32 or binary array, or of lists of them; null has a hash of its own.
+
+    Floats are hashed as the bits of their float32, with -0.0 as 0.0 and every NaN alike.
+    """
+    if pa.types.is_dictionary(array.type):
+        return gathered(column_hash(array.dictionary), array.indices)
+    kind = array.type
+    if is_list(kind):
+        return _hash_lists(array)
+    if is_text(kind):
+        if len(array) > 1024:
+            # repeated values are hashed once
+            encoded = array.dictionary_encode()
+            if len(encoded.dictionary) < len(array) // 2:
+                return gathered(column_hash(encoded.dictionary), encoded.indices)
+        return _hash_strings(array.cast(pa.large_binary()))
+    if pa.types.is_floating(kind):
+        values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.float32) + np.float32(0.0)
+        values[np.isnan(values)] = np.float32("nan")
+        bits = values.view(np.uint32).astype(U64)
+    else:
+        bits = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).view(U64)
+    hashes = mix64(bits)
+    if array.null_count:
+        hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes)
+    return hashes
+
+
+def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
+    """Of a list: its length, and each element's hash mixed with its place."""
+    flat = flatten(array)
+    ends = np.cumsum(flat.lengths)
+    places = np.arange(len(flat.values)) - np.repeat(ends - flat.lengths, flat.lengths)
+    mixed = mix64(column_hash(flat.values) ^ mix64(places.astype(U64)))
+    sums = np.concatenate([np.zeros(1, U64), np.cumsum(mixed, dtype=U64)])
+    hashes = mix64(sums[ends] - sums[ends - flat.lengths] + mix64(flat.lengths.astype(U64)))
+    return np.where(flat.present, hashes, NULL)
+
+
+def gathered(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64]:
+    """Each row's hash, from those of a dictionary's words; NULL for a null."""
+    table = np.append(hashes, NULL)
+    return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
+
+
+def _hash_strings(array: pa.Array) -> NDArray[np.uint64]:
+    _, offsets_buffer, data_buffer = array.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    if not len(array):
+        return np.zeros(0, U64)
+    hashes = hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])
+    if array.null_count:
+        hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes)
+    return hashes
+
+
+Part = tuple[str, str]
+"""(span, the split that ingest wrote of it)."""
+
+
+def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[Part]]:
+    """Which part of which span trains, evaluates and tests.
+
+    Raises:
+        ConfigError: mode time, and a window too short to leave anything to train on.
+    """
+    if config.mode != "time":
+        parts: dict[str, list[Part]] = {name: [(span, name) for span in spans] for name in SPLITS}
+        if config.mode == "hash" and config.test == 0.0:
+            parts["test"] = []
+        return parts
+    held = config.eval_spans + config.test_spans
+    if len(spans) <= held:
+        raise ConfigError(
+            f"the window has {counted(len(spans), 'span')} ({', '.join(spans)}), and {held} of them are held out",
+            where="split.mode: time",
+            fix=f"take a window of at least {held + 1}, or split by hash",
+        )
+    train, rest = list(spans[: len(spans) - held]), list(spans[len(spans) - held :])
+    named = {"train": train, "eval": rest[: config.eval_spans], "test": rest[config.eval_spans :]}
+    return {name: [(span, ALL) for span in part] for name, part in named.items()}

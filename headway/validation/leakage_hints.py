@@ -1,0 +1,199 @@
+"""What a column's own figures and a small sample of whole rows say against learning from it.
+
+A column of one value; two columns with the same content; a column that alone predicts the label too well, which is often
+one that is only known after the answer. The last is judged out of sample: each half of the sampled rows is predicted from
+the other half, number columns cut into buckets by their quantiles, so a column of unique values predicts nothing. The rows
+are sampled by class, so that a rare class has as many as a common one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.evaluation.metrics import auc
+from headway.schema.columns import LABEL, in_columns
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.row_sample import numbers
+from headway.statistics.split_statistics import SplitStatistics
+from headway.validation.anomaly import Anomaly
+
+_BUCKETS = 64
+_LEAST_ROWS, _LEAST_OF_A_CLASS = 200, 30
+"""Below these a column may predict the label by chance."""
+Codes = NDArray[np.int64]
+
+
+def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
+    """A column with the same value in every train row; being missing would tell something."""
+    if column.distinct == 1 and not (column.missing or column.nan or column.infinite):
+        yield Anomaly(
+            severity="warning",
+            kind="constant",
+            column=column.name,
+            where="train",
+            message=f"column {column.name!r} has the same value in all {column.rows:,} train rows",
+            fix=f"leave it out: {in_columns(column.name, 'ignore')}",
+        )
+
+
+def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anomaly]:
+    """Columns that repeat an earlier one: the same figures over all rows, and the same value in each sampled row."""
+    rows = train.sample.table()
+    if rows is None:
+        return
+    first: dict[Any, str] = {}
+    places = _places(rows, names)
+    for name, column in train.columns.items():
+        if name not in places or column.distinct < 2:
+            continue
+        figures = column.to_json() | {"name": ""}
+        values = _bits(rows.column(places[name]))
+        same = (json.dumps(figures, sort_keys=True), column.distinct, values)
+        if same not in first:
+            first[same] = name
+            continue
+        yield Anomaly(
+            severity="warning",
+            kind="duplicate",
+            column=name,
+            where="train",
+            message=f"column {name!r} repeats column {first[same]!r}: the same values in each of {len(rows):,} sampled train "
+            f"rows, and the same figures over all {train.rows:,}",
+            fix=f"leave one of them out: {in_columns(name, 'ignore')}",
+        )
+
+
+def _places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
+    """Where each of the named columns stands. A table looks through all of its names for one, and there may be thousands."""
+    wanted = set(names)
+    return {name: place for place, name in enumerate(rows.column_names) if name in wanted}
+
+
+def _bits(values: pa.ChunkedArray) -> bytes:
+    missing = values.is_null().to_numpy()
+    filled = values.fill_null(0).to_numpy()
+    return np.packbits(missing).tobytes() + filled.tobytes()
+
+
+def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: float) -> Iterator[Anomaly]:
+    """Columns that alone predict the label too well.
+
+    Args:
+        task: binary, multiclass or regression.
+        bound: of the AUC; else of the share of the label that is explained: of the mistakes that guessing the commonest
+            class makes, or of the variance of the label's rank.
+    """
+    rows = train.by_label.table() if task != "regression" else None
+    rows = train.sample.table() if rows is None else rows
+    if rows is None or LABEL not in rows.column_names or len(rows) < _LEAST_ROWS:
+        return
+    target = _target(rows.column(LABEL), task)
+    if target is None:
+        if task != "regression" and len(pc.unique(rows.column(LABEL))) > 1:
+            yield _not_looked(train)
+        return
+    places = _places(rows, names)
+    for name in train.columns:
+        if name == LABEL or name not in places:
+            continue
+        score = _score(_codes(rows.column(places[name])), target, task)
+        if score is None or score < bound:
+            continue
+        how = {
+            "binary": f"ranks the label with an AUC of {score:.4f}",
+            "multiclass": f"predicts the label with {score:.2%} fewer mistakes than guessing the commonest class",
+            "regression": f"explains {score:.2%} of the variance of the label's rank",
+        }[task]
+        yield Anomaly(
+            severity="warning",
+            kind="leakage",
+            column=name,
+            where="train",
+            message=f"column {name!r} alone {how} (in {len(rows):,} sampled train rows): is it known before the answer is?",
+            fix=f"leave it out: {in_columns(name, 'ignore')}; if it is known in time: "
+            f"validation.columns.{name}.severity: {{leakage: ignore}}",
+        )
+
+
+def _not_looked(train: SplitStatistics) -> Anomaly:
+    return Anomaly(
+        severity="info",
+        kind="leakage",
+        where="train",
+        message=f"leakage was not looked for: fewer than {_LEAST_OF_A_CLASS} of {train.rows:,} train rows have another label "
+        "than the commonest one",
+        fix="widen the window, or look yourself whether a column is known only after the answer",
+    )
+
+
+def _target(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:
+    """The label as 0/1, as class codes, or as ranks from 0 to 1; None when there is too little of it."""
+    if task == "regression":
+        if not (pa.types.is_integer(label.type) or pa.types.is_floating(label.type)):
+            return None
+        values, good = numbers(label)
+        if not good.all() or values.min() == values.max():
+            return None
+        _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return ((np.cumsum(counts) - counts / 2) / len(values))[codes]
+    _, codes, counts = np.unique(label.to_numpy(), return_inverse=True, return_counts=True)
+    common = np.sort(counts)[::-1]
+    if len(counts) < 2 or common[1:].sum() < _LEAST_OF_A_CLASS or (task == "binary" and len(counts) != 2):
+        return None
+    return codes.astype(np.int64)
+
+
+def _codes(values: pa.ChunkedArray) -> Codes:
+    """A bucket for each row; a missing value has one of its own."""
+    missing = values.is_null().to_numpy()
+    if (pa.types.is_integer(values.type) and values.type != pa.uint64()) or pa.types.is_floating(values.type):
+        found, good = numbers(values)
+        if not good.any():
+            return np.zeros(len(values), np.int64)
+        # with both ends: a few least values are told from the rest as well as a few greatest
+        edges = np.unique(np.quantile(found[good], np.linspace(0, 1, _BUCKETS + 1), method="inverted_cdf"))
+        codes = np.searchsorted(edges, found, "left")
+        codes = np.where(good, codes + 1, 0)
+    else:
+        codes = np.unique(values.fill_null(0).to_numpy(), return_inverse=True)[1] + 1
+    return np.where(missing, codes.max() + 1, codes).astype(np.int64)
+
+
+def _score(codes: Codes, target: NDArray[Any], task: str) -> float | None:
+    halves = np.arange(len(codes)) % 2
+    width = int(codes.max()) + 1
+    if task == "multiclass":
+        return _explained_classes(codes, target, halves, width)
+    predicted = np.zeros(len(codes))
+    for half in (0, 1):
+        learn, judge = halves != half, halves == half
+        prior = float(target[learn].mean())
+        count = np.bincount(codes[learn], minlength=width)
+        total = np.bincount(codes[learn], weights=target[learn], minlength=width)
+        predicted[judge] = ((total + 0.1 * prior) / (count + 0.1))[codes[judge]]
+    if task == "binary":
+        return auc(target, predicted)
+    return 1.0 - float(((target - predicted) ** 2).sum() / ((target - target.mean()) ** 2).sum())
+
+
+def _explained_classes(codes: Codes, target: NDArray[Any], halves: Codes, width: int) -> float | None:
+    classes = int(target.max()) + 1
+    right = guessed = 0
+    for half in (0, 1):
+        learn, judge = halves != half, halves == half
+        commonest = int(np.bincount(target[learn], minlength=classes).argmax())
+        pairs, counts = np.unique(codes[learn] * classes + target[learn], return_counts=True)
+        choice = np.full(width, commonest)
+        order = np.argsort(counts, kind="stable")  # the most frequent class of a bucket is written last
+        choice[pairs[order] // classes] = pairs[order] % classes
+        right += int((choice[codes[judge]] == target[judge]).sum())
+        guessed += int((target[judge] == commonest).sum())
+    wrong = len(codes) - guessed
+    return (right - guessed) / wrong if wrong else None

@@ -1,0 +1,254 @@
+"""Does the window fit the schema, is there enough in it to train on, and is it what the champion was trained on?
+
+    result = validate(ValidateRequest(...), out, monitor)
+    errors(result)                            # what stops the run
+
+Each anomaly is a severity, a sentence a person understands, with its numbers, and what to do about it. The checks stand
+in `headway.validation`; this is the stage that calls them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from headway.config import Frozen
+from headway.errors import DataError
+from headway.evaluation.tasks import Task
+from headway.messages import agree, counted
+from headway.monitor import Monitor
+from headway.schema.columns import LABEL, Column, Schema
+from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular.splits import SplitConfig
+from headway.validation.anomaly import SEVERITIES, Anomaly, errors, summary_table
+from headway.validation.config import ValidateConfig
+from headway.validation.drift import drift, skew, vanished
+from headway.validation.label_checks import is_class, labels, task_of
+from headway.validation.leakage_hints import constant, duplicates, leakage
+from headway.validation.serving import requests
+from headway.validation.stratification import Report, stratification
+from headway.validation.value_checks import columns
+
+__all__ = ["Anomaly", "SpanFacts", "ValidateConfig", "ValidateRequest", "errors", "summary_table", "validate"]
+VERSION = 6
+FILE = "validation.json"
+PROOF = "splits.json"
+"""What the stage that proves the splits wrote."""
+FEW_EVAL_ROWS = 1000
+"""Below this many, metrics of the eval split are called uncertain."""
+
+
+class SpanFacts(Frozen):
+    """What ingest counted of one span."""
+
+    span: str
+    read: int
+    written: int
+    quarantined: int
+    filtered: int
+
+
+class ChampionFacts(Frozen):
+    """What the champion was trained on."""
+
+    name: str
+    """As a sentence names it: `version 3 (2013-01 to 2013-06)`."""
+    statistics: Path | None
+    """Output of its statistics stage; None when that is gone."""
+
+
+class ValidateRequest(Frozen):
+    schema_: Schema = Field(alias="schema")
+    statistics: Path
+    """Output of the statistics stage: a folder for each split."""
+    splits: tuple[str, ...]
+    spans: tuple[SpanFacts, ...]
+    stored: tuple[str, ...] = ()
+    """Columns that the statistics must be of."""
+    task: Task | Literal["auto"] = "auto"
+    config: ValidateConfig = ValidateConfig()
+    features: tuple[str, ...] | None = None
+    """The columns that the model learns from; None: all but the label."""
+    champion: ChampionFacts | None = None
+    serving: Path | None = None
+    """Logged requests."""
+    columns: tuple[Column, ...] = ()
+    """The features as they are stored, to read logged requests by."""
+    split: SplitConfig | None = None
+    """How rows were split; None: the splits are not held against each other."""
+    proof: Path | None = None
+    """Output of the stage that proves the splits; None: nothing is said of keys and times."""
+
+
+def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+    """The stage: write out/validation.json; returns {"anomalies": [...], "errors": n, "warnings": n, "splits": rows of
+    text by split, "proof": sentences of what is proven}.
+
+    An anomaly never fails the stage: what it found is kept, and the caller decides by `errors`.
+    """
+    splits = {name: SplitStatistics.load(request.statistics / name) for name in request.splits}
+    raised = [*_spans(request), *_splits(request, splits), *_content(request, splits), *_champion(request, splits)]
+    raised += _serving(request, splits)
+    proof = _proof(request)
+    report = Report()
+    if request.split is not None:
+        report = stratification(splits, request.task, request.split, request.config.stratification)
+    raised += [*(Anomaly.model_validate(anomaly) for anomaly in proof["anomalies"]), *report.anomalies]
+    found = [settled for anomaly in raised if (settled := request.config.settled(anomaly)) is not None]
+    found.sort(key=lambda anomaly: SEVERITIES.index(anomaly.severity))
+    result = {
+        "anomalies": [anomaly.model_dump(mode="json") for anomaly in found],
+        "errors": sum(anomaly.severity == "error" for anomaly in found),
+        "warnings": sum(anomaly.severity == "warning" for anomaly in found),
+        "splits": _table([row | _proven(proof["splits"].get(row["split"], {})) for row in report.rows]),
+        "proof": proof["says"],
+    }
+    (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for anomaly in found:
+        monitor.log(f"{anomaly.severity}: {anomaly.message}")
+    return result
+
+
+def _proof(request: ValidateRequest) -> dict[str, Any]:
+    """What the stage before has found out about keys and times."""
+    if request.proof is None:
+        return {"says": [], "anomalies": [], "splits": {}}
+    path = request.proof / PROOF
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read: {error}", where=str(path), fix="delete its folder and run again") from None
+
+
+def _proven(facts: dict[str, Any]) -> dict[str, Any]:
+    """A split's keys and times, as the table of splits shows them."""
+    return {name.replace("_", " "): value for name, value in facts.items() if name != "rows"}
+
+
+def _table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With a cell for each column of any of them."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name, "") for name in names} for row in rows]
+
+
+def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
+    for span in request.spans:
+        share = span.quarantined / span.read if span.read else 0.0
+        if share > request.config.max_quarantined:
+            yield Anomaly(
+                severity="error",
+                kind="quarantine",
+                where=span.span,
+                message=f"{span.quarantined:,} of {span.read:,} rows of span {span.span} ({share:.2%}) "
+                f"{agree(span.quarantined, 'was', 'were')} rejected; at most {request.config.max_quarantined:.2%} may be",
+                fix="headway quarantine shows them; mend the files or raise validation.max_quarantined",
+            )
+        if not span.written:
+            yield Anomaly(
+                severity="error" if len(request.spans) == 1 else "warning",
+                kind="empty span",
+                where=span.span,
+                message=f"span {span.span} has no rows left: {span.read:,} read, {span.filtered:,} filtered, "
+                f"{span.quarantined:,} rejected",
+                fix="check source.where and the label",
+            )
+
+
+def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
+    wanted = {"train": request.config.min_train_rows, "eval": request.config.min_eval_rows}
+    for name, least in wanted.items():
+        rows = splits[name].rows if name in splits else 0
+        if rows < least:
+            yield Anomaly(
+                severity="error",
+                kind="too few rows",
+                where=name,
+                message=f"the {name} split has {counted(rows, 'row')}; at least {least:,} are needed",
+                fix="widen the window, or change the split",
+            )
+        elif name == "eval" and rows < FEW_EVAL_ROWS:
+            yield Anomaly(
+                severity="warning",
+                kind="few rows",
+                where=name,
+                message=f"the eval split has only {counted(rows, 'row')}, so its metrics are uncertain",
+                fix="widen the window, or give eval a larger share",
+            )
+    for name in sorted(set(splits) - set(wanted)):
+        if not splits[name].rows:
+            yield Anomaly(
+                severity="warning",
+                kind="too few rows",
+                where=name,
+                message=f"the {name} split has no rows",
+                fix="widen the window, or change the split",
+            )
+
+
+def _content(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
+    train = splits.get("train")
+    train_label = train.columns.get(LABEL) if train is not None else None
+    for name, statistics in splits.items():
+        if statistics.rows:
+            yield from columns(name, statistics, request.schema_, request.stored, request.config)
+            if LABEL in statistics.columns:
+                yield from labels(name, statistics.columns[LABEL], train_label, request.task, request.config)
+    if train is None or not train.rows:
+        return
+    features = [name for name in train.columns if name != LABEL]
+    if request.features is not None:
+        wanted = set(request.features)
+        features = [name for name in features if name in wanted]
+    for name in train.columns:
+        if name != LABEL and name in request.schema_:
+            yield from constant(train.columns[name])
+    yield from duplicates(train, features)
+    if train_label is not None:
+        yield from leakage(train, features, task_of(request.task, train_label), request.config.leakage)
+
+
+def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
+    champion, train = request.champion, splits.get("train")
+    if champion is None or train is None or not train.rows:
+        return
+    try:
+        theirs = SplitStatistics.load(champion.statistics / "train") if champion.statistics is not None else None
+    except DataError:
+        theirs = None
+    if theirs is None:
+        yield Anomaly(
+            severity="info",
+            kind="drift",
+            where="train",
+            message=f"drift was not checked: the statistics of {champion.name} are not in the store",
+            fix="nothing to do: the next champion keeps them",
+        )
+        return
+    yield from drift(train, theirs, champion.name, request.config)
+    ours, before = train.columns.get(LABEL), theirs.columns.get(LABEL)
+    if ours is not None and before is not None and ours.type == before.type:
+        classes = is_class(request.task, before) and ours.complete
+        if classes and task_of(request.task, before) != "regression":
+            yield from vanished(ours, before, champion.name)
+
+
+def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
+    train = splits.get("train")
+    if request.serving is None or train is None or not train.rows:
+        return
+    logged = requests(request.serving, request.columns)
+    unfit, reason = logged.unfit
+    if unfit:
+        yield Anomaly(
+            severity="warning",
+            kind="serving rows",
+            where="serving",
+            message=f"{unfit:,} of {logged.rows:,} logged requests {agree(unfit, 'is broken or does', 'are broken or do')} not "
+            f"fit, first {reason}",
+            fix="mend the client, or the column's type in the pipeline",
+        )
+    yield from skew(train, logged.statistics, request.config)

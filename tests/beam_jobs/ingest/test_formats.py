@@ -1,0 +1,166 @@
+"""The same rows in any format end as the same records; what cannot be read stands in the quarantine with its file."""
+
+import gzip
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.ingest.stage import ingest
+from headway.monitor import Monitor
+from headway.records import wire
+from headway.records.spec import RecordsConfig
+from headway.records.tfrecord import frame
+from headway.schema.columns import Column
+from headway.sources.discovery.formats_table import SourceConfig, files
+from headway.tabular import quarantine
+from headway.tabular.label import LabelConfig
+from headway.tabular.splits import SplitConfig
+
+ROWS = [
+    {"id": 0, "x": 1.5, "s": "a", "l": [1, 2], "y": 1},
+    {"id": 1, "x": None, "s": None, "l": None, "y": 0},
+    {"id": 2, "x": float("nan"), "s": "", "l": [], "y": 1},
+    {"id": 3, "x": 0.0, "s": "0", "l": [0], "y": 0},
+    {"id": 4, "x": -0.0, "s": "é", "l": [2**62, -1], "y": 1},
+]
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("l", pa.list_(pa.int64())), ("y", pa.int64())]
+)
+COLUMNS = (
+    Column(name="id", type="int64", nullable=False, role="key"),
+    Column(name="x", type="float32", nullable=True),
+    Column(name="s", type="bytes", nullable=True, encoding="dictionary"),
+    Column(name="l", type="int64", nullable=True, shape=(None,)),
+    Column(name="y", type="int64", nullable=True),
+)
+
+
+def arrow(how):
+    table, out = pa.Table.from_pylist(ROWS, SCHEMA), pa.BufferOutputStream()
+    if how == "parquet":
+        pq.write_table(table, out)
+    else:
+        with (pa.ipc.new_file if how == "file" else pa.ipc.new_stream)(out, SCHEMA) as writer:
+            writer.write_table(table)
+    return out.getvalue().to_pybytes()
+
+
+def example(row):
+    entries = []
+    for name, value in row.items():
+        if value is None:
+            continue
+        if name == "s":
+            feature = wire.field(wire.field(value.encode()), wire.BYTES)
+        elif name == "x":
+            feature = wire.field(wire.field(np.float32(value).tobytes()), wire.FLOATS)
+        else:
+            feature = wire.field(
+                wire.field(wire.varints(np.array(value if isinstance(value, list) else [value], np.int64))), wire.INTS
+            )
+        entries.append(wire.entry(wire.field(name.encode()), feature))
+    return frame(wire.example(entries))
+
+
+def json_lines():
+    return "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+
+
+def csv():
+    lines = ["id,x,s,l,y"]
+    for row in ROWS:
+        text = "" if row["l"] is None else '""' if row["l"] == [] else "|".join(map(str, row["l"]))
+        s = "" if row["s"] is None else f'"{row["s"]}"'
+        lines.append(f"{row['id']},{'' if row['x'] is None else row['x']},{s},{text},{row['y']}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+FILES = {
+    "a.csv": csv,
+    "a.csv.gz": lambda: gzip.compress(csv()),
+    "a.jsonl": json_lines,
+    "a.json.gz": lambda: gzip.compress(json_lines()),
+    "a.parquet": lambda: arrow("parquet"),
+    "a.arrow": lambda: arrow("file"),
+    "a.feather": lambda: arrow("stream"),
+    "a.tfrecord": lambda: b"".join(map(example, ROWS)),
+    "a.tfrecord.gz": lambda: gzip.compress(b"".join(map(example, ROWS))),
+}
+FORMATS = {"json": "jsonl", "tfrecord": "examples", "feather": "arrow"}
+
+
+def run(source, columns, stored, out, label="y"):
+    request = IngestRequest(
+        span="all",
+        files=files(source, "all"),
+        source=source,
+        read=columns,
+        stored=stored,
+        label=LabelConfig(column=label),
+        split=SplitConfig(key=stored[:1], eval=1e-9),
+        records=RecordsConfig(rows=4),
+    )
+    out.mkdir()
+    return ingest(request, out, Monitor())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_null_empty_nan_and_zero_stay_apart_from_any_file_to_the_records(tmp_path, rows_of, name):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / name).write_bytes(FILES[name]())
+    ending = name.split(".")[1]
+    columns = COLUMNS
+    if ending == "csv":
+        columns = tuple(c.model_copy(update={"separator": "|"}) if c.name == "l" else c for c in COLUMNS)
+    source = SourceConfig(format=FORMATS.get(ending, ending), path=str(tmp_path / "raw"))
+    result = run(source, columns, ("id", "x", "s", "l"), tmp_path / "out")
+    assert result["counts"] == {"read": 5, "written": 5, "quarantined": 0, "filtered": 0}
+    wanted = [
+        {
+            **{k: v for k, v in row.items() if k != "y"},
+            "s": None if row["s"] is None else row["s"].encode(),
+            "label": row["y"],
+        }
+        for row in ROWS
+    ]
+    assert repr(rows_of(tmp_path / "out", result, "train")) == repr(wanted)
+
+
+def test_images_that_cannot_be_decoded_stand_in_the_quarantine_by_their_own_names(tmp_path, rows_of):
+    for name, broken in {"cat/a.png": False, "cat/b.png": True, "dog/c.png": False, "dog/d.png": True}.items():
+        out = io.BytesIO()
+        Image.new("RGB", (8, 8)).save(out, "PNG")
+        path = tmp_path / "raw" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(out.getvalue()[:30] if broken else out.getvalue())
+    columns = tuple(Column(name=name, type="bytes", nullable=True) for name in ("image", "path", "label"))
+    source = SourceConfig(format="images", path=str(tmp_path / "raw"))
+    result = run(source, columns, ("path", "image"), tmp_path / "out", label="label")
+    rows = rows_of(tmp_path / "out", result, "train")
+    assert [(row["path"], row["label"]) for row in rows] == [(b"cat/a.png", b"cat"), (b"dog/c.png", b"dog")]
+    rejected = quarantine.read(tmp_path / "out").to_pylist()
+    assert [(row["file"], row["row"], row["column"]) for row in rejected] == [
+        ("cat/b.png", 1, "image"),
+        ("dog/d.png", 1, "image"),
+    ]
+
+
+def test_a_bad_line_and_a_bad_cell_of_json_lines_stand_in_the_quarantine(tmp_path):
+    (tmp_path / "raw.jsonl").write_bytes(json_lines() + b'{"id": 5, "l": 3}\n{"id": 6\n{"id": "x", "y": 1}\n')
+    result = run(
+        SourceConfig(format="jsonl", path=str(tmp_path / "raw.jsonl")), COLUMNS, ("id", "x", "s", "l"), tmp_path / "out"
+    )
+    assert result["counts"] == {"read": 8, "written": 5, "quarantined": 3, "filtered": 0}
+    rejected = quarantine.read(tmp_path / "out").to_pylist()
+    assert [(row["row"], row["column"], row["value"]) for row in rejected] == [
+        (6, "l", "3"),
+        (7, None, '{"id": 6'),
+        (8, "id", "x"),
+    ]
+    assert "at byte" in rejected[0]["reason"] and "at byte" in rejected[1]["reason"]

@@ -1,0 +1,488 @@
+"""Whole spans through Beam: same bytes however it is run, nothing lost, nothing left behind, errors as they were."""
+
+import errno
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.ingest import range_worker, stage
+from beam_jobs.ingest.stage import ingest, ingest_many
+from beam_jobs.runners import pipeline
+from beam_jobs.runners.config import RunnerConfig
+from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
+from headway.monitor import Monitor
+from headway.process import owned
+from headway.sources.discovery.formats_table import open_source
+from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular import quarantine
+from headway.tabular.splits import SplitConfig
+
+ONE, TWO = RunnerConfig(workers=1), RunnerConfig(workers=2)
+
+
+class Recorder(Monitor):
+    def __init__(self):
+        super().__init__()
+        self.said, self.lines, self.threads = [], [], set()
+
+    def progress(self, done, total, unit, **facts):
+        self.said.append((done, total, unit))
+        self.threads.add(threading.current_thread())
+
+    def log(self, line):
+        self.lines.append(line)
+
+
+@pytest.fixture
+def out(tmp_path):
+    made = tmp_path / "out"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def dirty(tmp_path):
+    """Two files of one span, several ranges each, with bad values and broken lines at known places."""
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    bad = {("a.csv", 3): "3,oops,s,1", ("a.csv", 150): "broken", ("b.csv", 0): "x,1,s,1", ("b.csv", 199): "1,2,3,4,5"}
+    for name in ("a.csv", "b.csv"):
+        lines = [bad.get((name, i), f"{i},{i / 4},s{i % 3},{i % 3 - 1}") for i in range(200)]
+        (folder / name).write_text("\n".join(["id,x,s,y", *lines]) + "\n")
+    return folder, [(name, row + 1) for name, row in bad]
+
+
+def test_a_span_becomes_shards_statistics_and_a_result(request_for, write_csv, out, rows_of):
+    request = request_for(write_csv(300), where="x > 1", range_bytes=2048)
+    result = ingest(request, out, Monitor(), runner=TWO)
+    json.dumps(result)
+    assert result["span"] == "all"
+    assert result["rows_per_record"] == 16
+    assert [column["name"] for column in result["columns"]] == ["id", "x", "s", "label"]
+    counts = result["counts"]
+    assert counts["read"] == 300 == counts["written"] + counts["filtered"]
+    assert counts["quarantined"] == 0
+    assert set(result["splits"]) == {"train", "eval", "test"}
+    seen = set()
+    for name, split in result["splits"].items():
+        rows = rows_of(out, result, name)
+        assert len(rows) == split["rows"]
+        assert SplitStatistics.load(out / split["statistics"]).rows == split["rows"]
+        seen |= {row["id"] for row in rows}
+    assert seen == {i for i in range(300) if i % 7 and i / 8 > 1}
+    files = {path.name for path in out.iterdir()}
+    shards = {shard["file"] for split in result["splits"].values() for shard in split["shards"]}
+    assert files == shards | {"statistics", "splits"}
+    ranges = int(next(iter(shards)).split("-of-")[1].split(".")[0])
+    assert ranges > 1
+    assert f"train-00000-of-{ranges:05d}.tfrecord" in shards
+
+
+def test_the_bytes_do_not_depend_on_workers_or_company(request_for, write_csv, tmp_path, digests):
+    first = request_for(write_csv(600, "a.csv"), range_bytes=1024)
+    second = request_for(write_csv(80, "b.csv", first=1000), range_bytes=1024)
+    outs = {name: tmp_path / name for name in ("one", "two", "again", "many_a", "many_b", "alone_b")}
+    one = ingest(first, outs["one"], Monitor(), runner=ONE)
+    two = ingest(first, outs["two"], Monitor(), runner=TWO)
+    many = ingest_many([first, second], [outs["many_a"], outs["many_b"]], Monitor(), runner=TWO)
+    alone = ingest(second, outs["alone_b"], Monitor(), runner=ONE)
+    assert one == two == many[0]
+    assert alone == many[1]
+    assert digests(outs["one"]) == digests(outs["two"]) == digests(outs["many_a"])
+    assert digests(outs["alone_b"]) == digests(outs["many_b"])
+    # and again into a folder that holds it all already
+    assert ingest(first, outs["two"], Monitor(), runner=ONE) == one
+    assert digests(outs["two"]) == digests(outs["one"])
+
+
+def test_quarantine_names_file_and_row_in_file_order(request_for, dirty, tmp_path, digests):
+    folder, bad = dirty
+    results = []
+    for name, runner in (("one", ONE), ("two", TWO)):
+        results.append(ingest(request_for(folder, range_bytes=1024), tmp_path / name, Monitor(), runner=runner))
+    counts = results[0]["counts"]
+    assert counts == {"read": 400, "written": 396, "quarantined": 4, "filtered": 0}
+    table = quarantine.read(tmp_path / "one").to_pylist()
+    assert [(row["file"], row["row"]) for row in table] == bad
+    assert [row["column"] for row in table] == ["x", None, "id", None]
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_where_the_files_lie_changes_no_byte(request_for, dirty, tmp_path, digests):
+    folder, _ = dirty
+    ingest(request_for(folder, range_bytes=1024), tmp_path / "one", Monitor(), runner=ONE)
+    moved = folder.rename(tmp_path / "moved")
+    ingest(request_for(moved, range_bytes=1024), tmp_path / "two", Monitor(), runner=ONE)
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_parquet_and_csv_of_the_same_rows_give_the_same_rows(request_for, write_csv, tmp_path, rows_of):
+    path = write_csv(100)
+    ids = list(range(100))
+    table = {
+        "id": pa.array(ids),
+        "x": pa.array([None if i % 7 == 0 else i / 8 for i in ids]),
+        "s": pa.array([None if i % 11 == 0 else f"s{i % 5}" for i in ids]),
+        "y": pa.array([float(i % 3 - 1) for i in ids]),
+    }
+    pq.write_table(pa.table(table), tmp_path / "raw.parquet", row_group_size=30)
+    csv = ingest(request_for(path), tmp_path / "csv", Monitor(), runner=ONE)
+    parquet = ingest(request_for(tmp_path / "raw.parquet", range_rows=30), tmp_path / "parquet", Monitor(), runner=ONE)
+    assert csv["counts"] == parquet["counts"]
+    for split in ("train", "eval"):
+        assert rows_of(tmp_path / "csv", csv, split) == rows_of(tmp_path / "parquet", parquet, split)
+
+
+def test_time_splits_write_a_span_unsplit(request_for, write_csv, out):
+    result = ingest(request_for(write_csv(50), split=SplitConfig(mode="time")), out, Monitor(), runner=ONE)
+    assert {name: split["rows"] for name, split in result["splits"].items()} == {"all": 50}
+
+
+def test_classic_records_and_a_file_without_rows(request_for, write_csv, tmp_path, rows_of):
+    result = ingest(request_for(write_csv(20), rows=1), tmp_path / "a", Monitor(), runner=ONE)
+    assert result["splits"]["train"]["shards"][0]["rows"] == [[1, result["splits"]["train"]["rows"]]]
+    assert len(rows_of(tmp_path / "a", result, "train")) == result["splits"]["train"]["rows"]
+    empty = ingest(request_for(write_csv(0, "empty.csv")), tmp_path / "b", Monitor(), runner=ONE)
+    assert empty["counts"] == {"read": 0, "written": 0, "quarantined": 0, "filtered": 0}
+    assert empty["splits"]["train"] == {"rows": 0, "shards": [], "statistics": "statistics/train"}
+    assert SplitStatistics.load(tmp_path / "b" / "statistics" / "train").rows == 0
+
+
+# --- progress, errors, stopping
+
+
+def test_progress_is_told_in_rows_on_the_callers_thread(request_for, write_csv, tmp_path, out):
+    table = {"id": list(range(90)), "x": [1.0] * 90, "s": ["a"] * 90, "y": [1.0] * 90}
+    pq.write_table(pa.table(table), tmp_path / "raw.parquet", row_group_size=30)
+    monitor = Recorder()
+    ingest(request_for(tmp_path / "raw.parquet", range_rows=30), out, monitor, runner=TWO)
+    assert monitor.said[-1] == (90, 90, "rows")
+    assert [done for done, _, _ in monitor.said] == sorted(done for done, _, _ in monitor.said)
+    assert monitor.threads == {threading.current_thread()}
+
+
+def test_errors_keep_their_kind_and_words_and_leave_nothing(request_for, write_csv, out, caplog, capfd):
+    path = write_csv(300)
+    request = request_for(path, range_bytes=1024, where="s > 1")
+    with caplog.at_level(logging.DEBUG), pytest.raises(DataError) as caught:
+        ingest(request, out, Monitor(), runner=TWO)
+    assert "expression 's > 1'" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    assert list(out.iterdir()) == []
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(ConfigError, match="there is no column"):
+        ingest(request_for(path, where="q > 1"), out, Monitor(), runner=TWO)
+
+
+def test_a_damaged_file_is_named(request_for, tmp_path, out):
+    path = tmp_path / "raw.parquet"
+    table = {"id": list(range(5000)), "x": [1.0] * 5000, "s": ["a"] * 5000, "y": [1.0] * 5000}
+    pq.write_table(pa.table(table), path, row_group_size=1000)
+    request = request_for(path, range_rows=1000)
+    data = bytearray(path.read_bytes())
+    data[10:40] = b"\xff" * 30
+    path.write_bytes(data)
+    with pytest.raises(DataError, match="not a whole Parquet file") as caught:
+        ingest(request, out, Monitor(), runner=TWO)
+    assert caught.value.where == str(path)
+
+
+def test_a_folder_that_cannot_be_written_is_a_store_error(request_for, write_csv, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        ingest(request_for(write_csv(5)), tmp_path / "file" / "out", Monitor(), runner=ONE)
+
+
+def test_a_full_disk_is_a_store_error_with_a_fix(request_for, write_csv, out, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(pipeline, "ingest_range", full)
+    with pytest.raises(StoreError, match="make room"):
+        ingest(request_for(write_csv(5)), out, Monitor(), runner=ONE)
+
+
+def test_a_file_that_goes_away_is_a_data_error(request_for, write_csv, out, monkeypatch):
+    path = write_csv(5)
+    request, original = request_for(path), pipeline.run
+
+    def run(*args, **keywords):
+        path.unlink()
+        original(*args, **keywords)
+
+    monkeypatch.setattr(pipeline, "run", run)
+    with pytest.raises(DataError, match="cannot be read"):
+        ingest(request, out, Monitor(), runner=ONE)
+
+
+def test_errors_come_back_from_other_processes(request_for, write_csv, out):
+    other = RunnerConfig(workers=2, options={"direct_running_mode": "multi_processing"})
+    with pytest.raises(DataError, match="expression 's > 1'"):
+        ingest(request_for(write_csv(300), range_bytes=1024, where="s > 1"), out, Monitor(), runner=other)
+    assert list(out.iterdir()) == []
+
+
+def test_only_a_process_that_a_runner_started_is_headways_own(monkeypatch):
+    monkeypatch.setattr("headway.process._OWN", [])
+    live = pipeline.Live.begin()
+    try:
+        assert list(pipeline.IngestRange((), live.token).process([])) == [] and not owned()
+    finally:
+        live.end()
+    assert list(pipeline.IngestRange((), "of another process").process([])) == [] and owned()
+
+
+def test_a_bug_in_a_worker_is_not_swallowed(request_for, write_csv, out, monkeypatch):
+    def broken(*args):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(pipeline, "ingest_range", broken)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        ingest(request_for(write_csv(5)), out, Monitor(), runner=ONE)
+    assert list(out.iterdir()) == []
+
+
+def test_a_stop_is_prompt_and_leaves_nothing(request_for, write_csv, out, monkeypatch):
+    original = range_worker.ingest_range
+    started = threading.Event()
+
+    def slow(request, piece, folder, tick):
+        facts = original(request, piece, folder, tick)
+        started.set()
+        for _ in range(600):  # as many batches still to come
+            time.sleep(0.05)
+            tick(1)
+        return facts
+
+    monkeypatch.setattr(pipeline, "ingest_range", slow)
+    monitor = Monitor()
+    threading.Thread(target=lambda: (started.wait(), monitor.stop.set()), daemon=True).start()
+    begun = time.perf_counter()
+    with pytest.raises(Cancelled):
+        ingest(request_for(write_csv(300), range_bytes=1024), out, monitor, runner=TWO)
+    assert time.perf_counter() - begun < 10
+    assert list(out.iterdir()) == []
+
+
+def test_a_monitor_that_was_stopped_before_starts_nothing(request_for, write_csv, tmp_path):
+    monitor = Monitor()
+    monitor.stop.set()
+    with pytest.raises(Cancelled):
+        ingest(request_for(write_csv(3)), tmp_path / "out", monitor)
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_ends_the_process_at_once(write_csv, tmp_path):
+    script = f"""
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored below a shell that runs in the background
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+import conftest
+from beam_jobs.runners import pipeline
+from beam_jobs.ingest.stage import ingest
+from headway.monitor import Monitor
+from headway.sources.discovery.formats_table import open_source
+from pathlib import Path
+
+def endless(request, piece, folder, tick):
+    print("started", flush=True)
+    while True:
+        time.sleep(0.02)
+        tick(1)
+
+pipeline.ingest_range = endless
+request = conftest.make_request(Path({str(write_csv(50))!r}))
+try:
+    ingest(request, Path({str(tmp_path / "out")!r}), Monitor())
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "started\n"
+    child.send_signal(signal.SIGINT)
+    begun = time.perf_counter()
+    said, _ = child.communicate(timeout=30)
+    assert said.endswith("interrupted\n")
+    assert time.perf_counter() - begun < 10
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+# --- what a runner may do to us
+
+
+def lossy(times):
+    """pipeline.run that loses every other element, so many times."""
+    original, left = pipeline.run, [times]
+
+    def run(jobs, elements, **keywords):
+        left[0] -= 1
+        original(jobs, list(elements)[:: 2 if left[0] >= 0 else 1], **keywords)
+
+    return run
+
+
+def test_lost_ranges_are_run_again(request_for, write_csv, tmp_path, monkeypatch, digests):
+    request = request_for(write_csv(400), range_bytes=1024)
+    want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
+    monkeypatch.setattr(pipeline.Live, "find", lambda token: None)  # as if the workers were other processes
+    monkeypatch.setattr(pipeline, "run", lossy(1))
+    monitor = Recorder()
+    assert ingest(request, tmp_path / "lost", monitor, runner=ONE) == want
+    assert digests(tmp_path / "lost") == digests(tmp_path / "whole")
+    assert "running them again" in monitor.lines[0]
+
+
+def test_a_runner_that_keeps_losing_ranges_is_an_error(request_for, write_csv, out, monkeypatch):
+    monkeypatch.setattr(pipeline, "run", lambda jobs, elements, **keywords: None)
+    with pytest.raises(HeadwayError, match="lost 1 of 1 ranges"):
+        ingest(request_for(write_csv(4)), out, Monitor(), runner=ONE)
+
+
+def test_attempts_that_fail_and_attempts_too_many_change_nothing(
+    request_for, write_csv, tmp_path, monkeypatch, digests
+):
+    request = request_for(write_csv(400), range_bytes=1024)
+    want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
+    work, attempt = pipeline.ingest_range, pipeline.IngestRange._work_on
+    tries: dict[int, int] = {}
+
+    def torn_at_first(request, piece, folder, tick):
+        facts = work(request, piece, folder, tick)
+        tries[piece.index] = tries.get(piece.index, 0) + 1
+        if tries[piece.index] == 1:
+            raise RuntimeError("torn")
+        return facts
+
+    def three_times(self, span, piece, live):
+        with pytest.raises(RuntimeError, match="torn"):
+            list(attempt(self, span, piece, live))
+        assert list(attempt(self, span, piece, live)) == [(0, piece.index)]
+        yield from attempt(self, span, piece, live)
+
+    monkeypatch.setattr(pipeline.Live, "find", lambda token: None)  # as if the workers were other processes
+    monkeypatch.setattr("headway.process._OWN", [])  # this one stays the tests'
+    monkeypatch.setattr(pipeline, "ingest_range", torn_at_first)
+    monkeypatch.setattr(pipeline.IngestRange, "_work_on", three_times)
+    assert ingest(request, tmp_path / "retried", Monitor(), runner=ONE) == want
+    assert set(tries.values()) == {3}
+    assert digests(tmp_path / "retried") == digests(tmp_path / "whole")
+
+
+def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tmp_path, monkeypatch):
+    request = request_for(write_csv(400), range_bytes=1024)
+    work, failed, begun = pipeline.ingest_range, threading.Event(), []
+
+    def first_fails(request, piece, folder, tick):
+        begun.append(piece.index)
+        if piece.index == 0:
+            failed.set()
+            raise RuntimeError("a bug")
+        assert failed.wait(60)
+        time.sleep(0.2)
+        return work(request, piece, folder, tick)
+
+    monkeypatch.setattr(pipeline, "ingest_range", first_fails)
+    with pytest.raises(RuntimeError, match="a bug"):
+        ingest(request, tmp_path / "out", Monitor(), runner=TWO)
+    assert len(begun) <= 2 < len(open_source(request.source).ranges(request.files))
+
+
+def test_what_goes_wrong_in_putting_a_span_together_is_told_as_it_is(request_for, write_csv, tmp_path, monkeypatch):
+    def collect(request, ranges, aside, out):
+        aside.remove()
+        raise StoreError("the disk is full", where=str(out))
+
+    monkeypatch.setattr(stage, "collect", collect)
+    with pytest.raises(StoreError, match="the disk is full"):
+        ingest(request_for(write_csv(40)), tmp_path / "out", Monitor(), runner=TWO)
+
+
+def test_a_slow_range_leaves_the_other_worker_all_the_rest(request_for, write_csv, tmp_path, monkeypatch):
+    request = request_for(write_csv(400), range_bytes=1024)
+    work, others, lock = pipeline.ingest_range, threading.Event(), threading.Lock()
+    ranges = len(open_source(request.source).ranges(request.files))
+    assert ranges > 3
+    done = 0
+
+    def first_waits(request, piece, folder, tick):
+        nonlocal done
+        if piece.index == 0:
+            assert others.wait(60)
+        facts = work(request, piece, folder, tick)
+        with lock:
+            done += 1
+            if done == ranges - 1:
+                others.set()
+        return facts
+
+    monkeypatch.setattr(pipeline, "ingest_range", first_waits)
+    ingest(request, tmp_path / "out", Monitor(), runner=TWO)
+    assert done == ranges
+
+
+def test_a_span_is_put_together_while_beam_winds_up(request_for, write_csv, tmp_path, monkeypatch):
+    run, gather, together, ended = pipeline.run, stage.collect, threading.Event(), []
+
+    def slow_to_end(*arguments, **keywords):
+        run(*arguments, **keywords)
+        ended.append(together.wait(60))
+
+    def collect(*arguments):
+        together.set()
+        return gather(*arguments)
+
+    monkeypatch.setattr(pipeline, "run", slow_to_end)
+    monkeypatch.setattr(stage, "collect", collect)
+    ingest(request_for(write_csv(40)), tmp_path / "out", Monitor(), runner=TWO)
+    assert ended == [True], "Beam has ended by the time that ingest returns"
+
+
+def test_workers_in_other_processes_write_the_same(request_for, write_csv, tmp_path, digests):
+    request = request_for(write_csv(300), range_bytes=4096)
+    want = ingest(request, tmp_path / "threads", Monitor(), runner=TWO)
+    other = RunnerConfig(workers=2, options={"direct_running_mode": "multi_processing"})
+    monitor = Recorder()
+    assert ingest(request, tmp_path / "processes", monitor, runner=other) == want
+    assert digests(tmp_path / "processes") == digests(tmp_path / "threads")
+    assert monitor.said[-1][0] == 300
+
+
+def test_nothing_stays_behind(request_for, write_csv, out, tmp_path, monkeypatch):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    before = pa.cpu_count(), sys.getswitchinterval(), logging.getLogger("apache_beam").level
+    threads = []
+    for _ in range(3):
+        ingest(request_for(write_csv(30)), out, Monitor(), runner=TWO)
+        threads.append(threading.active_count())
+    assert list(scratch.iterdir()) == []
+    assert (pa.cpu_count(), sys.getswitchinterval(), logging.getLogger("apache_beam").level) == before
+    assert threads[2] <= threads[0] + 2
+
+
+GOLDEN = Path(__file__).parent / "golden" / "ingest.json"
+"""SHA-256 of each file below, by the stage's VERSION: other bytes mean raising VERSION, then `make golden`."""
+
+
+def test_golden_bytes(request_for, write_csv, out, digests):
+    ingest(request_for(write_csv(200), range_bytes=1024), out, Monitor(), runner=TWO)
+    # Arrow files aside: their bytes are up to the version of Arrow
+    found = {name: digest for name, digest in digests(out).items() if name.endswith((".tfrecord", ".json", ".u64"))}
+    if os.environ.get("HEADWAY_RENEW_GOLDEN"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(json.dumps({"version": stage.VERSION, "files": found}, indent=1) + "\n")
+    assert {"version": stage.VERSION, "files": found} == json.loads(GOLDEN.read_text())

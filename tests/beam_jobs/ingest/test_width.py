@@ -1,0 +1,98 @@
+"""A table of 5,000 columns goes through ingest in bounded memory, however many rows, with exact counts where they fit."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROMISED_MB = 1000
+"""docs/statistics.md says so: two workers, 5,000 columns."""
+CHILD = """
+import json, sys
+from pathlib import Path
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+from beam_jobs.ingest.stage import ingest
+from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.runners.config import RunnerConfig
+from headway.tabular.label import LabelConfig
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from headway.sources import base
+from headway.sources.discovery.formats_table import SourceConfig, files
+from headway.tabular.splits import SplitConfig
+from headway.statistics.split_statistics import SplitStatistics
+
+def peak():
+    text = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmHWM")) / 1024
+
+folder, width, rows, groups = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+interface.RANGE_CELLS = width * rows  # as many ranges as row groups, so that both workers have some
+rng = np.random.default_rng(3)
+words = pa.array([f"word{i}" for i in range(50)])
+makers = [
+    lambda: pa.array(rng.standard_normal(rows).astype(np.float32)),
+    lambda: pa.array(rng.integers(0, 100, rows), mask=rng.random(rows) < 0.1),
+    lambda: pa.array(rng.integers(0, 1 << 40, rows)),
+    lambda: words.take(pa.array(rng.integers(0, 50, rows))),
+]
+table = pa.table([makers[i % 4]() for i in range(width)], names=[f"c{i}" for i in range(width)])
+with pq.ParquetWriter(folder / "wide.parquet", table.schema) as writer:
+    for _ in range(groups):
+        writer.write_table(table.set_column(2, "c2", makers[2]()))
+del table
+kinds = ("float32", "int64", "int64", "bytes")
+columns = tuple(
+    Column(name=f"c{i}", type=kinds[i % 4], nullable=True, encoding="dictionary" if i % 4 == 3 else "plain")
+    for i in range(width)
+)
+source = SourceConfig(format="parquet", path=str(folder / "wide.parquet"))
+request = IngestRequest(
+    span="all", files=files(source, "all"), source=source, read=columns, stored=tuple(c.name for c in columns),
+    label=LabelConfig(expression="c0 > 0"), split=SplitConfig(key=("c2",)),
+)
+out = folder / "out"
+out.mkdir()
+result = ingest(request, out, Monitor(), runner=RunnerConfig(workers=2))
+memory = peak()
+train = SplitStatistics.load(out / "statistics" / "train")
+counted = [i for i, c in enumerate(train.columns.values()) if c.complete]
+sketch = train.columns["c2"]
+print(json.dumps({
+    "mb": memory, "rows": result["counts"]["written"], "train": train.rows, "complete": len(counted),
+    "ranges": len(result["splits"]["train"]["shards"]), "kinds": sorted({i % 4 for i in counted[:-1]}),
+    "distinct": [train.columns["c1"].distinct, train.columns["c3"].distinct],
+    "errors": [sketch.distinct_error, sketch.rank_error], "estimate": sketch.distinct / sketch.values,
+    "median": [float(sketch.quantile([0.5])[0]) / (1 << 40)],
+}))
+"""
+
+
+def _run(folder, width, rows, groups):
+    """Figures of an ingest of so many row groups, each a range, of so many rows, in a process of its own."""
+    folder.mkdir()
+    arguments = [sys.executable, "-c", CHILD, str(folder), str(width), str(rows), str(groups)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_five_thousand_columns_stay_within_their_memory(tmp_path):
+    found = _run(tmp_path / "wide", 5000, 1500, 3)
+    assert found["rows"] == 4500 and found["ranges"] == 3 and 2000 < found["train"] < 4500
+    assert found["kinds"] == [1, 3] and found["complete"] == 2501  # few integers and texts, and the label
+    assert found["distinct"] == [100, 50]
+    assert abs(found["estimate"] - 1) < 5 * found["errors"][0] and 0 < found["errors"][1] < 0.03
+    assert abs(found["median"][0] - 0.5) < 0.1
+    assert found["mb"] < PROMISED_MB, found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_more_rows_of_a_wide_table_take_no_more_memory(tmp_path):
+    few, many = (_run(tmp_path / str(groups), 720, 1500, groups) for groups in (10, 30))
+    assert few["rows"] * 3 == many["rows"] == 45_000
+    # three times the rows, in three times the ranges: 12 % here, some 3 kB for each column of each range. The footer
+    # takes 1 kB of that; rows that stayed in memory would take 12 kB more
+    assert many["mb"] < 1.2 * few["mb"], (few["mb"], many["mb"])

@@ -1,0 +1,115 @@
+"""Which runner a pipeline gets, and that Beam stays out of the way until then."""
+
+import contextlib
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+from beam_jobs.runners import config
+from beam_jobs.runners.config import RunnerConfig, make_pipeline, usable_cores
+from headway.config import load
+from headway.errors import ConfigError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("direct", "direct"),
+        ("FnApiRunner", "direct"),
+        ("DirectRunner", "direct"),
+        ("FlinkRunner", "flink"),
+        ("spark", "spark"),
+    ],
+)
+def test_runners_go_by_short_names_and_by_beams_own(said, meant):
+    assert RunnerConfig.model_validate(said).name == meant
+    assert RunnerConfig(name=said).name == meant
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"name": "flnk"}, "did you mean 'flink'"),
+        ({"name": "quantum"}, "there is: direct"),
+        ({"name": "flink", "workers": 3}, "workers are threads of the direct runner"),
+        ({"workers": 0}, "greater than or equal to 1"),
+        ({"options": {"direct_num_workers": 1}}, "its place is runner.workers"),
+        ({"options": {"direct_running_mode": "fast"}}, "there is: in_memory, multi_threading, multi_processing"),
+    ],
+)
+def test_a_wrong_runner_says_what_would_be_right(value, message):
+    with pytest.raises(ConfigError, match=message):
+        load(RunnerConfig, value, where="runner")
+
+
+def test_direct_is_the_local_runner_and_ignores_the_command_line(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["headway", "--runner=DataflowRunner", "--direct_num_workers=9"])
+    pipeline = make_pipeline(RunnerConfig(workers=3))
+    options = pipeline.options.get_all_options()
+    assert type(pipeline.runner).__name__ == "FnApiRunner"
+    assert (options["direct_running_mode"], options["direct_num_workers"]) == ("in_memory", 1)
+
+
+def test_no_more_workers_than_elements():
+    apart = RunnerConfig(workers=8, options={"direct_running_mode": "multi_processing"})
+    options = make_pipeline(apart, elements=2).options.get_all_options()
+    assert (options["direct_running_mode"], options["direct_num_workers"]) == ("multi_processing", 2)
+    assert (RunnerConfig().threads(), RunnerConfig(workers=8).threads(2)) == (usable_cores(), 2)
+
+
+def test_options_reach_beam_and_unknown_ones_are_refused():
+    pipeline = make_pipeline(RunnerConfig(options={"job_name": "nightly"}))
+    assert pipeline.options.get_all_options()["job_name"] == "nightly"
+    with pytest.raises(ConfigError, match="did you mean 'job_name'"):
+        make_pipeline(RunnerConfig(options={"jobname": "nightly"}))
+
+
+def test_a_runner_that_is_not_installed_is_a_config_error(monkeypatch):
+    monkeypatch.setitem(config._BEAM_NAMES, "dataflow", "absent.package.DataflowRunner")
+    with pytest.raises(ConfigError, match="dataflow runner cannot be used"):
+        make_pipeline(RunnerConfig(name="dataflow"))
+
+
+def test_only_threads_of_this_process_are_in_process():
+    assert RunnerConfig().in_process
+    assert not RunnerConfig(options={"direct_running_mode": "multi_processing"}).in_process
+    assert not RunnerConfig(name="flink").in_process
+
+
+def test_importing_what_a_plan_needs_imports_no_beam():
+    code = """
+import sys
+import beam_jobs, beam_jobs.runners.config, beam_jobs.ingest.request, beam_jobs.ingest.stage, beam_jobs.ingest.range_worker
+beam_jobs.RunnerConfig, beam_jobs.IngestRequest, beam_jobs.ingest.stage.VERSION
+heavy = {"apache_beam", "tensorflow", "prefect", "grpc"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_beam_says_nothing_and_leaves_logging_alone():
+    code = """
+import logging
+from beam_jobs.runners.beam_import import load_beam
+load_beam()
+assert not logging.getLogger().handlers, logging.getLogger().handlers
+assert logging.root.manager.disable == 0
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_pipelines_that_overlap_leave_the_process_as_it_was():
+    from beam_jobs.runners.pipeline import _sharing
+
+    before = pa.cpu_count(), sys.getswitchinterval()
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        first.enter_context(_sharing())
+        second.enter_context(_sharing())
+        first.close()
+        assert pa.cpu_count() == 1
+    assert (pa.cpu_count(), sys.getswitchinterval()) == before

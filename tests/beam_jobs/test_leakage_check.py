@@ -1,0 +1,451 @@
+"""The proof of the splits on real artifacts: it passes what is apart, and names what leaks with its rows."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.ingest.range_worker import NOTES
+from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.ingest.stage import ingest
+from beam_jobs.leakage_check import FILE, SpanOutput, SplitsRequest, prove
+from beam_jobs.runners.config import RunnerConfig
+from headway.errors import ConfigError, DataError
+from headway.leakage.key_index import read
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from headway.sources.discovery.formats_table import CsvConfig, SourceConfig, files
+from headway.tabular.label import LabelConfig
+from headway.tabular.splits import SplitConfig, window_splits
+
+KEY = Column(name="k", type="bytes", nullable=True, role="key")
+TIME = Column(name="t", type="bytes", nullable=True, role="time")
+COLUMNS = (
+    Column(name="x", type="float32", nullable=True),
+    Column(name="y", type="float32", nullable=True),
+)
+
+
+@pytest.fixture
+def window(tmp_path):
+    """window(split, span=[line, ...], ...) -> the stage's result; lines are of a CSV with the columns k,t,x,y."""
+
+    def run(split, *, configs=None, where=None, columns=(KEY, TIME), range_bytes=1 << 20, parts=None, **spans):
+        outputs = []
+        for span, lines in spans.items():
+            found = lines if isinstance(lines, dict) else {f"{span}.csv": lines}
+            (tmp_path / "raw" / span).mkdir(parents=True, exist_ok=True)
+            for name, content in found.items():
+                (tmp_path / "raw" / span / name).write_text("\n".join(["k,t,x,y", *content]) + "\n")
+            source = SourceConfig(
+                format="csv", path=str(tmp_path / "raw" / "{span}"), where=where, csv=CsvConfig(range_bytes=range_bytes)
+            )
+            request = IngestRequest(
+                span=span,
+                files=files(source, span),
+                source=source,
+                read=(*columns, *COLUMNS),
+                stored=("x",),
+                label=LabelConfig(expression="y > 0"),
+                split=(configs or {}).get(span, split),
+            )
+            out = tmp_path / "out" / span
+            out.mkdir(parents=True)
+            ingest(request, out, Monitor(), runner=RunnerConfig(workers=1))
+            outputs.append(SpanOutput(request=request, notes=out / NOTES))
+        parts = parts or {n: tuple(p) for n, p in window_splits(split, list(spans)).items() if p}
+        result = prove(SplitsRequest(split=split, spans=tuple(outputs), parts=parts), tmp_path, Monitor())
+        assert json.loads((tmp_path / FILE).read_text()) == result
+        return result
+
+    return run
+
+
+def rows(keys, day="2013-01-01"):
+    return [f"{key},{day},{i},{i % 2}" for i, key in enumerate(keys)]
+
+
+def apart(result):
+    """What is not about rows that are alike: most tests here have few of them, again and again."""
+    return [anomaly for anomaly in result["anomalies"] if anomaly["kind"] not in ("few keys", "duplicate rows")]
+
+
+def only(result):
+    [anomaly] = apart(result)
+    assert anomaly["fix"]
+    return anomaly["severity"], anomaly["kind"], anomaly["where"], anomaly["message"]
+
+
+# --- keys
+
+
+def test_keys_that_are_apart_are_proven_to_be(window):
+    split = SplitConfig(key="k", eval=0.3, test=0.2)
+    keys = [f"c{i % 50}" for i in range(300)]
+    result = window(split, a=rows(keys), b=rows(keys[:30]))
+    assert apart(result) == []
+    counts = {name: facts["keys"] for name, facts in result["splits"].items()}
+    assert sum(counts.values()) == 50 and set(counts) == {"train", "eval", "test"}
+    [says] = result["says"]
+    [few] = result["anomalies"]
+    assert few["kind"] == "few keys" and "330 rows hold only 50 different values of k, and eval has" in few["message"]
+    assert "no k is in two splits" in says and f"{counts['train']} of train" in says and "2 spans" in says
+
+
+def test_a_key_written_in_two_ways_leaks_through_the_hash_and_is_found(window):
+    """The number that one file has as 7 and another as 7.0: two texts, so two splits, and one customer."""
+    split = SplitConfig(key="k", eval=0.4)
+    result = window(split, a=rows(range(40)), b=rows([f"{i}.0" for i in range(40)]))
+    severity, kind, where, message = only(result)
+    assert (severity, kind, where) == ("error", "key overlap", "train, eval")
+    leaked = int(message.split()[0])
+    assert 10 < leaked < 30  # 40 customers, and 0.4 * 0.6 * 2 of them in expectation
+    train, test = result["splits"]["train"]["keys"], result["splits"]["eval"]["keys"]
+    assert train + test == 40 + leaked
+    assert message.count("row ") == 10 and "a a.csv row" in message and "b b.csv row" in message
+    assert ".0'" in message and "as k '" in message
+    assert "the same way" in result["anomalies"][0]["fix"] and result["says"] == []
+
+
+def test_the_rows_named_are_those_of_the_file(window):
+    """Numbers of several ranges of several files, among rows that were filtered and rejected."""
+    part = Column(name="t", type="bytes", nullable=False, role="key")
+    split = SplitConfig(mode="column", column="t", key="k", values={"1": "train", "2": "eval"})
+    first = [f"c{i},1,{i},1" for i in range(300)]
+    first[3], first[5] = "c3,1,oops,1", "c5,1,-1,1"
+    second = [f"d{i},2,{i},1" for i in range(300)]
+    second[241] = "c257,2,1,1"
+    second[242] = "c5,2,1,1"  # its train row is filtered, so it leaks nothing
+    content = {"a.csv": first, "b.csv": second}
+    result = window(split, a=content, where="x >= 0", columns=(KEY, part), range_bytes=1024)
+    _, kind, _, message = only(result)
+    assert kind == "key overlap"
+    assert message == "1 key (k) is in train and in eval: k 'c257' (train: a a.csv row 258; eval: a b.csv row 242)"
+
+
+def test_a_column_that_splits_a_key_is_an_error_and_without_a_key_it_is_said(window):
+    part = Column(name="t", type="bytes", nullable=False, role="key")
+    content = ["7,train,1,1", "8,train,1,0", "7,eval,1,1", "9,test,2,1", "8,test,1,1", ",train,1,0"]
+    split = SplitConfig(mode="column", column="t", key="k")
+    result = window(split, columns=(KEY, part), a=content)
+    kinds = {(a["kind"], a["where"]) for a in result["anomalies"]}
+    assert kinds == {
+        ("key overlap", "train, eval"),
+        ("key overlap", "train, test"),
+        ("missing key", "train, eval, test"),
+    }
+    assert "1 of 6 rows have no k" in result["anomalies"][-1]["message"]
+
+
+def test_a_column_without_a_key_proves_nothing_and_says_so(window):
+    part = Column(name="t", type="bytes", nullable=False, role="key")
+    result = window(SplitConfig(mode="column", column="t"), columns=(KEY, part), a=["7,train,1,1", "7,eval,1,1"])
+    assert result["anomalies"] == [] and "split.key names none" in result["says"][0]
+
+
+def test_spans_split_by_another_salt_leak(window):
+    split = SplitConfig(key="k", eval=0.4)
+    result = window(split, configs={"b": SplitConfig(key="k", eval=0.4, salt=9)}, a=rows(range(30)), b=rows(range(30)))
+    _, kind, _, message = only(result)
+    assert kind == "key overlap" and "different rules" in result["anomalies"][0]["fix"]
+    assert message.count("; eval: b b.csv") + message.count("eval: a a.csv") == 5
+
+
+def test_rows_without_a_key_are_counted_and_compared_with_nothing(window):
+    result = window(SplitConfig(key="k", eval=0.4), a=rows([*range(30), "", ""]), b=rows(["", *range(30)]))
+    severity, kind, _, message = only(result)
+    assert (severity, kind) == ("warning", "missing key")
+    assert "3 of 63 rows have no k" in message and "one split together" in message
+
+
+def test_keys_of_several_columns(window):
+    columns = (KEY, Column(name="t", type="bytes", nullable=False, role="key"))
+    split = SplitConfig(key=("t", "k"), eval=0.4)
+    again = window(split, columns=columns, a=rows(range(40)), b=rows(range(40), "2013-01-02"))
+    assert again["anomalies"] == [] and "no (k, t) is in two splits" in again["says"][0]
+
+
+# --- without a key
+
+
+def test_without_a_key_the_hashes_of_rows_do_not_overlap(window):
+    result = window(SplitConfig(eval=0.3, test=0.1), a=rows(range(80)), b=rows(range(80)))
+    assert apart(result) == [] and "no row is in two splits" in result["says"][0]
+
+
+@pytest.mark.parametrize("other", [SplitConfig(eval=0.5), SplitConfig(eval=0.3, salt=1)])
+def test_without_a_key_spans_that_were_split_differently_prove_nothing(window, other):
+    result = window(SplitConfig(eval=0.3), configs={"b": other}, a=rows(range(80)), b=rows(range(80)))
+    severity, kind, where, message = only(result)
+    assert (severity, kind, where) == ("error", "split proof", "a, b") and ("eval: " in message or "salt: " in message)
+
+
+def test_without_a_key_a_row_on_the_wrong_side_is_an_error(window, tmp_path):
+    """An artifact whose shards were mixed up: its hashes say so, whatever its config does."""
+    window(SplitConfig(eval=0.3), a=rows(range(80)))
+    path = tmp_path / "out" / "a" / NOTES / "notes.json"
+    notes = json.loads(path.read_text())
+    notes["splits"]["eval"]["hashes"][1] = notes["splits"]["train"]["hashes"][0]
+    path.write_text(json.dumps(notes))
+    request = SplitsRequest.model_validate(
+        {
+            "split": SplitConfig(eval=0.3),
+            "spans": [SpanOutput(request=_request(tmp_path / "raw", "a"), notes=path.parent)],
+            "parts": {"train": (("a", "train"),), "eval": (("a", "eval"),)},
+        }
+    )
+    assert only(prove(request, tmp_path, Monitor()))[:3] == ("error", "key overlap", "train, eval")
+
+
+def _request(folder: Path, span: str) -> IngestRequest:
+    source = SourceConfig(format="csv", path=str(folder / "{span}"))
+    return IngestRequest(
+        span=span,
+        files=files(source, span),
+        source=source,
+        read=(KEY, TIME, *COLUMNS),
+        stored=("x",),
+        label=LabelConfig(expression="y > 0"),
+        split=SplitConfig(eval=0.3),
+    )
+
+
+# --- by time
+
+
+def test_times_in_order_are_proven_to_be(window):
+    split = SplitConfig(mode="time", test_spans=1)
+    days = {f"s{i}": [f"k,2013-01-{i + 1:02d}T{h:02d}:00:00,{h},1" for h in (0, 23)] for i in range(4)}
+    result = window(split, **days)
+    assert result["anomalies"] == []
+    assert result["splits"]["train"]["last_time"] == "2013-01-02 23:00:00"
+    [says] = result["says"]
+    assert says == (
+        "by t: train from 2013-01-01 to 2013-01-02 23:00:00, then eval from 2013-01-03 to 2013-01-03 23:00:00, then "
+        "test from 2013-01-04 to 2013-01-04 23:00:00; each ends before the next begins"
+    )
+
+
+@pytest.mark.parametrize("late", ["2013-02-01", "2013-02-03"])
+def test_a_train_row_as_late_as_eval_is_an_error_with_both_times(window, late):
+    result = window(
+        SplitConfig(mode="time"), a=rows("ab"), b=[f"k,{late},1,1", "k,2013-01-05,1,0"], c=rows("ab", "2013-02-01")
+    )
+    severity, kind, where, message = only(result)
+    assert (severity, kind, where) == ("error", "time overlap", "train, eval")
+    assert f"train has rows up to t {late} (span b), and eval begins at 2013-02-01 (span c)" in message
+    assert result["says"] == []
+
+
+def test_times_that_cannot_be_read_are_counted(window):
+    result = window(
+        SplitConfig(mode="time"), a=["k,2013-01-01,1,1", "k,soon,1,0", "k,,1,0"], b=rows("ab", "2013-02-01")
+    )
+    assert [a["severity"] for a in result["anomalies"]] == ["warning", "warning"]
+    missing, unreadable = (a["message"] for a in result["anomalies"])
+    assert (
+        "1 of 5 rows have no time" in missing
+        and "1 of 5 rows have a time that is not written as ISO 8601" in unreadable
+    )
+    assert "each ends before the next begins" in result["says"][0]
+
+
+def test_times_of_two_kinds_are_not_compared(window):
+    number = TIME.model_copy(update={"type": "int64"})
+    result = window(SplitConfig(mode="time"), columns=(KEY, number), a=rows("ab", "5"), b=rows("ab", "6"))
+    assert result["anomalies"] == [] and "train from 5 to 5" in result["says"][0]
+
+
+def test_a_column_of_dates_in_one_file_and_of_timestamps_in_another_is_an_error(tmp_path):
+    columns = (Column(name="t", type="int64", nullable=True, role="time"), *COLUMNS)
+    outputs = []
+    split = SplitConfig(mode="time")
+    for span, kind in (("a", pa.date32()), ("b", pa.timestamp("us"))):
+        table = pa.table({"t": pa.array([15000, 15001], pa.int32() if span == "a" else pa.int64()).cast(kind)})
+        table = table.append_column("x", pa.array([1.0, 2.0])).append_column("y", pa.array([1.0, 0.0]))
+        pq.write_table(table, tmp_path / f"{span}.parquet")
+        source = SourceConfig(format="parquet", path=str(tmp_path / "{span}.parquet"))
+        request = IngestRequest(
+            span=span,
+            files=files(source, span),
+            source=source,
+            read=columns,
+            stored=("x",),
+            label=LabelConfig(expression="y > 0"),
+            split=split,
+        )
+        (tmp_path / span).mkdir()
+        ingest(request, tmp_path / span, Monitor(), runner=RunnerConfig(workers=1))
+        outputs.append(SpanOutput(request=request, notes=tmp_path / span / NOTES))
+    parts = {"train": (("a", "all"),), "eval": (("b", "all"),)}
+    result = prove(SplitsRequest(split=split, spans=tuple(outputs), parts=parts), tmp_path, Monitor())
+    severity, kind, _, message = only(result)
+    assert (severity, kind) == ("error", "split proof") and "a date in some files and a timestamp in others" in message
+
+
+def test_without_a_time_column_only_the_spans_are_in_order(window):
+    columns = (KEY, TIME.model_copy(update={"role": "key"}))
+    result = window(SplitConfig(mode="time"), columns=columns, a=rows("ab"), b=rows("ab"), c=rows("a"))
+    assert apart(result) == []
+    assert "a to b train, then c eval" in result["says"][0] and "no column has the role time" in result["says"][0]
+
+
+def test_spans_that_are_not_in_order_are_an_error(window):
+    parts = {"train": (("b", "all"),), "eval": (("a", "all"),)}
+    found = only(window(SplitConfig(mode="time"), parts=parts, a=rows("ab"), b=rows("ab")))
+    assert found[:2] == ("error", "time overlap") and "span b of train does not come before span a of eval" in found[3]
+
+
+# --- rows that are alike
+
+
+def test_an_eval_month_that_is_a_byte_copy_of_train_is_an_error_by_time(window):
+    same = rows(range(30))
+    by, columns = SplitConfig(mode="time"), (KEY, TIME.model_copy(update={"role": "key"}))
+    result = window(by, columns=columns, a=same, b=rows(range(30, 60)), c={"x.csv": same, "y.csv": rows("ab")})
+    [found] = result["anomalies"]
+    assert (found["severity"], found["kind"], found["where"]) == ("warning", "duplicate rows", "train, eval")
+    assert "c x.csv (eval) of a a.csv (train)" in found["message"]
+    result = window(by, columns=columns, d=same, e={"x.csv": same})
+    [found] = result["anomalies"]
+    assert (found["severity"], found["kind"]) == ("error", "duplicate rows") and "leave it out" in found["fix"]
+
+
+def test_copies_within_one_split_count_twice_and_that_is_told(window):
+    result = window(SplitConfig(eval=0.4), a=rows(range(200)), b=rows(range(200)))
+    [found] = result["anomalies"]
+    assert (found["severity"], found["kind"]) == ("warning", "duplicate rows") and "b b.csv of a a.csv" in found[
+        "message"
+    ]
+    assert "50.0% of the rows repeat another one in these columns; such rows are in one split" in result["says"][1]
+
+
+def test_few_different_rows_are_counted(window):
+    lines = [f"{i % 7},2013-01-01,0,{i % 2}" for i in range(400)]
+    result = window(SplitConfig(eval=0.4), a=lines)
+    [found] = result["anomalies"]
+    assert (found["severity"], found["kind"]) == ("warning", "few keys") and "split.key" in found["fix"]
+    assert (
+        "400 rows hold only 7 different values of the columns that are hashed (k, t, x), and eval has "
+        in found["message"]
+    )
+    assert "98.2% of the rows repeat another one" in result["says"][1]
+
+
+@pytest.mark.parametrize(
+    ("split", "fix"),
+    [
+        (SplitConfig(key="t", eval=0.4), "split: {key: k}"),
+        (
+            SplitConfig(mode="column", column="t", values={"2013-01-01": "train", "2013-01-02": "eval"}),
+            "'t' say one split",
+        ),
+    ],
+)
+def test_a_group_in_two_splits_is_told_whatever_splits_the_rows(window, split, fix):
+    group, by = KEY.model_copy(update={"role": "group"}), Column(name="t", type="bytes", nullable=False, role="key")
+    days = [f"2013-01-{day:02d}" for day in range(1, 31 if split.key else 3)]
+    lines = [line for day in days for line in rows([f"q{i}" for i in range(150)], day)]
+    result = window(split, columns=(group, by), a=lines)
+    found = [a for a in result["anomalies"] if a["kind"] == "group overlap"]
+    assert [(a["severity"], a["where"]) for a in found] == [("warning", "train, eval")] and fix in found[0]["fix"]
+    assert "150 groups (k) are in train and in eval" in found[0]["message"] and "a a.csv row " in found[0]["message"]
+    keyed = window(SplitConfig(key="k", eval=0.4), columns=(group, by), b=lines)
+    assert apart(keyed) == [] and "no k is in two splits" in keyed["says"][0]
+
+
+# --- unique
+
+
+@pytest.mark.parametrize(
+    "split",
+    [SplitConfig(key="k", unique=True, eval=0.4), SplitConfig(unique="k"), SplitConfig(mode="time", unique="k")],
+)
+def test_what_is_declared_unique_and_is_so_is_said_to_be(window, split):
+    result = window(split, a=rows(range(50)), b=rows(range(50, 80), "2013-02-01"))
+    assert result["anomalies"] == [] and "k is unique: no value stands in two of 80 rows" in result["says"][-1]
+
+
+def test_duplicates_are_named_with_their_rows_within_a_file_and_across_files_and_spans(window):
+    split = SplitConfig(key="k", unique=True, eval=0.4)
+    a = {"one.csv": rows([*range(200), 3]), "two.csv": rows([300, 301, 7.0])}
+    result = window(split, range_bytes=1024, a=a, b=rows([400, 301, 500]), c=rows([1000]))
+    _, kind, _, message = next(only({"anomalies": [x]}) for x in result["anomalies"] if x["kind"] == "duplicate key")
+    assert kind == "duplicate key" and "3 values of k, declared unique, occur more than once" in message
+    assert "k '3' (a one.csv row 4; a one.csv row 201)" in message
+    assert "k '301' (a two.csv row 2; b b.csv row 2)" in message
+    assert "k '7' (a one.csv row 8; a two.csv row 3, as k '7.0')" in message
+
+
+def test_without_the_declaration_duplicates_are_fine(window):
+    assert window(SplitConfig(key="k"), a=rows([1, 1, 2]))["anomalies"] == []
+
+
+def test_at_most_five_examples(window):
+    result = window(SplitConfig(unique=("k",), eval=0.4), a=rows([*range(50), *range(50)]))
+    _, _, _, message = only(result)
+    assert "50 values of k" in message and message.count("; a a.csv") == 5
+
+
+def test_files_that_are_gone_do_not_hide_a_duplicate(window, tmp_path):
+    split = SplitConfig(key="k", unique=True)
+    window(split, a=rows([1, 1]))
+    request = _request(tmp_path / "raw", "a").model_copy(update={"split": split})
+    (tmp_path / "raw" / "a" / "a.csv").write_text("k,t,x,y\n5,,1,1\n")
+    output = SpanOutput(request=request, notes=tmp_path / "out" / "a" / NOTES)
+    parts = {"train": (("a", "train"),), "eval": (("a", "eval"),)}
+    found = only(prove(SplitsRequest(split=split, spans=(output,), parts=parts), tmp_path, Monitor()))
+    assert found[1] == "duplicate key" and "not found in the files again" in found[3]
+
+
+# --- what is noted
+
+
+def test_the_notes_of_a_span_do_not_depend_on_its_ranges(window, tmp_path):
+    split = SplitConfig(key="k", unique="x", eval=0.4)
+    lines = rows([f"c{i % 90}" for i in range(400)])
+    found = []
+    for i, size in enumerate((1 << 20, 1024)):
+        window(split, **{f"s{i}": lines}, range_bytes=size)
+        folder = tmp_path / "out" / f"s{i}" / NOTES
+        notes = read(folder)
+        values = {path.name: sorted(set(np.fromfile(path, "<u8").tolist())) for path in folder.glob("*.u64")}
+        facts = {name: (note.rows, note.time) for name, note in notes.splits.items()}
+        found.append((notes.rule, notes.keys, facts, {k: v for k, v in values.items() if "repeated" not in k}))
+        assert len(notes.splits["train"].keys["key"].sets) == (
+            1 if i == 0 else len(list(folder.parent.glob("train-*")))
+        )
+    assert found[0] == found[1]
+
+
+def test_a_span_without_rows_is_noted_too(window):
+    result = window(SplitConfig(key="k", unique=True), a=[], b=rows(range(5)))
+    assert result["anomalies"] == [] and "unique" in result["says"][-1]
+
+
+def test_damaged_notes_are_told(window, tmp_path):
+    split = SplitConfig(key="k")
+    window(split, a=rows(range(30)))
+    request = _request(tmp_path / "raw", "a").model_copy(update={"split": split})
+    folder = tmp_path / "out" / "a" / NOTES
+    output = SpanOutput(request=request, notes=folder)
+    asked = SplitsRequest(split=split, spans=(output,), parts={"train": (("a", "train"),), "eval": (("a", "eval"),)})
+    path = folder / "train.key.u64"
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(DataError, match="hashes in place of"):
+        prove(asked, tmp_path, Monitor())
+    (folder / "notes.json").write_text("{")
+    with pytest.raises(DataError, match="cannot be read"):
+        prove(asked, tmp_path, Monitor())
+
+
+def test_an_unknown_key_column_is_told_with_its_setting(tmp_path):
+    (tmp_path / "raw" / "a").mkdir(parents=True)
+    (tmp_path / "raw" / "a" / "a.csv").write_text("k,t,x,y\n1,,1,1\n")
+    request = _request(tmp_path / "raw", "a").model_copy(update={"split": SplitConfig(unique="kk")})
+    with pytest.raises(ConfigError) as error:
+        request.check()
+    assert error.value.where == "split.unique" and "did you mean 'k'" in error.value.fix

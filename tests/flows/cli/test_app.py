@@ -1,0 +1,194 @@
+"""The command line's surface: frozen, so that nobody's script breaks by accident."""
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.cli.app import EPILOG, application, main
+from flows.cli.usage import commands, page, shown
+
+GOLDEN = Path(__file__).parent / "golden" / "command_line.json"
+
+
+def test_golden_the_commands_and_their_options_are_these():
+    """A script that runs today runs after the next change: an option may be added, and none may go or change its default."""
+    app = application()
+    found = {
+        name: {a.name: {True: "flag", False: str(a.field_info.default)}[a.hint is bool] for a in shown(app, name)}
+        for name in commands(app)
+    }
+    found = {name: {a: "required" if "inspect" in d else d for a, d in one.items()} for name, one in found.items()}
+    if os.environ.get("HEADWAY_RENEW_GOLDEN"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    assert found == json.loads(GOLDEN.read_text(encoding="utf-8"))
+    assert all("--json" in options for options in found.values())
+
+
+@pytest.mark.parametrize("command", ["", *commands(application())])
+def test_help_fits_eighty_columns_and_is_plain(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = page(application(), command)
+    assert max(map(len, text.splitlines())) <= 80 and "\x1b" not in text
+    assert "None" not in text and "()" not in text and "Parameter" not in text
+
+
+def test_help_answers_within_half_a_second_of_processor_time():
+    code = "import sys, time; from flows.cli.app import main; main(['--help']); print(time.process_time(), file=sys.stderr)"
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]
+    assert min(float(run.stderr) for run in runs) < 0.5
+
+
+def test_exit_codes_are_those_of_the_errors():
+    from headway.errors import KINDS
+
+    told = dict(re.findall(r"(\d+) (\S[^;\n(]*)", EPILOG))
+    assert {str(kind.exit_code) for kind in KINDS.values()} <= set(told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["trian"], "'trian' is not a command; did you mean train?"),
+        (["--jsn"], "'--jsn' is not a command"),
+        (["run", "--windw", "9"], "--windw is not an option; did you mean --window?"),
+        (["run", "a", "b"], "one argument too many: 'b'"),
+        (["run", "--window"], "--window needs a value"),
+        (["run", "--seed", "1.5"], "--seed: '1.5' is not a whole number"),
+        (["run", "--seed", "1", "--seed", "2"], "--seed is given twice"),
+        (["run", "--wait", "x"], "--wait: 'x' is not a number"),
+        (["run", "--set", "x"], "--set: 'x' is not KEY=VALUE"),
+        (["cat"], "SHARDS is required"),
+        (["predict", "--output", "x"], "--input is required"),
+        (
+            ["export-examples", "--output", "x", "--split", "trian"],
+            "--split: 'trian' is not one of train, eval, test; did you mean train?",
+        ),
+        (["debug", "stp"], "WHAT: 'stp' is not one of step; did you mean step?"),
+        (["gc", "--keep", "-1"], "'-1' is not a whole number of 0 or more"),
+        (["runs", "--limit", "-1"], "'-1' is not a whole number of 0 or more"),
+        (["quarantine", "--limit", "x"], "'x' is not a whole number of 0 or more"),
+        (["cat", "s", "--rows", "-2"], "'-2' is not a whole number of 0 or more"),
+    ],
+)
+def test_a_usage_error_is_two_and_a_plain_sentence(arguments, words, capsys):
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert words in said.err and "fix:" in said.err and "Traceback" not in said.err and not said.out
+
+
+def test_without_a_command_the_help_is_told_as_an_error(capsys):
+    assert main([]) == 2
+    assert "rollback" in capsys.readouterr().err
+    assert main(["run", "--help"]) == 0
+    assert "--until" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [".", "--window", "9", "--until", "2013-09", "--set", "a=-1", "--set", "b=[1, 2]", "--seed", "-3", "--json"],
+        ["--window", "9", "--set", "a=-1", ".", "--json", "--until=2013-09", "--seed=-3", "--set=b=[1, 2]"],
+    ],
+)
+def test_options_come_before_or_after_the_pipeline(arguments, monkeypatch):
+    import flows.cli.store
+
+    seen = []
+    monkeypatch.setattr(
+        flows.cli.commands, "located_of", lambda pipeline, options, **more: seen.append((pipeline, options))
+    )
+    with pytest.raises(AttributeError):
+        main(["plan", *arguments])
+    ((pipeline, options),) = seen
+    assert (pipeline, options.window, options.until, options.seed) == (".", 9, "2013-09", -3)
+    assert flows.cli.commands.overrides_of(options) == {"a": -1, "b": [1, 2]} and options.json
+
+
+def test_the_arguments_of_debug_and_knobs_stand_anywhere(tmp_path, capsys):
+    for arguments in (
+        ["debug", "step", "--steps", "2", str(tmp_path)],
+        ["debug", "--steps", "2", "step", str(tmp_path)],
+    ):
+        assert main(arguments) == 2
+        assert f"{tmp_path}/pipeline.yaml: no such file" in capsys.readouterr().err
+    assert main(["knobs", str(tmp_path), "--json", "a=1"]) == 2
+    assert str(tmp_path) in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_a_missing_pipeline_is_told_without_a_traceback(tmp_path, capsys):
+    assert main(["plan", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "pipeline.yaml" in error and "fix:" in error
+    assert main(["plan", str(tmp_path), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 2
+
+
+def test_the_json_schema_is_one_and_knows_every_part(capsys):
+    assert main(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert {"name", "source", "label", "columns", "split", "training", "gate", "store"} <= set(schema["properties"])
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_full_or_forbidden_disk_has_no_traceback(number, tmp_path, monkeypatch, capsys):
+    import flows.cli.store
+
+    def fails(*_, **__):
+        raise OSError(number, os.strerror(number), str(tmp_path / "x"))
+
+    monkeypatch.setattr(flows.cli.store, "store_of", fails)
+    assert main(["runs", str(tmp_path)]) == 5
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/x: {os.strerror(number).lower()}" in said and "fix:" in said
+
+
+SMALL = "name: small\nsource: {format: csv, path: d.csv}\nlabel: y\n"
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("source.format=xlsx", "'xlsx' is not read: convert it to parquet"),
+        ("source.format=tsv", r'csv: {delimiter: "\t"}'),
+        ("schema=../../x", "should be a file in the pipeline's folder"),
+        ("schema=/etc/x", "should be a file in the pipeline's folder"),
+        ("label=y = 1", "write '==' in place of '=': y == 1"),
+    ],
+)
+def test_a_wrong_value_is_told_with_the_way_out(override, words, tmp_path, capsys):
+    (tmp_path / "pipeline.yaml").write_text(SMALL)
+    assert main(["plan", str(tmp_path), "--set", override]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_port_of_make_up_is_blamed_only_when_it_is_the_cause(monkeypatch, capsys, tmp_path):
+    import flows.orchestration.local_server
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(flows.orchestration.local_server.PORT_VARIABLE, "many")
+    assert flows.orchestration.local_server.main(["stop"]) == 2
+    assert "HEADWAY_PREFECT_PORT: 'many' is not a port" in capsys.readouterr().err
+    monkeypatch.setenv(flows.orchestration.local_server.PORT_VARIABLE, "4311")
+
+    def fails(*_):
+        raise ValueError("another")
+
+    monkeypatch.setattr(flows.orchestration.local_server, "stop", fails)
+    with pytest.raises(ValueError, match="another"):
+        flows.orchestration.local_server.main(["stop"])
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system in which no folder can be made")
+def test_a_store_that_cannot_be_made_is_told():
+    from headway.errors import StoreError
+    from headway.storage.store import Store
+
+    with pytest.raises(StoreError, match="this folder cannot be made"):
+        Store(Path("/proc/headway")).create()

@@ -1,0 +1,94 @@
+"""cat, quarantine and export-examples, as they are typed."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from flows.cli.data import _reasons, _told
+
+PIPELINE = """
+name: small
+source: {format: csv, path: "{span}.csv"}
+label: y
+columns: {x: {type: float}, s: }
+split: {mode: time}
+validation: {max_quarantined: 1.0}
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    (tmp_path / "a.csv").write_text("x,s,y\n1,a,0\noops,b,1\n2.5,,1\n4,c,0,9\n")
+    (tmp_path / "b.csv").write_text("x,s,y\n5,a,1\n6,b,0\n")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_what_was_rejected_is_shown_and_what_was_kept_is_given_away(headway, typed, small):
+    assert "no store yet" in typed("quarantine", small, check=5).stderr
+    headway("ingest", small, check=0)
+    told = typed("quarantine", small, check=0).stdout
+    assert "2 of 6 rows were rejected" in told and "oops" in told and "a.csv" in told
+    facts = json.loads(typed("quarantine", small, "--json", "--span", "b", check=0).stdout)
+    assert (facts["rows"], facts["read"]) == (0, 2)
+    assert "it has: a, b" in typed("quarantine", small, "--span", "c", check=2).stderr
+
+    out = small / "out"
+    headway("export-examples", small, "--output", out, check=0)
+    assert "exists already" in typed("export-examples", small, "--output", out, check=2).stderr
+    found = headway("cat", out, check=0).stdout.splitlines()
+    rows = [json.loads(line) for line in found]
+    assert rows == [
+        {"x": 5.0, "s": "a", "label": 1},
+        {"x": 6.0, "s": "b", "label": 0},
+        {"x": 1.0, "s": "a", "label": 0},
+        {"x": 2.5, "s": None, "label": 1},
+    ]
+    assert len(typed("cat", out, "--rows", "1", check=0).stdout.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows_per_record", [4096, 1])
+def test_the_manifest_s_feature_spec_is_all_that_stock_tf_io_needs(typed, small, rows_per_record):
+    tf = pytest.importorskip("tensorflow")
+    (small / "pipeline.yaml").write_text(PIPELINE + f"records: {{rows: {rows_per_record}}}\n")
+    typed("ingest", small, check=0)
+    kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
+    found = []
+    for path in (small / "store" / "stages" / "ingest").glob("*/manifest.json"):
+        features = {}
+        for name, entry in json.loads(path.read_text())["result"]["feature_spec"].items():
+            kind, shape = kinds[entry["dtype"]], entry.get("shape", [])
+            if entry["kind"] == "sequence":
+                features[name] = tf.io.FixedLenSequenceFeature(shape, kind, allow_missing=True)
+            elif entry["kind"] == "scalar":
+                features[name] = tf.io.FixedLenFeature(shape, kind)
+            else:
+                features[name] = tf.io.RaggedFeature(kind)
+        shards = [str(shard) for shard in path.parent.glob("*.tfrecord")]
+        for record in tf.data.TFRecordDataset(shards):
+            parsed = tf.io.parse_single_example(record, features)
+            found += parsed["x"].numpy().reshape(-1).tolist()
+    assert sorted(found) == [1.0, 2.5, 5.0, 6.0]
+
+
+def test_the_same_fault_at_another_byte_is_one_reason():
+    reasons = [
+        "2 columns instead of 6, at byte 349",
+        "2 columns instead of 6, at byte 7",
+        "not a list, in the line at byte 3",
+    ]
+    table = pa.table({"column": pa.nulls(3, pa.string()), "reason": reasons})
+    assert [(found["reason"], found["rows"]) for found in _reasons(table)] == [
+        ("2 columns instead of 6", 2),
+        ("not a list", 1),
+    ]
+
+
+def test_a_reason_is_shown_to_its_last_word_which_is_the_byte():
+    reason = "holds a list where an object should be, in the line at byte 123,456,789"
+    row = {"span": ["a"], "file": ["0.jsonl"], "row": [1], "column": pa.nulls(1, pa.string()), "value": ["v" * 99]}
+    told = _told(pa.table(row | {"reason": [reason]}), 10, 5)
+    assert told.splitlines()[-1].endswith(reason) and "v" * 49 not in told

@@ -1,0 +1,27 @@
+"""What the doctor says of things that may be missing."""
+
+import re
+
+from flows.cli import doctor
+from tfcore.ops.library import sources
+
+
+def test_an_op_that_is_not_built_is_no_fault_and_comes_with_its_use_and_its_command(monkeypatch, tmp_path):
+    monkeypatch.delenv("HEADWAY_OPS", raising=False)
+    library = tmp_path / "headway_ops.so"
+    monkeypatch.setattr(doctor, "expected", lambda: library)
+    examples, ranking = doctor._ops()
+    assert examples.ok and ranking.ok
+    for op, use in ((examples, "classic tf.Examples"), (ranking, "training.ranking")):
+        assert op.found.startswith("not built") and use in op.found and "python -m tfcore.ops.build" in op.found
+    library.touch()
+    assert {op.found for op in doctor._ops()} == {"built"}
+    monkeypatch.setenv("HEADWAY_OPS", "off")
+    assert {op.found for op in doctor._ops()} == {"built, and switched off by HEADWAY_OPS"}
+
+
+def test_every_compiled_op_is_named():
+    named = {finding.what.removeprefix("op ") for finding in doctor._ops()}
+    text = "".join(path.read_text() for path in sources())
+    registered = re.findall(r'REGISTER_OP\("Headway(\w+)"\)', text)
+    assert named == {re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower() for name in registered} != set()

@@ -1,0 +1,94 @@
+"""What decides a row's split, as a pipeline resolves it: frozen once, whatever the config picks."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+
+from flows.config.columns import resolve
+from flows.config.pipeline import read_pipeline
+from headway.sources.discovery.formats_table import files
+
+ROWS = 200
+PIPELINE = """
+name: small
+source: {{format: csv, path: data.csv}}
+label: y > 0
+{more}
+"""
+
+
+@pytest.fixture
+def resolved(tmp_path):
+    """resolved("columns: [a]") -> its columns; with freeze=True the schema is written, as after a validation that passed."""
+
+    def run(more="", *, freeze=False, without=()):
+        random = np.random.default_rng(0)
+        table = {
+            "id": np.arange(ROWS),
+            "a": random.integers(0, 9, ROWS),
+            "b": random.normal(size=ROWS),
+            "c": random.choice(["u", "v"], ROWS),
+            "y": random.integers(0, 3, ROWS) - 1,
+        }
+        pacsv.write_csv(pa.table({n: v for n, v in table.items() if n not in without}), tmp_path / "data.csv")
+        (tmp_path / "pipeline.yaml").write_text(PIPELINE.format(more=more))
+        located = read_pipeline(tmp_path)
+        columns = resolve(located, files(located.pipeline.source, "all"))
+        return columns.frozen(located) if freeze else columns
+
+    return run
+
+
+def names(columns):
+    return [column.name for column in columns.hashed]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "columns: [a]",
+        "columns: {a: {type: string}, id: key}",
+        'columns: {"*": auto, a: ignore, b: ignore}',
+        "columns: {a: weight, c: }",
+    ],
+)
+def test_what_is_hashed_does_not_depend_on_what_the_config_picks(resolved, more):
+    columns = resolved(more)
+    assert names(columns) == ["a", "b", "c"] and [c.type for c in columns.hashed] == ["int64", "float32", "bytes"]
+    assert any("does not depend on 'id', which names single rows" in note for note in columns.notes)
+
+
+def test_it_is_frozen_and_a_column_that_the_source_gains_changes_nothing(resolved):
+    assert names(resolved("columns: [a, b]", freeze=True, without=("c",))) == ["a", "b"]
+    for more in ("columns: [a, b]", "columns: [a]", "columns: auto"):
+        assert names(resolved(more)) == ["a", "b"] and not resolved(more).notes
+    label = resolved("columns: [a]\nsplit: {eval: 0.3}")
+    assert names(label) == ["a", "b"]
+
+
+def test_a_label_that_is_made_of_another_column_is_not_hashed_by(resolved, tmp_path):
+    assert names(resolved(freeze=True)) == ["a", "b", "c"]
+    text = (tmp_path / "pipeline.yaml").read_text().replace("y > 0", "y + a > 2")
+    (tmp_path / "pipeline.yaml").write_text(text)
+    located = read_pipeline(tmp_path)
+    assert names(resolve(located, files(located.pipeline.source, "all"))) == ["b", "c"]
+
+
+def test_a_schema_that_does_not_list_them_is_completed_once(resolved, tmp_path):
+    resolved("split: {key: a}", freeze=True)
+    path = tmp_path / "schema.pbtxt"
+    before = path.read_text()
+    assert "headway.split" not in before and not resolved("split: {key: a}").completes
+    columns = resolved()
+    assert columns.completes and "did not list the columns" in columns.notes[-1] and "drawn anew" in columns.notes[-1]
+    assert path.read_text() == before  # until the window has passed validation
+    assert not resolved(freeze=True).completes and path.read_text().startswith(before)
+    again = resolved()
+    assert names(again) == names(columns) == ["a", "b", "c"] and not again.notes and not again.completes
+
+
+@pytest.mark.parametrize("more", ["split: {key: a}", "columns: {a: group, b: }", "split: {mode: column, column: c}"])
+def test_a_split_with_a_key_or_a_column_hashes_no_others(resolved, more):
+    assert resolved(more).hashed == () and resolved(more).schema.split == ()

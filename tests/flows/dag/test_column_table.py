@@ -1,0 +1,72 @@
+"""What became of each column is told in one table, and what is new in the source is told and proposed."""
+
+import pytest
+
+from flows.config.columns import new_columns, resolve, unknown_columns
+from flows.config.pipeline import read_pipeline
+from flows.dag.column_table import column_table, shown
+from headway.errors import ConfigError
+from headway.schema.pbtxt import to_text
+from headway.sources.discovery.formats_table import files
+
+PIPELINE = """
+name: shop
+source: {format: csv, path: raw.csv, rename: {"q/r": q_r}}
+label: price > 100
+columns:
+  "*": auto
+  user_id: {transform: vocabulary, role: group}
+  junk: ignore
+  w: weight
+"""
+
+
+def _located(tmp_path, text=PIPELINE):
+    lines = []
+    for i in range(100):
+        day, price = f"{2013 + i % 3}-01-0{i % 9 + 1}", f'"$1,{i % 1000:03d}"'
+        lines.append(f"{i},{i % 9},{price},{day},0{i % 90 + 10},{i % 4},1,{i % 5}.5,,{i % 7}")
+    header = "id,user_id,price,day,zip,junk,w,q/r,empty,n"
+    (tmp_path / "raw.csv").write_text("\n".join([header, *lines, ""]))
+    (tmp_path / "pipeline.yaml").write_text(text)
+    return read_pipeline(tmp_path)
+
+
+def test_each_column_has_a_line_with_its_type_its_transform_and_why(tmp_path):
+    located = _located(tmp_path)
+    found = files(located.pipeline.source, "all")
+    columns = resolve(located, found)
+    read = {column.name: column for column in columns.read}
+    assert read["user_id"].role == "group" and read["user_id"].is_feature and "user_id" in columns.stored
+    assert columns.transforms(located.pipeline.column_configs())["user_id"].transform != "auto"
+    table = {row["column"]: row for row in column_table(columns, located.pipeline, columns.notes, None)}
+    assert list(table) == ["id", "user_id", "price", "day", "zip", "w", "q_r", "n", "junk", "empty"]
+    assert table["price"]["transform"] == "left out" and "the label is made of it" in table["price"]["why"]
+    assert table["price"]["type"] == "number" and "'$1,000' is 1000" in table["price"]["why"]
+    assert table["user_id"]["why"].startswith("role: group, and a feature")
+    assert table["day"]["type"] == "date" and "read as dates" in table["day"]["why"]
+    assert table["zip"]["type"] == "text" and "begin with 0" in table["zip"]["why"]
+    assert (table["w"]["transform"], table["w"]["why"]) == ("kept", "role: weight")
+    assert table["empty"]["transform"] == table["junk"]["transform"] == "left out"
+    assert all(len(line) <= 100 for line in shown(list(table.values())).splitlines())
+
+
+def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
+    located = _located(tmp_path)
+    found = files(located.pipeline.source, "all")
+    schema = resolve(located, found).schema
+    located.schema_file.write_text(to_text(schema))
+    assert unknown_columns(located, schema, found) == ["empty"] and new_columns(located, found) == []
+    fewer = schema.model_copy(update={"columns": tuple(c for c in schema.columns if c.name not in ("n", "day"))})
+    located.schema_file.write_text(to_text(fewer))
+    assert unknown_columns(located, fewer, found) == ["day", "empty", "n"]
+    assert [(column.name, column.temporal) for column in new_columns(located, found)] == [("day", "date"), ("n", None)]
+    again = resolve(located, found)  # the schema file keeps the rules
+    assert next(c for c in again.read if c.name == "price").parse.as_ == "number"
+
+
+def test_a_transform_of_a_column_that_is_no_feature_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="its transform would do nothing"):
+        _located(tmp_path, PIPELINE.replace("junk: ignore", "junk: {role: ignore, transform: log}"))
+    both = _located(tmp_path, PIPELINE.replace("{transform: vocabulary, role: group}", "{role: [group, feature]}"))
+    assert both.pipeline.column_configs()["user_id"].feature is True

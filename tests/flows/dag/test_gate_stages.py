@@ -1,0 +1,150 @@
+"""Who a candidate is compared with from run to run, on the real road and gate, with models that are only predictions."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.config.pipeline import read_pipeline
+from flows.dag.dag import road
+from flows.dag.run_spec import Trip
+from flows.dag.step import Output
+from headway.evaluation.gate import gate
+from headway.monitor import Monitor
+
+ROWS = 20_000
+LABEL = (np.arange(ROWS) % 10 < 4).astype(np.int64)
+PIPELINE = """
+name: toy
+source: {format: parquet, path: "data/{span}.parquet"}
+label: y > 0
+columns: {x: , z: }
+split: {eval: 0.2, test: 0.1}
+gate: {tolerance: {accuracy: 0.01}, primary: accuracy}
+"""
+
+
+@pytest.fixture(autouse=True)
+def made_up(monkeypatch):
+    """Results are made up here: of them there is no table to show, and no size to choose settings by."""
+    monkeypatch.setattr("flows.dag.data_stages.column_table", lambda *_: [])
+    monkeypatch.setattr("flows.dag.model_stages.ModelSteps._resolve", lambda *_: None)
+
+
+class Predicted:
+    """A caller whose models get a share of the rows wrong: {train fingerprint or version: share}."""
+
+    def __init__(self, folder, share):
+        self.folder, self.share, self.known, self.titles = folder, share, {}, []
+
+    def call_many(self, steps):
+        return [self.call(step) for step in steps]
+
+    def call(self, step):
+        out = self.folder / step.fingerprint
+        out.mkdir(exist_ok=True)
+        self.titles.append(step.title)
+        result = getattr(self, "_" + step.stage.name, lambda step, out: {})(step, out)
+        return Output(step.title, step.stage.name, step.fingerprint, out, result, hit=False)
+
+    def _ingest(self, step, out):
+        return {"splits": {part: {"rows": 9, "statistics": part} for part in ("train", "eval", "test")}, "columns": []}
+
+    def _statistics(self, step, out):
+        return {"columns": {"train": []}, "rows": {}}
+
+    def _validate(self, step, out):
+        return {"anomalies": [], "errors": 0}
+
+    def _transform(self, step, out):
+        return {"notes": [], "parameters": {"label": {"task": "binary", "counts": [600, 400]}}}
+
+    def _train(self, step, out):
+        self.known[step.fingerprint] = self.share
+        return {}
+
+    def _evaluate(self, step, out):
+        model = step.key["model"]
+        wrong = self.known[model["train"] if "train" in model else model["export"]]
+        right = np.arange(ROWS) >= wrong * ROWS
+        pq.write_table(
+            pa.table({"label": LABEL, "prediction": np.where(right == LABEL, 0.8, 0.2)}), out / "predictions.parquet"
+        )
+        return {"predictions": "predictions.parquet", "rows": ROWS, "metrics": {"accuracy": 1 - wrong, "loss": 0.3}}
+
+    def _gate(self, step, out):
+        return gate(step.request(), out, Monitor())
+
+    def _export(self, step, out):
+        self.known[step.fingerprint] = self.share
+        return {"saved_model": "saved_model", "signatures": []}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run(until, share, seed) -> (the end of the road, the steps' titles); promotes what passed."""
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "saved_model").mkdir()
+    for span in range(1, 4):
+        rows = np.random.default_rng(span).normal(size=(3, 50))
+        pq.write_table(pa.table(dict(zip("xzy", rows, strict=True))), tmp_path / "data" / f"2024-0{span}.parquet")
+    known = {}
+
+    def go(until, share, seed=0, **overrides):
+        located = read_pipeline(tmp_path, {key.replace("__", "."): value for key, value in overrides.items()})
+        store = located.open_store()
+        store.create()
+        trip = Trip(located=located, store=store, until=until, seed=seed)
+        caller = Predicted(tmp_path / "outputs", share)
+        caller.known = known
+        end = road(trip, caller, freeze=False)
+        if end.verdict["promote"]:
+            version = trip.registry.publish(tmp_path / "saved_model", json.loads(json.dumps(end.facts)))
+            trip.registry.promote(version.number, reason="", run="r", verdict=end.verdict["verdict"])
+        return end, caller.titles, trip.registry
+
+    return go
+
+
+def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
+    first, titles, registry = run("2024-01", 0.10)
+    assert first.verdict["verdict"] == "first model" and titles[-4:] == ["gate", "evaluate test", "export", "replay"]
+    facts = registry.champion().facts
+    assert facts["test"] == {"rows": ROWS, "metrics": {"accuracy": 0.9, "loss": 0.3}} == first.test
+    assert facts["baselines"]["constant"]["accuracy"] == 0.6 and facts["standing"] is None
+    assert first.verdict["test"] == first.test and "test split, which decide nothing" in first.verdict["reasons"][-1]
+
+    # another seed, a hair worse, on the same data: the champion stays, and the test split is not looked at
+    other, titles, _ = run("2024-01", 0.1005, seed=7)
+    assert other.verdict["verdict"] == "keep champion" and "evaluate test" not in titles and other.test is None
+
+    # 0.9 points down with newer data: within the tolerance of one
+    second, titles, registry = run("2024-02", 0.109)
+    assert second.verdict["verdict"] == "promote" and second.verdict["outcome"] == "worse"
+    assert "evaluate reference 1" not in titles
+    standing = registry.champion().facts["standing"]
+    assert (standing["metric"], standing["against"]) == ("accuracy", 1)
+    assert standing["difference"] == pytest.approx(-0.009)
+
+    # and again: within it of the champion, and beyond it of the best of the last champions
+    third, titles, registry = run("2024-03", 0.118)
+    assert "evaluate champion 2" in titles and "evaluate reference 1" in titles
+    assert third.verdict["verdict"] == "reject" and registry.champion().number == 2
+    assert "(version 1, the best of the last champions) to 0.882" in third.verdict["reasons"][0]
+    third, titles, registry = run("2024-03", 0.118, gate__reference_champions=1)
+    assert "evaluate reference 1" not in titles and third.verdict["promote"] and registry.champion().number == 3
+
+
+def test_a_champion_of_another_task_is_told_plainly(run, monkeypatch):
+    run("2024-01", 0.10)
+    changed = {"notes": [], "parameters": {"label": {"task": "regression", "mean": 0.4}}}
+    monkeypatch.setattr(Predicted, "_transform", lambda self, step, out: changed)
+    end, titles, _ = run("2024-02", 0.10, gate={"tolerance": {"rmse": "1%"}}, label="y")
+    said = "it was trained for a binary label, and this pipeline's label is regression"
+    assert end.verdict["verdict"] == "incompatible champion" and not end.verdict["promote"]
+    assert said in end.verdict["reasons"][0] and any(said in note for note in end.notes)
+    assert "evaluate champion 1" not in titles

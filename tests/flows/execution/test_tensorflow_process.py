@@ -1,0 +1,283 @@
+"""The TensorFlow child's protocol, its ties to the parent and its errors; mostly without TensorFlow, to be quick."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.execution.tensorflow_process import Child, ChildError
+from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
+from headway.monitor import Monitor
+
+STAGES = """
+import os, sys, time, signal
+import numpy as np
+from pathlib import Path
+from headway.config import Frozen
+from headway.errors import DataError, Locked, HeadwayError
+from headway.monitor import Monitor
+
+class Request(Frozen):
+    rows: int
+    names: tuple[str, ...] = ()
+    limit: float = 1.0
+
+def echo(request: Request, out: Path, monitor: Monitor, *, extra: int = 0, folder: Path | None = None) -> dict:
+    assert isinstance(request, Request) and isinstance(out, Path) and (folder is None or isinstance(folder, Path))
+    print("one", "two"); print("to stderr", file=sys.stderr)
+    monitor.log("a line"); monitor.progress(1, 1, "rows", loss=np.float32(0.5))
+    return {"rows": request.rows, "names": list(request.names), "limit": request.limit, "extra": np.int64(extra),
+            "array": np.arange(3), "out": out, "pid": os.getpid()}
+
+def untyped(request, out, monitor):
+    return {"request": request}
+
+def data_error(request: Request, out, monitor):
+    raise DataError("record 7 is cut off", where="train-0.tfrecord", fix="run headway verify")
+
+class Deeper(DataError): pass
+
+def deeper(request: Request, out, monitor):
+    raise Deeper("deep")
+
+def bug(request: Request, out, monitor):
+    return {}["missing"]
+
+def leave(request: Request, out, monitor):
+    raise SystemExit(3)
+
+def die(request: Request, out, monitor):
+    print("my last words"); os.kill(os.getpid(), getattr(signal, request.names[0]) if request.names else 9)
+
+def exits(request: Request, out, monitor):
+    os._exit(7)
+
+def unanswerable(request: Request, out, monitor):
+    return {"x": object()}
+
+def slow(request: Request, out, monitor):
+    for i in range(request.rows):
+        monitor.check(); monitor.progress(i, request.rows, "steps"); time.sleep(0.02)
+    return {"stopped": False}
+
+def stubborn(request: Request, out, monitor):
+    import faulthandler
+    (out / "pid").write_text(str(os.getpid()))
+    while True: sum(range(10000))
+"""
+
+
+@pytest.fixture
+def stages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stages")
+    (folder / "my_stages.py").write_text(STAGES)
+    return {"PYTHONPATH": os.pathsep.join(p for p in (str(folder), os.environ.get("PYTHONPATH", "")) if p)}
+
+
+@pytest.fixture
+def child(stages):
+    lines = []
+    with Child(on_line=lines.append, preload=(), environment=stages) as child:
+        child.lines = lines
+        yield child
+
+
+class Recorder(Monitor):
+    def __init__(self):
+        super().__init__()
+        self.events = []
+
+    def progress(self, done, total, unit, **facts):
+        self.events.append((done, total, unit, facts))
+
+    def log(self, line):
+        self.events.append(line)
+
+
+def gone(pid, seconds=5.0):
+    """Whether the process ends within `seconds` (a zombie has ended)."""
+    for _ in range(int(seconds / 0.02)):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_call_crosses_validated_and_its_output_is_relayed(child, tmp_path):
+    monitor = Recorder()
+    request = {"rows": 3, "names": ["ä"], "limit": float("inf")}
+    result = child.call("my_stages:echo", request, tmp_path, monitor, extra=4, folder=tmp_path)
+    assert result.pop("pid") == child.pid
+    assert result == {
+        "rows": 3, "names": ["ä"], "limit": float("inf"), "extra": 4, "array": [0, 1, 2], "out": str(tmp_path),
+    }  # fmt: skip
+    assert monitor.events == ["a line", (1, 1, "rows", {"loss": 0.5})]
+    assert child.call("my_stages:untyped", {"any": 1}, tmp_path) == {"request": {"any": 1}}
+    child.close()
+    assert child.lines == ["one two", "to stderr"]
+
+
+def test_a_request_model_crosses_whole(child, stages, tmp_path):
+    from headway.config import Frozen
+
+    class Request(Frozen):
+        rows: int = 2
+        limit: float = float("-inf")
+
+    assert child.call("my_stages:echo", Request(), tmp_path)["limit"] == float("-inf")
+
+
+def test_errors_keep_their_kind(child, tmp_path):
+    with pytest.raises(DataError) as info:
+        child.call("my_stages:data_error", {"rows": 1}, tmp_path)
+    assert (info.value.problem, info.value.where, info.value.fix) == (
+        "record 7 is cut off",
+        "train-0.tfrecord",
+        "run headway verify",
+    )
+    with pytest.raises(DataError, match="deep"):
+        child.call("my_stages:deeper", {"rows": 1}, tmp_path)
+    with pytest.raises(ConfigError, match=r"rows.*'x'") as info:
+        child.call("my_stages:echo", {"rows": "x"}, tmp_path)
+    assert info.value.where == "my_stages:echo"
+    for call, problem in [("my_stages:nothing", "no function 'nothing'"), ("no_such_module:f", "no module no_such")]:
+        with pytest.raises(HeadwayError, match=problem):
+            child.call(call, {}, tmp_path)
+
+
+def test_other_exceptions_bring_their_traceback_and_the_child_lives_on(child, tmp_path):
+    with pytest.raises(ChildError, match="KeyError: 'missing'") as info:
+        child.call("my_stages:bug", {"rows": 1}, tmp_path)
+    assert "\n" not in info.value.problem and 'return {}["missing"]' in info.value.traceback
+    assert pickle.loads(pickle.dumps(info.value)).traceback == info.value.traceback
+    with pytest.raises(ChildError, match="SystemExit: 3"):
+        child.call("my_stages:leave", {"rows": 1}, tmp_path)
+    with pytest.raises(ChildError, match="JSON has no form"):
+        child.call("my_stages:unanswerable", {"rows": 1}, tmp_path)
+    pid = child.pid
+    assert child.call("my_stages:echo", {"rows": 1}, tmp_path)["pid"] == pid
+
+
+@pytest.mark.parametrize(
+    ("call", "request_", "message"),
+    [
+        ("die", {"rows": 1}, "SIGKILL"),
+        ("die", {"rows": 1, "names": ["SIGSEGV"]}, "SIGSEGV"),
+        ("exits", {"rows": 1}, "exit code 7"),
+    ],
+)
+def test_a_death_in_a_call_names_its_cause_and_last_lines(child, tmp_path, call, request_, message):
+    with pytest.raises(ChildError, match=message) as info:
+        child.call(f"my_stages:{call}", request_, tmp_path)
+    assert info.value.where == f"my_stages:{call}"
+    assert ("| my last words" in info.value.problem) == (call == "die")
+    assert (info.value.fix is not None) == (message == "SIGKILL")
+    assert child.call("my_stages:echo", {"rows": 1}, tmp_path)["rows"] == 1  # a new process
+
+
+def test_a_death_between_calls_is_survived(child, tmp_path):
+    child.spawn()
+    first = child.pid
+    os.kill(first, signal.SIGKILL)
+    assert gone(first)
+    assert child.call("my_stages:echo", {"rows": 1}, tmp_path)["pid"] != first
+
+
+def test_a_stop_reaches_the_running_call_only(child, tmp_path):
+    monitor = Recorder()
+    child.spawn()
+    assert child.wait_ready(60)  # it takes a second to start where others work too
+    threading.Timer(0.7, monitor.stop.set).start()
+    with pytest.raises(Cancelled):
+        child.call("my_stages:slow", {"rows": 100_000}, tmp_path, monitor)
+    progress = [event for event in monitor.events if event[2] == "steps"]
+    assert 1 <= len(progress) <= 12  # thinned out to ten a second
+    assert child.call("my_stages:slow", {"rows": 2}, tmp_path) == {"stopped": False}
+    with pytest.raises(Cancelled):
+        child.call("my_stages:echo", {"rows": 1}, tmp_path, monitor)  # cancelled before it began
+
+
+def test_ctrl_c_does_not_touch_the_child(child, tmp_path):
+    child.spawn()
+    assert child.wait_ready(10)
+    os.kill(child.pid, signal.SIGINT)
+    assert child.call("my_stages:echo", {"rows": 1}, tmp_path)["rows"] == 1
+    assert os.getpgid(child.pid) != os.getpgid(0)
+
+
+def test_close_ends_a_child_that_is_busy(child, tmp_path):
+    def call():
+        with pytest.raises(HeadwayError):
+            child.call("my_stages:stubborn", {"rows": 1}, tmp_path)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.02)
+    pid = child.pid
+    started = time.monotonic()
+    child.close()
+    assert gone(pid) and time.monotonic() - started < 3
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_the_child_ends_when_its_parent_is_killed(stages, tmp_path):
+    script = textwrap.dedent(f"""
+        from pathlib import Path
+        from flows.execution.tensorflow_process import Child
+        Child(preload=(), environment={stages!r}).call("my_stages:stubborn", {{"rows": 1}}, Path({str(tmp_path)!r}))
+    """)
+    parent = subprocess.Popen([sys.executable, "-c", script])
+    try:
+        for _ in range(500):
+            if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
+                break
+            time.sleep(0.02)
+        pid = int((tmp_path / "pid").read_text())
+    finally:
+        parent.kill()
+        parent.wait()
+    assert gone(pid, 3.0)
+
+
+def test_a_module_that_cannot_be_imported_is_said_at_the_first_call(stages, tmp_path):
+    with Child(preload=("no_such_tensorflow",), environment=stages) as child, pytest.raises(ChildError) as info:
+        child.call("my_stages:echo", {"rows": 1}, tmp_path)
+    assert "cannot import" in info.value.problem and "headway doctor" in info.value.fix
+
+
+def test_it_works_from_a_foreign_directory_with_packages_of_our_names(tmp_path):
+    for name in ("flows", "tfcore", "headway"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('the wrong package')")
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from flows.execution.tensorflow_process import Child
+        assert not any(name.split(".")[0] in ("tensorflow", "keras") for name in sys.modules), "the parent is light"
+        lines = []
+        with Child(on_line=lines.append) as child:
+            child.spawn()
+            assert child.wait_ready(120)
+            assert child.facts["devices"] and child.facts["seconds"] > 0, child.facts
+            try:
+                child.call("tfcore.runtime.worker:nothing", {}, Path("."))
+            except Exception as error:
+                assert "no function 'nothing'" in str(error), error
+        assert not lines, lines  # TensorFlow's C++ log is silent unless it is asked for
+    """)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

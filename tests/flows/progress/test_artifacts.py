@@ -1,0 +1,106 @@
+"""What the Prefect UI shows, made without a server."""
+
+import json
+from pathlib import Path
+
+from flows.dag.step import Output
+from flows.progress.artifacts import artifacts_of, column_rows, key_of, metrics_markdown, slice_rows, verdict_markdown
+
+STATISTICS = {
+    "rows": {"train": 1200, "eval": 300},
+    "columns": {
+        "train": [
+            {"column": "dist", "type": "int64", "rows": 1200, "missing": 12, "missing_share": 0.01, "distinct": 80}
+            | {"mean": 1045.2346, "std": 735.5, "min": 80, "p25": 502.0, "median": 888.0, "p75": 1389.0, "max": 4983}
+            | {"top": [[2475, 740], [762, 672]]},
+            {"column": "carrier", "type": "bytes", "rows": 1200, "missing": 0, "missing_share": 0.0, "distinct": 16}
+            | {"shortest": 2, "longest": 2, "top": [["U|A", 384]]},
+        ],
+        "eval": [],
+    },
+}
+EVALUATION = {
+    "rows": 1975,
+    "metrics": {"loss": 0.25, "auc": None, "confusion": [[1, 2], [3, 4]]},
+    "by_slice": {"origin": {"EWR": {"rows": 700, "loss": 0.2, "auc": 0.91}, "JFK": {"rows": 600, "loss": 0.3}}},
+}
+VERDICT = {
+    "verdict": "rejected",
+    "promote": False,
+    "reasons": ["auc 0.8 is under 0.85"],
+    "metrics": {"candidate": {"auc": 0.8, "loss": 0.4}, "champion": {"auc": 0.9, "loss": 0.3}},
+}
+
+
+def _output(stage, result, title=None):
+    return Output(title or stage, stage, "f" * 32, Path("store"), result, hit=False)
+
+
+def test_a_row_for_each_column_of_train():
+    number, text = column_rows(STATISTICS)
+    assert (number["column"], number["missing"], number["mean"], number["max"]) == (
+        "dist",
+        "1.00%",
+        "1,045.23",
+        "4,983",
+    )
+    assert number["most frequent"] == "2475 (740), 762 (672)"
+    assert text["mean"] == "" and text["longest"] == "2"
+    assert list(number) == list(text)  # one set of columns in the table
+    json.dumps([number, text])
+
+
+def test_numbers_that_are_none_are_counted_where_there_are_some():
+    column = STATISTICS["columns"]["train"][0]
+    some, no = column_rows({"columns": {"train": [column | {"nan": 1400, "infinite": 3}, column | {"nan": 0}]}})
+    assert (some["nan"], some["infinite"]) == ("1,400", "3") and (no["nan"], no["infinite"]) == ("", "")
+
+
+def test_an_estimate_says_its_error():
+    column = STATISTICS["columns"]["train"][0] | {"distinct": 70_123, "distinct_error": 0.0313, "rank_error": 0.004}
+    [row] = column_rows({"columns": {"train": [column]}})
+    assert (row["distinct"], row["quantiles"]) == ("70,123 ±3%", "rank ±0.4%")
+    [exact] = column_rows({"columns": {"train": [STATISTICS["columns"]["train"][0]]}})
+    assert exact["distinct"] == STATISTICS["columns"]["train"][0]["distinct"] and exact["quantiles"] == ""
+
+
+def test_a_row_for_each_anomaly():
+    anomaly = {"severity": "error", "kind": "range", "column": "dist", "where": "train", "message": "m", "fix": None}
+    result = {"anomalies": [anomaly], "errors": 1, "warnings": 0}
+    [artifact] = artifacts_of(_output("validate", result))
+    assert artifact.description == "1 error, 0 warnings"
+    assert artifact.table == [anomaly | {"fix": ""}]
+    assert artifacts_of(_output("validate", result | {"anomalies": []})) == []
+    table = [{"split": "train", "rows": 3}]
+    proven = result | {"anomalies": [], "splits": table, "proof": ["no id is in two splits"]}
+    [artifact] = artifacts_of(_output("validate", proven))
+    assert (artifact.key, artifact.table) == ("splits", table) and "no id is in two splits" in artifact.description
+
+
+def test_metrics_are_those_that_are_one_number():
+    text = metrics_markdown("evaluate", EVALUATION)
+    assert "| loss | 0.25 |" in text and "| auc | undefined |" in text and "confusion" not in text
+    assert slice_rows(EVALUATION)[0] == {"slice": "origin", "value": "EWR", "rows": 700, "loss": "0.2", "auc": "0.91"}
+
+
+def test_a_verdict_gives_its_reasons_and_both_models():
+    text = verdict_markdown(VERDICT)
+    assert "**not** promoted" in text and "- auc 0.8 is under 0.85" in text and "| auc | 0.8 | 0.9 |" in text
+    assert "| champion" not in verdict_markdown(VERDICT | {"metrics": {"candidate": {"auc": 0.8}, "champion": None}})
+
+
+def test_steps_with_something_to_show_have_artifacts_of_their_own_key():
+    found = [
+        a.key for s, r in (("statistics", STATISTICS), ("evaluate", EVALUATION)) for a in artifacts_of(_output(s, r))
+    ]
+    assert found == ["statistics", "statistics-train", "evaluation", "evaluation-slices"]
+    champion = artifacts_of(_output("evaluate", EVALUATION, "evaluate champion 3"))
+    assert champion[0].key == "evaluation-champion"
+    broken = artifacts_of(_output("evaluate", {"incompatible": "no column x"}, "evaluate champion 3"))
+    assert "no column x" in broken[0].markdown
+    assert artifacts_of(_output("export", {})) == []
+    assert artifacts_of(_output("gate", VERDICT))[0].description == "rejected"
+
+
+def test_keys_are_what_prefect_takes():
+    assert key_of("My_Flights", "evaluation-slices") == "my-flights-evaluation-slices"

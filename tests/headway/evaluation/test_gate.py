@@ -1,0 +1,325 @@
+"""Every verdict the gate knows, and the sentences it gives as reasons."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headway.config import load
+from headway.errors import ConfigError, DataError
+from headway.evaluation.comparison import Compared, _holm
+from headway.evaluation.gate import Candidate, Champion, GateRequest, decide, gate, trained_on
+from headway.evaluation.gate_config import GateConfig, absolute
+from headway.messages import number, signed
+from headway.monitor import Monitor
+
+N = 12_000
+RNG = np.random.default_rng(0)
+Z = RNG.normal(size=N)
+LABEL = (RNG.random(N) < 1 / (1 + np.exp(1 - Z))).astype(np.int64)
+CARRIER = np.array(["AA", "B6", "UA", "rare"])[np.minimum(RNG.integers(0, 400, N) // 133, 3)]
+NOISE = RNG.normal(size=N)
+
+
+def predictions(path, *, noise=0.5, bad=None, nan=0, rows=N, label=LABEL):
+    """Predictions as good as `noise` is small; on slice `bad` they know nothing."""
+    score = 1 / (1 + np.exp(1 - Z - noise * NOISE))
+    if bad is not None:
+        score = np.where(bad == CARRIER, LABEL.mean(), score)
+    score[:nan] = np.nan
+    columns = {
+        "row": np.arange(N),
+        "label": label,
+        "weight": np.ones(N, np.float32),
+        "prediction": score,
+        "carrier": CARRIER,
+    }
+    pq.write_table(pa.table(columns).slice(0, rows), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("predictions")
+    return {
+        "good": predictions(folder / "good.parquet"),
+        "same": predictions(folder / "same.parquet", noise=0.52),
+        "worse": predictions(folder / "worse.parquet", noise=1.0),
+        "bad slice": predictions(folder / "slice.parquet", bad="UA"),
+        "nan": predictions(folder / "nan.parquet", nan=3),
+    }
+
+
+def request(files, candidate="good", champion="good", **changes):
+    config = {"thresholds": {"auc": {"min": 0.6}}, **changes.pop("config", {})}
+    parts = (("2013-01", "all"),)  # the candidate's data are newer, unless a test says otherwise
+    known = {"version": 3, "model": "old", "predictions": files[champion], "train": parts} if champion else None
+    ours = {"train": (*parts, ("2013-02", "all"))} | changes.pop("candidate_facts", {})
+    return GateRequest(
+        **{
+            "task": "binary",
+            "config": GateConfig(**config),
+            "candidate": Candidate(model="new", predictions=files[candidate], **ours),
+            "champion": Champion(**{**known, **changes.pop("champion_facts", {})}) if known else None,
+            "slices": ("carrier",),
+            **changes,
+        }
+    )
+
+
+def outcome(request):
+    verdict = decide(request)
+    assert json.loads(json.dumps(verdict, allow_nan=False)) == verdict
+    return verdict["verdict"], verdict["promote"], " | ".join(verdict["reasons"])
+
+
+def test_promote_when_no_worse(files):
+    verdict, promote, reasons = outcome(request(files, "same"))
+    assert (verdict, promote) == ("promote", True)
+    assert "every threshold is met: auc 0.7" in reasons and "(at least 0.6)" in reasons
+    assert "its data are newer, and nothing blocks it: the candidate was trained up to span 2013-02" in reasons
+    assert "auc is worse, but not wholly beyond the tolerance of 0.002: fell from 0.7" in reasons
+    assert "95% interval" in reasons and "none of the 3 slices" in reasons
+    assert "slices that were not compared: 1 value of carrier (fewer than 1,000 rows)" in reasons
+
+
+def test_reject_when_clearly_worse(files):
+    verdict, promote, reasons = outcome(request(files, "worse"))
+    assert (verdict, promote) == ("reject", False)
+    assert "auc fell from 0.7" in reasons and "(version 3) to 0.6" in reasons
+    assert "wholly beyond the tolerance of 0.002" in reasons and "loss rose from" in reasons
+
+
+def test_a_wide_tolerance_accepts_it(files):
+    assert outcome(request(files, "worse", config={"tolerance": {"auc": 0.2}}))[0] == "promote"
+    assert outcome(request(files, "worse", config={"tolerance": {"loss": "50%"}}))[0] == "promote"
+    assert outcome(request(files, "worse", config={"tolerance": {"loss": "1%"}}))[0] == "reject"
+
+
+def test_reject_for_one_slice(files):
+    found = decide(request(files, "bad slice", config={"tolerance": {"auc": 0.12, "loss": 0.12}}))
+    assert found["verdict"] == "reject" and not any(c["failed"] for c in found["comparisons"]["overall"])
+    failed = [c for c in found["comparisons"]["slices"] if c["failed"]]
+    assert {(c["slice"], c["value"]) for c in failed} == {("carrier", "UA")}
+    assert all(c["p_adjusted"] >= c["p"] for c in found["comparisons"]["slices"])
+    assert "carrier=UA (3," in found["reasons"][0] and "after correcting for all slices" in found["reasons"][0]
+    assert found["comparisons"]["left_out"] == [{"slice": "carrier", "values": 1, "why": "fewer than 1,000 rows"}]
+
+
+def test_reject_below_a_threshold_even_if_first(files):
+    verdict, promote, reasons = outcome(request(files, champion=None, config={"thresholds": {"auc": {"min": 0.9}}}))
+    assert (verdict, promote) == ("reject", False) and "below the required minimum of 0.9" in reasons
+    verdict, _, reasons = outcome(request(files, config={"thresholds": {"ece": {"max": 0.0001}}}))
+    assert verdict == "reject" and "ece is" in reasons and "above the allowed maximum of 0.0001" in reasons
+
+
+def test_first_model(files):
+    assert outcome(request(files, champion=None))[:2] == ("first model", True)
+    verdict, promote, reasons = outcome(request(files, champion=None, config={"thresholds": {}}))
+    assert (verdict, promote, reasons) == ("first model", True, "there is no champion yet and no threshold is set")
+
+
+def test_already_champion_whatever_else(files):
+    for extra in ({}, {"force": True}, {"config": {"hold": True}}, {"candidate_facts": {"rolled_back": "version 1"}}):
+        verdict, promote, reasons = outcome(request(files, champion_facts={"model": "new"}, **extra))
+        assert (verdict, promote) == ("already champion", False) and "version 3" in reasons
+
+
+def test_not_comparable_when_the_champion_saw_the_rows(files):
+    seen = {"train": (("2013-01", "all"), ("2013-02", "all")), "split": "x"}
+    facts = {"champion_facts": seen, "eval": (("2013-02", "all"),), "split": "x"}
+    verdict, promote, reasons = outcome(request(files, **facts))
+    assert (verdict, promote) == ("not comparable", False) and "spans 2013-02" in reasons and "force" in reasons
+    assert outcome(request(files, **facts, force=True))[:2] == ("forced", True)
+    assert outcome(request(files, **facts, config={"uncomparable": "thresholds"}))[:2] == ("not comparable", True)
+    strict = {"uncomparable": "thresholds", "thresholds": {"auc": {"min": 0.9}}}
+    assert outcome(request(files, **facts, config=strict))[:2] == ("reject", False)
+    assert outcome(request(files, **{**facts, "eval": (("2013-03", "all"),)}))[0] == "keep champion"
+
+
+def test_trained_on():
+    train = (("a", "train"), ("b", "all"))
+    assert trained_on(train, "s", (("a", "eval"), ("c", "all")), "s") == []
+    assert trained_on(train, "s", (("a", "eval"), ("b", "eval")), "s") == ["b"]
+    assert trained_on(train, "s", (("a", "all"),), "s") == ["a"]
+    assert trained_on(train, "s", (("a", "eval"),), "another split of the same span") == ["a"]
+
+
+def test_incompatible_champion(files):
+    facts = {"champion_facts": {"predictions": None, "incompatible": "it needs a column 'tailnum'"}}
+    verdict, promote, reasons = outcome(request(files, **facts))
+    assert (verdict, promote) == ("incompatible champion", False) and "needs a column 'tailnum'" in reasons
+    assert outcome(request(files, **facts, config={"uncomparable": "thresholds"}))[:2] == (
+        "incompatible champion",
+        True,
+    )
+    with pytest.raises(ValueError, match="incompatible has no predictions"):
+        Champion(version=1, model="x", predictions=files["good"], incompatible="why")
+
+
+def test_held_for_a_person_and_released_by_force(files):
+    assert outcome(request(files, config={"hold": True}))[:2] == ("held", False)
+    verdict, promote, reasons = outcome(request(files, config={"hold": True}, force=True))
+    assert (verdict, promote) == ("forced", True) and "promoted by force, against: it passed" in reasons
+    assert outcome(request(files, "worse", config={"hold": True}))[0] == "reject"
+
+
+def test_force_is_only_named_when_it_was_needed(files):
+    assert outcome(request(files, force=True))[0] == "promote"
+    verdict, promote, reasons = outcome(request(files, "worse", force=True))
+    assert (verdict, promote) == ("forced", True) and "promoted by force, against: auc fell" in reasons
+
+
+def test_a_rolled_back_model_returns_only_by_force(files):
+    facts = {"candidate_facts": {"rolled_back": "version 2, on 2024-05-01"}}
+    verdict, promote, reasons = outcome(request(files, **facts))
+    assert (verdict, promote) == ("rolled back", False) and "version 2, on 2024-05-01" in reasons
+    assert outcome(request(files, **facts, force=True))[:2] == ("forced", True)
+
+
+def test_predictions_that_are_not_numbers_are_rejected(files):
+    verdict, _, reasons = outcome(request(files, "nan"))
+    assert verdict == "reject"
+    assert "gives 3 of 12,000 predictions that are not finite numbers, the first in row 0" in reasons
+
+
+def test_other_rows_are_an_error_not_a_verdict(files, tmp_path):
+    for name, changes, message in [
+        ("short", {"rows": 10}, "12,000"),
+        ("labels", {"label": 1 - LABEL}, "'label' differs"),
+    ]:
+        other = {**files, "other": predictions(tmp_path / f"{name}.parquet", **changes)}
+        with pytest.raises(DataError, match=message):
+            decide(request(other, champion="other"))
+    empty = {**files, "other": predictions(tmp_path / "empty.parquet", rows=0)}
+    with pytest.raises(DataError, match="no evaluation rows"):
+        decide(request(empty, "other"))
+    with pytest.raises(DataError, match="cannot be read"):
+        decide(request({**files, "other": tmp_path / "none"}, "other"))
+
+
+def test_groups_and_seed_reach_the_bootstrap(files, tmp_path):
+    days = {}
+    for name in ("good", "same"):
+        days[name] = tmp_path / f"{name}.parquet"
+        pq.write_table(pq.read_table(files[name]).append_column("day", pa.array(np.arange(N) % 200)), days[name])
+    by_row = decide(request(files, "same"))["comparisons"]["overall"][0]
+    by_group = decide(request(days, "same", group="day"))["comparisons"]["overall"][0]
+    other_seed = decide(request(files, "same", seed=1))["comparisons"]["overall"][0]
+    assert by_row == decide(request(files, "same"))["comparisons"]["overall"][0]
+    assert by_row["difference"] == by_group["difference"] and by_group["interval"] is not None
+    assert by_row["interval"] != by_group["interval"]
+    assert by_row["interval"] != other_seed["interval"]
+    with pytest.raises(DataError, match="'nothing'"):
+        decide(request(files, "same", group="nothing"))
+
+
+def test_a_slice_of_few_groups_is_not_compared(files, tmp_path):
+    many = {}
+    for name in ("good", "worse"):
+        table = pq.read_table(files[name])
+        day = np.where(CARRIER == "UA", np.arange(N) % 19, np.arange(N) % 400)
+        many[name] = tmp_path / f"{name}.parquet"
+        pq.write_table(table.append_column("day", pa.array(day)), many[name])
+    found = decide(request(many, "worse", group="day"))["comparisons"]
+    assert {"slice": "carrier", "value": "UA", "why": "under 20 groups"} in found["left_out"]
+    assert {c["value"] for c in found["slices"]} == {"AA", "B6"} and any(c["failed"] for c in found["slices"])
+
+
+def test_an_order_within_few_groups_is_not_compared(files, tmp_path):
+    label = np.where((CARRIER == "UA") & (np.arange(N) % 400 >= 19), 0, LABEL)
+    ranked = {}
+    for name, noise in (("good", 0.5), ("worse", 1.0)):
+        table = pq.read_table(predictions(tmp_path / f"{name}.parquet", noise=noise, label=label))
+        ranked[name] = tmp_path / f"{name}.parquet"
+        pq.write_table(table.append_column("query", pa.array(np.arange(N) % 400)), ranked[name])
+    found = decide(request(ranked, "worse", group="query", ndcg_at=5))["comparisons"]
+    assert {
+        "slice": "carrier",
+        "value": "UA",
+        "why": "ndcg: under 20 groups with a positive label",
+    } in found["left_out"]
+    assert "ndcg" in {c["metric"] for c in found["slices"] if c["value"] == "AA"}
+    assert {c["metric"] for c in found["slices"] if c["value"] == "UA"} == {"auc", "loss"}
+
+
+def test_an_auc_of_almost_one_class_is_not_compared(files, tmp_path):
+    label = np.where(CARRIER == "UA", 0, LABEL)
+    label[np.flatnonzero(CARRIER == "UA")[:5]] = 1
+    rare = {name: predictions(tmp_path / f"{name}.parquet", label=label) for name in ("good", "same")}
+    found = decide(request(rare, "same"))["comparisons"]
+    assert {"slice": "carrier", "value": "UA", "why": "auc: under 20 rows of one class"} in found["left_out"]
+    assert [c["metric"] for c in found["slices"] if c["value"] == "UA"] == ["loss"]
+
+
+def test_the_stage_writes_its_verdict(files, tmp_path):
+    lines = []
+    monitor = Monitor()
+    monitor.log = lines.append
+    verdict = gate(request(files), tmp_path, monitor)
+    assert json.loads((tmp_path / "verdict.json").read_text()) == verdict and lines == verdict["reasons"]
+    assert GateRequest.model_validate(request(files).model_dump(mode="json")) == request(files)
+
+
+def test_regression_and_multiclass_verdicts(tmp_path):
+    r = np.random.default_rng(0)
+    truth = r.normal(size=3000)
+    paths = {}
+    for name, noise in (("good", 1.0), ("worse", 1.2)):
+        paths[name] = tmp_path / f"{name}.parquet"
+        values = truth + noise * np.random.default_rng(1).normal(size=3000)
+        pq.write_table(pa.table({"label": truth, "prediction": values}), paths[name])
+    facts = {"task": "regression", "slices": (), "config": {"thresholds": {"rmse": {"max": 1.5}}}}
+    assert outcome(request(paths, "worse", **facts))[0] == "reject"
+    assert outcome(request(paths, "good", "worse", **facts))[0] == "promote"
+    with pytest.raises(ConfigError, match="'auc' does not exist for a regression task"):
+        decide(request(paths, **{**facts, "config": {}}))
+    label = r.integers(0, 3, 3000)
+    for name, good in (("good", 0.6), ("worse", 0.5)):
+        chances = np.full((3000, 3), (1 - good) / 2)
+        chances[np.arange(3000), label] = good
+        pq.write_table(pa.table({"label": label, "prediction": list(chances)}), paths[name])
+    facts = {"task": "multiclass", "slices": (), "config": {"thresholds": {}}}
+    assert outcome(request(paths, "worse", **facts))[:2] == ("reject", False)
+    assert outcome(request(paths, "good", "worse", **facts))[:2] == ("promote", True)
+
+
+def test_holm_by_hand():
+    def one(p):
+        return Compared(
+            column="c", value="v", rows=1, found=None, tolerance=0, interval=None, p=p, p_adjusted=p, failed=False
+        )
+
+    found = _holm([one(0.03), one(0.001), one(None), one(0.02), one(0.9)], GateConfig(confidence=0.9))
+    assert [t.p_adjusted for t in found] == [pytest.approx(0.06), pytest.approx(0.004), None, pytest.approx(0.06), 0.9]
+    assert [t.failed for t in found] == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"thresholds": {"acu": {"min": 0.5}}}, "did you mean 'auc'"),
+        ({"thresholds": {"auc": {}}}, "needs min or max"),
+        ({"thresholds": {"auc": {"min": 0.9, "max": 0.1}}}, "above max"),
+        ({"tolerance": {"auc": "much"}}, "percentage"),
+        ({"tolerance": {"auc": -0.1}}, "not negative"),
+        ({"tolerance": {"ece": 0.1}}, "unknown metric 'ece'"),
+        ({"tolerance": {}}, "names no metric"),
+        ({"primary": "acu"}, "did you mean 'auc'"),
+        ({"primary": "loss", "tolerance": {"auc": 0.1}}, "not among the metrics of tolerance"),
+        ({"confidence": 2}, "confidence"),
+        ({"treshold": {}}, "treshold"),
+    ],
+)
+def test_a_wrong_config_says_so(value, message):
+    with pytest.raises(ConfigError, match=message):
+        load(GateConfig, value, where="pipeline.yaml: gate")
+
+
+def test_tolerances_and_words():
+    assert absolute(0.002, 0.7) == 0.002 and absolute("1%", -20.0) == 0.2 and absolute("0.5", 1) == 0.5
+    shown = [number(x) for x in (None, 0.0, 0.712345, 12345.678, 1e-5, 3.0, -0.25, 150, 2e9)]
+    assert shown == ["undefined", "0", "0.7123", "12,345.68", "1e-05", "3", "-0.25", "150", "2e+09"]
+    assert [signed(x) for x in (0.5, -0.5, 0.0, None)] == ["+0.5", "-0.5", "0", "undefined"]

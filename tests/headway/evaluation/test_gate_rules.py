@@ -1,0 +1,171 @@
+"""What may not be promoted: what cannot be compared, what is not better on the same data, small steps down in a row."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headway.errors import DataError
+from headway.evaluation.gate import Candidate, Champion, GateRequest, decide
+from headway.evaluation.gate_config import GateConfig
+
+OLD, NEW = (("2013-01", "all"),), (("2013-02", "all"),)
+
+
+def models(rows=4000, *, noise=(0.5, 0.5), rate=1.0, seed=0):
+    """Labels, and one column of probabilities for each amount of noise."""
+    r = np.random.default_rng(seed)
+    z = r.normal(size=rows)
+    label = (r.random(rows) < 1 / (1 + np.exp(rate - z))).astype(np.int64)
+    return label, *(1 / (1 + np.exp(rate - z - s * r.normal(size=rows))) for s in noise)
+
+
+@pytest.fixture
+def judge(tmp_path):
+    """judge(label, candidate, champion, ...) -> the verdict."""
+
+    def write(name, label, prediction, columns):
+        values = list(prediction) if np.ndim(prediction) > 1 else prediction
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.table({"label": label, "prediction": values, **columns}), path)
+        return path
+
+    def run(
+        label, candidate, champion=None, *, columns=None, theirs=OLD, ours=NEW, config=None, reference=None, **more
+    ):
+        columns, known = columns or {}, None
+        if champion is not None:
+            known = Champion(version=3, model="old", predictions=write("b", label, champion, columns), train=theirs)
+        if reference is not None:
+            more["reference"] = Champion(version=1, model="older", predictions=write("c", label, reference, columns))
+        return decide(
+            GateRequest(
+                task=more.pop("task", "binary"),
+                config=GateConfig(**(config or {})),
+                candidate=Candidate(model="new", predictions=write("a", label, candidate, columns), train=ours),
+                champion=known,
+                **more,
+            )
+        )
+
+    return run
+
+
+def said(verdict):
+    return " | ".join(verdict["reasons"])
+
+
+GARBAGE = np.random.default_rng(9).random(4000)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "verdict", "words"),
+    [
+        (
+            lambda c: {"columns": {"group": np.zeros(4000, int)}, "group": "group"},
+            "not comparable",
+            "auc and loss cannot be compared with version 3: under 20 groups; give eval",
+        ),
+        (lambda c: {"columns": {"weight": np.zeros(4000)}}, "reject", "auc and loss have no value on these rows"),
+        (lambda c: c.__setitem__(7, np.nan) or {}, "not comparable", "1 of 4,000 predictions that is not a finite"),
+    ],
+)
+def test_garbage_that_cannot_be_compared_is_not_promoted(judge, spoil, verdict, words):
+    label, champion, _ = models()
+    found = judge(label, GARBAGE, champion, **spoil(champion))
+    assert (found["verdict"], found["promote"]) == (verdict, False) and words in said(found)
+
+
+def test_one_row_is_not_a_comparison(judge):
+    found = judge(np.array([1]), np.array([0.2]), np.array([0.9]))
+    assert (found["verdict"], found["promote"]) == ("reject", False)
+    assert "auc has no value on these rows, and gate.tolerance asks for one" in said(found)
+    found = judge(np.array([1]), np.array([0.2]), np.array([0.9]), config={"tolerance": {"loss": 0.1}})
+    assert (found["verdict"], found["promote"]) == ("not comparable", False) and "under 20 rows" in said(found)
+    found = judge(
+        np.array([1]),
+        np.array([0.2]),
+        np.array([0.9]),
+        config={"tolerance": {"loss": 0.1}, "uncomparable": "thresholds"},
+    )
+    assert (found["verdict"], found["promote"]) == ("not comparable", True)
+
+
+def test_few_rows_of_a_class_hold_overall_as_they_do_on_a_slice(judge):
+    label, a, b = models(rows=3000)
+    label[:] = 0
+    label[:19] = 1
+    found = judge(label, a, b)
+    assert (found["verdict"], found["promote"]) == ("not comparable", False)
+    assert "auc cannot be compared with version 3: under 20 rows of one class" in said(found)
+    label[:20] = 1
+    assert judge(label, a, b)["verdict"] != "not comparable"
+
+
+@pytest.mark.parametrize("theirs", [OLD, NEW])
+def test_what_is_better_is_promoted_whatever_its_data(judge, theirs):
+    label, good, worse = models(noise=(0.1, 0.9))
+    found = judge(label, good, worse, theirs=theirs)
+    assert (found["verdict"], found["promote"], found["outcome"]) == ("promote", True, "better")
+    assert "auc is better: rose from" in said(found)
+
+
+def test_what_is_not_better_replaces_the_champion_only_with_newer_data(judge):
+    label, a, b = models(noise=(0.52, 0.5), seed=3)
+    found = judge(label, a, b, theirs=NEW, ours=NEW)
+    assert (found["verdict"], found["promote"]) == ("keep champion", False)
+    assert "auc is not better than with version 3, and its data are not newer: version 3 stays" in said(found)
+    assert judge(label, a, b, theirs=NEW, ours=OLD)["verdict"] == "keep champion"
+    found = judge(label, a, b, theirs=(), ours=NEW)
+    assert found["verdict"] == "keep champion" and "not known whether its data are newer" in said(found)
+    found = judge(label, a, b)
+    assert (found["verdict"], found["promote"]) == ("promote", True)
+    assert "trained up to span 2013-02, version 3 up to 2013-01" in said(found)
+    found = judge(label, a, b, theirs=NEW, ours=NEW, force=True)
+    assert (found["verdict"], found["promote"]) == ("forced", True) and "against: auc is not better" in said(found)
+
+
+def test_a_span_whose_files_changed_is_newer():
+    from headway.evaluation.gate import newer
+
+    candidate = Candidate(model="n", predictions="x", train=NEW, data={"2013-02": "b"})
+    champion = Champion(version=3, model="o", predictions="y", train=NEW, data={"2013-02": "a"})
+    assert "raw files of span 2013-02 have changed" in newer(candidate, champion)
+    assert newer(candidate, champion.model_copy(update={"data": {"2013-02": "b"}})) is None
+    assert newer(candidate, champion.model_copy(update={"data": {}})) is None
+
+
+def test_equal_worse_and_unknown_are_told_apart(judge):
+    label, a, b = models(rows=20_000, noise=(0.5, 0.5), seed=1)
+    assert judge(label, b, b, theirs=NEW)["outcome"] == "equal"
+    found = judge(label, a, b, config={"tolerance": {"auc": 0.0005}})
+    detail = found["comparisons"]["overall"][0]
+    assert found["outcome"] == "cannot tell" and detail["detectable"] > 0.0005
+    assert "cannot tell whether it is worse by more than the tolerance of 0.0005" in said(found)
+    assert "the smallest loss that would have been seen is 0.0" in said(found)
+    label, a, b = models(rows=20_000, noise=(0.7, 0.5), seed=1)
+    found = judge(label, a, b, config={"tolerance": {"auc": 0.05}})
+    assert found["outcome"] == "worse" and "worse, but not wholly beyond the tolerance of 0.05: fell" in said(found)
+
+
+def test_small_steps_down_are_held_against_the_best_of_the_last_champions(judge):
+    label, a, b, best = models(rows=20_000, noise=(0.8, 0.7, 0.2))
+    assert judge(label, a, b, config={"tolerance": {"auc": 0.02}})["promote"]
+    found = judge(label, a, b, reference=best, config={"tolerance": {"auc": 0.02}})
+    assert (found["verdict"], found["promote"]) == ("reject", False)
+    assert "(version 1, the best of the last champions)" in found["reasons"][0]
+    assert found["comparisons"]["reference"][0]["failed"] and found["metrics"]["reference"]["auc"] > 0.7
+    best[3] = np.nan
+    found = judge(label, a, b, reference=best, config={"tolerance": {"auc": 0.02}})
+    assert found["promote"] and "the best of the last champions, version 1, gives 1 of 20,000" in said(found)
+
+
+def test_other_baselines_are_shown_and_never_decide(judge, tmp_path):
+    label, a, b = models()
+    pq.write_table(pa.table({"label": label, "prediction": label * 0.8 + 0.1}), tmp_path / "linear.parquet")
+    found = judge(label, a, baselines={"linear": tmp_path / "linear.parquet"})
+    assert found["promote"] and found["metrics"]["baselines"]["linear"]["auc"] == 1
+    assert "the baseline linear has auc 1" in said(found)
+    pq.write_table(pa.table({"label": 1 - label, "prediction": b}), tmp_path / "linear.parquet")
+    with pytest.raises(DataError, match="baseline linear's predictions are of other rows"):
+        judge(label, a, baselines={"linear": tmp_path / "linear.parquet"})

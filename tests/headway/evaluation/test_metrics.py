@@ -1,0 +1,204 @@
+"""Metrics against oracles that are slow and obvious."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.errors import DataError
+from headway.evaluation.metrics import auc, by_slice, calibration_bins, measure, slice_rows, summary
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 1),
+        st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.7, 0.7000001, 1.0]) | st.floats(0, 1),
+        st.sampled_from([0.0, 0.5, 1.0, 3.0]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+quick = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def auc_by_pairs(label, score, weight):
+    right = pairs = 0.0
+    for y1, s1, w1 in zip(label, score, weight, strict=True):
+        for y0, s0, w0 in zip(label, score, weight, strict=True):
+            if y1 == 1 and y0 == 0:
+                pairs += w1 * w0
+                right += w1 * w0 * (1.0 if s1 > s0 else 0.5 if s1 == s0 else 0.0)
+    return right / pairs if pairs else None
+
+
+@quick
+@given(ROWS)
+def test_auc_is_the_share_of_pairs_in_order(rows):
+    label, score, weight = zip(*rows, strict=True)
+    expected = auc_by_pairs(label, score, weight)
+    found = auc(label, score, weight)
+    assert found == (None if expected is None else pytest.approx(expected, abs=1e-12))
+
+
+@quick
+@given(ROWS)
+def test_auc_depends_on_order_only_and_flips_with_it(rows):
+    label, score, weight = map(np.asarray, zip(*rows, strict=True))
+    found = auc(label, score, weight)
+    if found is not None:
+        assert auc(label, np.exp2(np.searchsorted(np.unique(score), score)), weight) == pytest.approx(found)
+        assert auc(label, -score, weight) == pytest.approx(1 - found)
+
+
+@quick
+@given(ROWS)
+def test_binary_metrics_follow_their_definitions(rows):
+    label, prediction, weight = zip(*rows, strict=True)
+    found = measure("binary", label, prediction, weight)
+    total = sum(weight)
+    if total == 0:
+        assert set(found.values()) == {None}
+        return
+    clip = lambda p: min(max(p, 1e-7), 1 - 1e-7)  # noqa: E731
+    loss = -sum(w * math.log(clip(p if y else 1 - p)) for y, p, w in rows) / total
+    assert found["loss"] == pytest.approx(loss, rel=1e-9)
+    assert found["accuracy"] == pytest.approx(sum(w * ((p > 0.5) == bool(y)) for y, p, w in rows) / total)
+    assert found["label_mean"] == pytest.approx(sum(w * y for y, _, w in rows) / total)
+    assert found["prediction_mean"] == pytest.approx(sum(w * p for _, p, w in rows) / total)
+    if found["label_mean"]:
+        assert found["calibration"] == pytest.approx(found["prediction_mean"] / found["label_mean"])
+    else:
+        assert found["calibration"] is None
+    assert 0 <= found["ece"] <= 1
+
+
+@quick
+@given(ROWS)
+def test_a_weight_of_two_is_the_row_twice_and_zero_is_no_row(rows):
+    label, prediction, _ = map(np.asarray, zip(*rows, strict=True))
+    times = np.arange(len(label)) % 3
+    weighted = measure("binary", label, prediction, times.astype(float))
+    repeated = measure("binary", *(np.repeat(x, times) for x in (label, prediction)))
+    for name, value in weighted.items():
+        assert repeated[name] == (None if value is None else pytest.approx(value, abs=1e-9)), name
+
+
+@quick
+@given(ROWS)
+def test_calibration_bins_part_the_rows_and_keep_equals_together(rows):
+    label, prediction, weight = map(np.asarray, zip(*rows, strict=True))
+    bins = calibration_bins(label, prediction, weight)
+    assert sum(b["rows"] for b in bins) == (weight > 0).sum() and len(bins) <= 10
+    assert sum(b["weight"] for b in bins) == pytest.approx(weight.sum())
+    for b in bins:
+        inside = (prediction >= b["low"]) & (prediction <= b["high"]) & (weight > 0)
+        assert b["rows"] == inside.sum()
+        assert b["label_mean"] == pytest.approx(np.average(label[inside], weights=weight[inside]))
+        assert b["prediction_mean"] == pytest.approx(np.average(prediction[inside], weights=weight[inside]))
+
+
+def test_ten_bins_of_equal_weight_and_the_error_between_them():
+    prediction = (np.arange(1000) + 0.5) / 1000
+    label = (np.arange(1000) % 10 < np.arange(1000) // 100).astype(float)  # 0, 0.1, ... 0.9 in each hundred
+    bins = calibration_bins(label, prediction)
+    assert [b["rows"] for b in bins] == [100] * 10
+    assert measure("binary", label, prediction)["ece"] == pytest.approx(0.05)
+
+
+def test_regression_and_multiclass():
+    found = measure("regression", [1.0, 2.0, 4.0], [1.5, 2.0, 2.0], [1.0, 1.0, 2.0])
+    assert found["loss"] == pytest.approx((0.25 + 0 + 8) / 4) and found["rmse"] == pytest.approx(found["loss"] ** 0.5)
+    assert found["mae"] == pytest.approx((0.5 + 4) / 4) and found["label_mean"] == 2.75
+    probabilities = [[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.2, 0.5, 0.3]]
+    found = measure("multiclass", [0, 1, 2], probabilities)
+    assert found == {
+        "loss": pytest.approx(-(math.log(0.7) + math.log(0.6) + math.log(0.3)) / 3),
+        "accuracy": pytest.approx(2 / 3),
+    }
+
+
+def test_a_prediction_that_is_no_number_leaves_no_metric_a_value():
+    for bad in (np.nan, np.inf):
+        found = measure("binary", [0, 1, 0, 1], [bad, 0.8, 0.2, 0.6])
+        assert {name for name, value in found.items() if value is not None} == {"label_mean"}
+        assert set(measure("multiclass", [0, 1], [[bad, 0.5], [0.2, 0.8]]).values()) == {None}
+
+
+def test_probabilities_may_be_off_by_the_rounding_of_float32():
+    assert measure("binary", [0, 1], [-1e-7, 1 + 1e-7])["accuracy"] == 1
+
+
+def test_what_has_no_value_is_none():
+    assert measure("binary", [1, 1], [0.2, 0.3])["auc"] is None
+    assert measure("binary", [0, 0], [0.2, 0.3])["calibration"] is None
+    assert set(measure("binary", [], []).values()) == {None}
+    assert measure("binary", [0, 1], [np.nan, 0.5])["loss"] is None
+    assert auc([0, 1], [np.nan, 1.0]) is None
+    assert auc([], []) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "prediction", "weight", "message"),
+    [
+        ("binary", [0, 2], [0.1, 0.2], None, "column 'label': .* is 0 or 1, but row 1 is 2"),
+        ("binary", [0, 1], [0.1], None, "do not agree"),
+        ("binary", [0, 1], [0.1, 0.2], [1, -1], "column 'weight': .* not negative, but row 1 is -1"),
+        ("binary", [0, 1], [0.1, 0.2], [1, np.nan], "row 1 is nan"),
+        ("binary", [0, 1], [0.1, 1.2], None, "column 'prediction': a probability .* but row 1 is 1.2"),
+        ("multiclass", [0, 1], [[0.5, 0.5], [-0.1, 1.1]], None, "row 1, class 0 is -0.1"),
+        ("multiclass", [0, 1.5], [[0.1, 0.9], [0.2, 0.8]], None, "column 'label': .* whole number, but row 1 is 1.5"),
+        ("binary", [0, 1], [[0.1], [0.2]], None, "do not fit"),
+        ("multiclass", [0, 3], [[0.1, 0.9], [0.2, 0.8]], None, "class index below 2"),
+    ],
+)
+def test_what_does_not_fit_is_refused(task, label, prediction, weight, message):
+    with pytest.raises(DataError, match=message):
+        measure(task, label, prediction, weight)
+
+
+@pytest.fixture
+def table():
+    r = np.random.default_rng(1)
+    n = 500
+    carrier = pa.array([None if i % 50 == 0 else ["AA", "UA", "B6"][i % 3] for i in range(n)])
+    return pa.table(
+        {
+            "row": np.arange(n),
+            "label": r.integers(0, 2, n),
+            "weight": r.random(n).astype(np.float32),
+            "prediction": r.random(n),
+            "carrier": carrier,
+            "origin": pa.array(["JFK", "LGA"] * (n // 2)).dictionary_encode(),
+            "bytes": pa.array([b"x", b"y"] * (n // 2)),
+        }
+    )
+
+
+def test_slices_are_the_metrics_of_their_rows(table):
+    found = by_slice(table, "binary", ["carrier", "origin", "bytes"])
+    assert list(found["carrier"]) == ["(null)", "AA", "B6", "UA"] and list(found["bytes"]) == ["x", "y"]
+    assert sum(part["rows"] for part in found["carrier"].values()) == len(table)
+    mask = np.array([value == "AA" for value in table["carrier"].to_pylist()])
+    part = [table[name].to_numpy()[mask] for name in ("label", "prediction", "weight")]
+    assert found["carrier"]["AA"] == {"rows": int(mask.sum()), **measure("binary", *part)}
+    assert list(by_slice(table, "binary", ["carrier"], min_rows=100)["carrier"]) == ["AA", "B6", "UA"]
+    for value, rows in slice_rows(table, "origin"):
+        assert (np.diff(rows) > 0).all() and set(table["origin"].take(rows).to_pylist()) == {value}
+    with pytest.raises(DataError, match="'carier'") as info:
+        by_slice(table, "binary", ["carier"])
+    assert "carrier, origin" in info.value.fix
+
+
+def test_summary_is_json_of_everything(table):
+    import json
+
+    found = summary(table, "binary", slices=["origin"], min_rows=10)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["rows"] == 500 and found["overall"]["auc"] is not None and len(found["calibration_bins"]) == 10
+    for kind in (pa.list_(pa.float64()), pa.list_(pa.float32(), 2)):
+        lists = pa.table({"label": [0, 1], "prediction": pa.array([[0.9, 0.1], [0.5, 0.5]], kind)})
+        assert summary(lists, "multiclass")["overall"]["accuracy"] == 0.5
+    sliced = pa.concat_tables([lists, lists]).slice(1, 2)
+    assert summary(sliced, "multiclass")["overall"]["accuracy"] == 0.5

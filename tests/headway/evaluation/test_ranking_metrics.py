@@ -1,0 +1,141 @@
+"""NDCG and MRR of groups: by their definitions, and in the gate."""
+
+import itertools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.errors import ConfigError
+from headway.evaluation.bootstrap import paired
+from headway.evaluation.gate import GateRequest, decide
+from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.metrics import measure_table, summary
+from headway.evaluation.ranking_metrics import NO_GROUP, codes_of, ranked
+
+
+def by_definition(label, score, k):
+    """(mean ndcg over all orders of equal scores, mrr with mean ranks) of one group."""
+    best = sum((2.0**y - 1) / np.log2(2 + r) for r, y in enumerate(sorted(label, reverse=True)[:k]))
+    found = []
+    for order in itertools.permutations(range(len(label))):
+        if all(score[a] >= score[b] for a, b in itertools.pairwise(order)):
+            found.append(sum((2.0 ** label[i] - 1) / np.log2(2 + r) for r, i in enumerate(order[:k])) / best)
+    rank = min(sum(s > score[i] for s in score) + (1 + score.count(score[i])) / 2 for i, y in enumerate(label) if y > 0)
+    return np.mean(found), 1 / rank
+
+
+GROUPS = st.lists(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.1, 0.5, 0.5, 0.9])), min_size=1, max_size=5),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(deadline=None)
+@given(GROUPS, st.integers(1, 6), st.randoms())
+def test_the_metrics_are_their_definitions_however_rows_lie(groups, k, random):
+    rows = [(y, s, g) for g, group in enumerate(groups) for y, s in group]
+    random.shuffle(rows)
+    label, score, codes = (np.array(column) for column in zip(*rows, strict=True))
+    found = ranked(label.astype(float), score, np.ones(len(rows)), codes, k=k)
+    judged = [group for group in groups if any(y > 0 for y, _ in group)]
+    expected = [by_definition([y for y, _ in group], [s for _, s in group], k) for group in judged]
+    for at, name in enumerate(("ndcg", "mrr")):
+        np.testing.assert_allclose(found.values[name], [one[at] for one in expected], rtol=1e-9, atol=1e-12)
+    means = found.mean()
+    assert (means["ndcg"] is None) == (not judged)
+    if judged:
+        assert means["ndcg"] == pytest.approx(np.mean([one[0] for one in expected]))
+
+
+def test_weights_and_what_is_no_number():
+    label, score = np.float64([1, 0, 0, 1, 5]), np.float64([0.9, 0.1, 0.8, 0.2, 0.5])
+    codes = np.array([0, 0, 1, 1, NO_GROUP])
+    weight = np.float64([2, 2, 1, 1, 7])
+    found = ranked(label, score, weight, codes, k=10)
+    assert found.mean()["mrr"] == pytest.approx((2 * 1 + 1 * 0.5) / 3)
+    assert ranked(label, score, np.float64([2, 2, 0, 1, 7]), codes).mean()["mrr"] == 1  # a row of weight 0 is not there
+    spoilt = ranked(label, np.where(codes == 1, np.nan, score), weight, codes)
+    assert spoilt.mean() == {"ndcg": None, "mrr": None} and spoilt.values["mrr"][0] == 1
+    negative = ranked(np.float64([1, -1, 0, 1, 5]), score, weight, codes).mean()
+    assert negative["ndcg"] is None and negative["mrr"] == pytest.approx(2.5 / 3)
+    none = ranked(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+    assert none.mean() == {"ndcg": None, "mrr": None}
+    assert codes_of(pa.chunked_array([["b", None], ["a", "b"]])).tolist() == [0, NO_GROUP, 1, 0]
+
+
+def models(groups=300, seed=0, noise=(0.5, 0.5)):
+    r = np.random.default_rng(seed)
+    sizes = r.integers(2, 9, groups)
+    codes = np.repeat(np.arange(groups), sizes)
+    worth = r.normal(size=len(codes))
+    label = (worth + r.normal(size=len(codes)) > 0.5).astype(float)
+    return label, codes, *(1 / (1 + np.exp(-worth - s * r.normal(size=len(codes)))) for s in noise)
+
+
+def test_a_replicate_draws_groups_and_its_error_is_what_repeated_experiments_show():
+    differences, errors = [], []
+    for seed in range(120):
+        label, codes, a, b = models(120, seed=seed)
+        found = paired("binary", label, a, b, metrics=("ndcg", "mrr"), samples=80, group=codes, ndcg_at=10)
+        differences.append([found[name].difference for name in ("ndcg", "mrr")])
+        errors.append([found[name].standard_error for name in ("ndcg", "mrr")])
+    assert np.mean(errors, 0) == pytest.approx(np.std(differences, 0), rel=0.25)
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(label))
+    found = paired("binary", label, a, b, weight, metrics=("ndcg",), samples=80, group=codes, ndcg_at=3)["ndcg"]
+    assert found.candidate == pytest.approx(ranked(label, a, weight, codes, k=3).mean()["ndcg"])
+    assert found.standard_error > 0
+    with pytest.raises(ValueError, match="there are none"):
+        paired("binary", label, a, b, metrics=("ndcg",))
+
+
+def written(path, label, score, codes):
+    table = pa.table(
+        {
+            "row": np.arange(len(label)),
+            "label": label.astype(np.int64),
+            "weight": np.ones(len(label)),
+            "prediction": score,
+            "query": pa.array([f"q{code}" for code in codes]),
+            "half": pa.array(np.where(codes % 2 == 0, "even", "odd")),
+        }
+    )
+    pq.write_table(table, path)
+    return table
+
+
+def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
+    label, codes, a, b = models(noise=(3.0, 0.2))
+    worse = written(tmp_path / "worse.parquet", label, a, codes)
+    written(tmp_path / "better.parquet", label, b, codes)
+    base = {
+        "task": "binary",
+        "config": {"tolerance": {"ndcg": 0.005, "mrr": 0.005}, "thresholds": {"ndcg": {"min": 0.1}}},
+        "candidate": {"model": "x", "predictions": tmp_path / "worse.parquet"},
+        "champion": {"version": 1, "model": "y", "predictions": tmp_path / "better.parquet"},
+        "group": "query",
+        "ndcg_at": 3,
+    }
+    verdict = decide(GateRequest.model_validate(base))
+    assert verdict["verdict"] == "reject" and any("ndcg fell" in reason for reason in verdict["reasons"])
+    assert json.dumps(verdict["comparisons"])
+    ours = measure_table(worse, "binary", group="query", ndcg_at=3)
+    assert verdict["metrics"]["candidate"] == ours and verdict["metrics"]["candidate"]["mrr"] < 0.95
+    whole = summary(worse, "binary", slices=["half"], group="query", ndcg_at=3)
+    assert whole["overall"] == ours and whole["ndcg_at"] == 3 and whole["slices"]["half"]["odd"]["ndcg"] != ours["ndcg"]
+    swapped = base | {
+        "candidate": base["champion"] | {"model": "x"},
+        "champion": {"version": 1, "model": "y", "predictions": tmp_path / "worse.parquet"},
+    }
+    swapped["candidate"].pop("version")
+    assert decide(GateRequest.model_validate(swapped))["verdict"] == "promote"
+    assert GateConfig().tolerances("binary", ranked=True) == {"auc": 0.002, "loss": 0.002, "ndcg": 0.005}
+    with pytest.raises(ConfigError, match="nothing ranks here"):
+        decide(GateRequest.model_validate(base | {"ndcg_at": None}))
+    with pytest.raises(ValueError, match="needs a column with role: group"):
+        GateRequest.model_validate(base | {"group": None})

@@ -1,0 +1,137 @@
+"""Shards for others: JSON rows, classic Examples that stock tf.io parses, a folder that tensorflow_datasets reads."""
+
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.errors import ConfigError, DataError
+from headway.records.classic import encode_classic
+from headway.records.interchange import SPEC, export_examples, rows, value
+from headway.records.tfrecord import frame
+from headway.schema.columns import Column
+
+tf = pytest.importorskip("tensorflow")
+from tfcore.testing import write_examples  # noqa: E402
+
+COLUMNS = (
+    Column(name="n", type="int64", nullable=True),
+    Column(name="x", type="float32", nullable=False),
+    Column(name="s", type="bytes", nullable=True, encoding="dictionary"),
+    Column(name="v", type="float32", nullable=True, shape=(2,)),
+    Column(name="l", type="bytes", nullable=True, encoding="dictionary", shape=(None,)),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+ROWS = [
+    {"n": 1, "x": 0.5, "s": b"a", "v": [1.0, 2.0], "l": [b"p", b"q"], "label": 0},
+    {"n": None, "x": float("nan"), "s": None, "v": None, "l": None, "label": 1},
+    {"n": 0, "x": 0.0, "s": b"", "v": [0.0, 0.0], "l": [], "label": 0},
+    {"n": -7, "x": float("inf"), "s": b"\xff", "v": [3.0, -1.0], "l": [b""], "label": 1},
+]
+JSON = [
+    {"n": 1, "x": 0.5, "s": "a", "v": [1.0, 2.0], "l": ["p", "q"], "label": 0},
+    {"n": None, "x": "NaN", "s": None, "v": None, "l": None, "label": 1},
+    {"n": 0, "x": 0.0, "s": "", "v": [0.0, 0.0], "l": [], "label": 0},
+    {"n": -7, "x": "Infinity", "s": {"base64": "/w=="}, "v": [3.0, -1.0], "l": [""], "label": 1},
+]
+
+
+def table(count):
+    made = {c.name: pa.array([ROWS[i % 4][c.name] for i in range(count)], c.arrow, from_pandas=False) for c in COLUMNS}
+    return pa.table(made)
+
+
+@pytest.fixture(params=[4096, 1], ids=["groups", "classic"])
+def written(tmp_path, request):
+    found = write_examples(
+        tmp_path / "in", {"train": table(6), "eval": table(4)}, COLUMNS, rows_per_record=request.param, shards=1
+    )
+    (found.folder / SPEC).write_text(json.dumps(found.result))
+    return found
+
+
+def parts(found):
+    return {split: [(found.folder, found.result, split)] for split in ("train", "eval")}
+
+
+def test_rows_of_a_shard_as_json(written):
+    assert list(rows(written.folder / "eval-00000-of-00001.tfrecord")) == JSON
+    assert len(list(rows(written.folder))) == 10
+    assert list(rows(written.folder / "eval-00000-of-00001.tfrecord", ["x", "n"]))[1] == {"x": "NaN", "n": None}
+    with pytest.raises(ConfigError, match=r"there is no column 'm'"):
+        list(rows(written.folder, ["m"]))
+
+
+def test_rows_of_a_foreign_shard_and_of_none(written, tmp_path):
+    export_examples(parts(written), tmp_path / "out", name="demo")
+    (tmp_path / "out" / SPEC).unlink()
+    found = list(rows(tmp_path / "out" / "eval-00000-of-00001.tfrecord"))
+    assert found[0] == JSON[0] | {"l": ["p", "q"], "l/present": 1}
+    assert found[1] == {"x": "NaN", "label": 1, "l": [], "l/present": 0} or "n" not in found[1]
+    with pytest.raises(ConfigError, match="there is no shard"):
+        list(rows(tmp_path / "nothing"))
+    shard = tmp_path / "out" / "eval-00000-of-00001.tfrecord"
+    shard.write_bytes(shard.read_bytes()[:-3])
+    with pytest.raises(DataError, match="cut off"):
+        list(rows(shard))
+
+
+def test_stock_tf_io_parses_the_examples_by_the_spec_alone(written, tmp_path):
+    result = export_examples(parts(written), tmp_path / "out", name="demo")
+    assert {split: facts["rows"] for split, facts in result["splits"].items()} == {"train": 6, "eval": 4}
+    said = json.loads((tmp_path / "out" / SPEC).read_text())
+    kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
+    features = {}
+    for name, entry in said["feature_spec"].items():
+        kind = kinds[entry["dtype"]]
+        fixed = entry["kind"] == "scalar"
+        features[name] = tf.io.FixedLenFeature(entry.get("shape", []), kind) if fixed else tf.io.RaggedFeature(kind)
+    files = [str(tmp_path / "out" / shard["file"]) for shard in said["splits"]["train"]["shards"]]
+    parsed = [tf.io.parse_single_example(record, features) for record in tf.data.TFRecordDataset(files)]
+    assert [row["n"].numpy().tolist() for row in parsed] == [[1], [], [0], [-7], [1], []]
+    assert [row["l"].numpy().tolist() for row in parsed[:4]] == [[b"p", b"q"], [], [], [b""]]
+    assert [int(row["l/present"]) for row in parsed[:4]] == [1, 0, 1, 1]
+
+
+def test_the_folder_appears_whole_or_not_at_all(written, tmp_path):
+    shard = written.folder / "eval-00000-of-00001.tfrecord"
+    good = shard.read_bytes()
+    shard.write_bytes(good[:-3])
+    with pytest.raises(DataError):
+        export_examples(parts(written), tmp_path / "out", name="demo")
+    assert [p.name for p in tmp_path.iterdir()] == ["in"]
+    shard.write_bytes(good)
+    export_examples(parts(written), tmp_path / "out", name="demo")
+    with pytest.raises(ConfigError, match="exists already"):
+        export_examples(parts(written), tmp_path / "out", name="demo")
+
+
+def test_tensorflow_datasets_reads_the_folder(written, tmp_path):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    export_examples(parts(written), tmp_path / "demo", name="demo", tfds=True)
+    builder = tfds.builder_from_directory(str(tmp_path / "demo"))
+    assert {name: split.num_examples for name, split in builder.info.splits.items()} == {"train": 6, "eval": 4}
+    found = list(tfds.as_numpy(builder.as_dataset(split="eval")))
+    assert [row["n__present"] for row in found] == [1, 0, 1, 1] and [row["n"] for row in found] == [1, 0, 0, -7]
+    assert [row["l"].tolist() for row in found] == [[b"p", b"q"], [], [], [b""]]
+    assert [row["l__present"] for row in found] == [1, 0, 1, 1]
+    np.testing.assert_array_equal([row["v"] for row in found], [[1, 2], [0, 0], [0, 0], [3, -1]])
+    assert np.isnan(found[1]["x"]) and found[3]["s"] == b"\xff"
+
+
+def test_cells_as_json():
+    assert value([b"a", float("-inf")]) == ["a", "-Infinity"]
+
+
+def test_a_shard_compressed_with_gzip_is_read_and_a_damaged_one_is_told(tmp_path):
+    record = encode_classic(
+        pa.record_batch({"a": pa.array([7], pa.int64())}), columns=[Column(name="a", type="int64", nullable=False)]
+    )[0]
+    whole = gzip.compress(frame(record))
+    (tmp_path / "x.gz").write_bytes(whole)
+    assert list(rows(tmp_path / "x.gz")) == [{"a": 7}]
+    (tmp_path / "y.gz").write_bytes(whole[:-6])
+    with pytest.raises(DataError, match="not a whole gzip file"):
+        list(rows(tmp_path / "y.gz"))

@@ -1,0 +1,323 @@
+"""The registry: numbers, the champion, what is served, and what a crash leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.errors import StoreError
+from headway.registry import registry as module
+from headway.registry.registry import Registry, Version, names
+from headway.storage.store import Store
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    made = Store(tmp_path / "store")
+    made.create()
+    return made
+
+
+@pytest.fixture
+def registry(store) -> Registry:
+    return Registry(store, "flights")
+
+
+@pytest.fixture
+def saved_model(tmp_path) -> Path:
+    folder = tmp_path / "exported"
+    (folder / "variables").mkdir(parents=True)
+    (folder / "saved_model.pb").write_bytes(b"graph")
+    (folder / "variables" / "variables.index").write_bytes(b"weights")
+    return folder
+
+
+@pytest.fixture
+def three(registry, saved_model) -> Registry:
+    """Three versions, each promoted in its turn."""
+    for number in (1, 2, 3):
+        registry.publish(saved_model, {"export": f"e{number}", "run": f"run-{number}"})
+        registry.promote(number, reason=f"better than {number - 1}", run=f"run-{number}", verdict="promote")
+    return registry
+
+
+def served(registry: Registry) -> list[int]:
+    return sorted(int(entry.name) for entry in registry.serving.iterdir() if not entry.name.startswith("."))
+
+
+def hidden(registry: Registry) -> list[Path]:
+    found = [*registry.folder.iterdir()]
+    found += registry.serving.iterdir() if registry.serving.is_dir() else []
+    return [entry for entry in found if entry.name.startswith(".")]
+
+
+def test_an_empty_registry(registry, store):
+    assert (registry.versions(), registry.history(), registry.champion(), registry.rolled_back()) == ([], [], None, {})
+    assert registry.find("export", "e") is None and list(registry.verify()) == [] and names(store) == []
+    assert registry.repair() is False
+    with pytest.raises(StoreError, match="version 1 does not exist"):
+        registry.promote(1, reason="")
+    with pytest.raises(StoreError, match="no champion yet"):
+        registry.rollback()
+
+
+def test_a_published_version_is_whole_and_not_the_champion(registry, saved_model, store):
+    version = registry.publish(saved_model, {"export": "e1", "spans": ["2013-01"]})
+    assert (version.number, version.facts["spans"]) == (1, ["2013-01"])
+    shutil.rmtree(saved_model)
+    assert (version.saved_model / "variables" / "variables.index").read_bytes() == b"weights"
+    assert json.loads((version.path / "version.json").read_text()) == version.facts
+    assert registry.version(1) == version == registry.find("export", "e1")
+    assert registry.champion() is None and not registry.serving.exists()
+    assert names(store) == ["flights"] and list(registry.verify()) == [] and hidden(registry) == []
+
+
+def test_a_promotion_points_serves_and_is_remembered(three):
+    champion = three.champion()
+    assert isinstance(champion, Version) and champion.number == 3
+    assert served(three) == [1, 2, 3]
+    assert (three.serving / "3" / "saved_model.pb").read_bytes() == b"graph", "saved_model.pb directly in <n>/"
+    event = three.history()[-1]
+    assert (event.kind, event.version, event.previous, event.serving) == ("promote", 3, 2, 3)
+    assert (event.run, event.verdict, event.reason) == ("run-3", "promote", "better than 2")
+    assert "@" in event.by and event.time.endswith("Z")
+    pointer = json.loads((three.folder / "champion.json").read_text())
+    assert (pointer["version"], pointer["serving"], len(pointer["history"])) == (3, 3, 3)
+    assert list(three.verify()) == [] and hidden(three) == []
+
+
+def test_a_rollback_goes_one_champion_back_and_is_served_under_a_higher_number(three):
+    event = three.rollback(reason="too many complaints")
+    assert (event.kind, event.version, event.previous, event.serving) == ("rollback", 2, 3, 4)
+    assert three.champion().number == 2 and served(three) == [1, 2, 3, 4]
+    assert list(three.rolled_back()) == [3] and "too many complaints" in three.rolled_back()[3]
+    event = three.rollback()
+    assert (event.version, event.serving) == (1, 5), "not to the one that was rolled back"
+    with pytest.raises(StoreError, match="no champion before version 1 to go back to") as error:
+        three.rollback()
+    assert "champions before it: 2, 3" in error.value.fix
+
+
+def test_a_rollback_to_a_version_by_name(three, saved_model):
+    three.publish(saved_model, {})
+    with pytest.raises(StoreError, match="version 3 is the champion already"):
+        three.rollback(3)
+    with pytest.raises(StoreError, match="version 4 never was the champion") as error:
+        three.rollback(4)
+    assert "headway promote" in error.value.fix
+    with pytest.raises(StoreError, match="never was"):
+        three.rollback(99)
+    assert three.rollback(1).version == 1
+    assert list(three.rolled_back()) == [3]
+
+
+def test_a_version_that_was_rolled_back_returns_only_by_force(three):
+    three.rollback(reason="wrong labels")
+    for again in (lambda: three.promote(3, reason="x"), lambda: three.rollback(3)):
+        with pytest.raises(StoreError, match=r"version 3 was rolled back on .*: wrong labels") as error:
+            again()
+        assert "force" in error.value.fix
+    assert three.champion().number == 2 and served(three) == [1, 2, 3, 4]
+    event = three.promote(3, reason="the labels were right", force=True)
+    assert (event.kind, event.serving) == ("promote", 5)
+    assert three.rolled_back() == {}
+
+
+def test_promoting_the_champion_again_changes_nothing(three):
+    before = (three.folder / "champion.json").read_text()
+    assert three.promote(3, reason="again") == three.history()[-1]
+    assert (three.folder / "champion.json").read_text() == before and served(three) == [1, 2, 3]
+
+
+def test_a_serving_copy_that_was_lost_comes_back(three):
+    shutil.rmtree(three.serving / "3")
+    (problem,) = three.verify()
+    assert problem[0] == three.serving / "3" and "promote it again" in problem[1]
+    assert three.repair() is True and three.repair() is False
+    assert served(three) == [1, 2, 3] and list(three.verify()) == []
+    shutil.rmtree(three.serving)
+    three.promote(3, reason="again")
+    assert served(three) == [3]
+
+
+def test_numbers_are_never_used_twice(three, saved_model):
+    shutil.rmtree(three.folder / "3")
+    assert three.publish(saved_model, {}).number == 4
+    shutil.rmtree(three.serving)
+    assert three.promote(4, reason="").serving == 4
+
+
+def test_a_damaged_version_is_not_listed_not_promoted_and_named(three):
+    graph = three.folder / "2" / "saved_model" / "saved_model.pb"
+    graph.unlink()  # the serving copy keeps its own link
+    graph.write_bytes(b"grapX")
+    assert three.version(2).number == 2, "sizes alone do not tell"
+    ((path, problem),) = three.verify()
+    assert path == graph and problem.endswith("its bytes changed")
+    graph.unlink()
+    assert [v.number for v in three.versions()] == [1, 3]
+    with pytest.raises(StoreError, match="version 2 does not exist or is damaged") as error:
+        three.promote(2, reason="")
+    assert error.value.fix == "there is: 1, 3"
+    assert three.rollback().version == 1, "it goes to the nearest whole one"
+
+
+def without_links(patch: pytest.MonkeyPatch) -> None:
+    def link(*paths):
+        raise OSError(errno.EPERM, "not here")
+
+    patch.setattr(os, "link", link)
+
+
+def test_serving_copies_are_hard_links_where_the_disk_has_them(registry, saved_model):
+    registry.publish(saved_model, {})
+    registry.promote(1, reason="")
+    assert (registry.serving / "1" / "saved_model.pb").stat().st_nlink == 2
+
+
+def test_where_links_are_not_possible_files_are_copied_and_checked_apart(registry, saved_model, monkeypatch):
+    registry.publish(saved_model, {})
+    with monkeypatch.context() as patch:
+        without_links(patch)
+        registry.promote(1, reason="")
+    copy = registry.serving / "1" / "variables" / "variables.index"
+    assert copy.read_bytes() == b"weights" and copy.stat().st_nlink == 1
+    copy.write_bytes(b"weightX")
+    ((path, problem),) = registry.verify()
+    assert path == copy and problem.endswith("its bytes changed")
+
+
+def test_a_full_disk_is_a_store_error_and_leaves_nothing(registry, saved_model, monkeypatch):
+    def full(*paths):
+        raise OSError(errno.ENOSPC, "No space left on device", str(paths[1]))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(StoreError, match="no space left") as error:
+        registry.publish(saved_model, {})
+    assert "headway gc" in error.value.fix
+    assert registry.versions() == [] and hidden(registry) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"history": 1}', '{"history": [{"version": 1}]}'])
+def test_a_damaged_pointer_is_an_error_and_not_an_empty_registry(three, text):
+    (three.folder / "champion.json").write_text(text)
+    with pytest.raises(StoreError, match="is damaged") as error:
+        three.champion()
+    assert error.value.where.endswith("champion.json") and error.value.fix
+    assert [(path.name, problem) for path, problem in three.verify()] == [("champion.json", "is damaged")]
+
+
+def test_a_pointer_to_a_version_that_is_gone_is_named(three):
+    shutil.rmtree(three.folder / "3")
+    assert [problem for _, problem in three.verify()] == ["points at version 3, which is gone or damaged"]
+    with pytest.raises(StoreError, match="version 3 does not exist"):
+        three.champion()
+    assert three.rollback().version == 2, "and a rollback mends it"
+
+
+def test_a_pointer_of_the_first_release_stays_readable(registry, saved_model):
+    registry.publish(saved_model, {})
+    event = '{"time": "2026-01-01T00:00:00Z", "kind": "promote", "version": 1, "previous": null, "serving": 1, "reason": "first"}'
+    (registry.folder / "champion.json").write_text(f'{{"version": 1, "serving": 1, "history": [{event}]}}')
+    assert registry.champion().number == 1 and registry.history()[0].run is None
+
+
+class Cut:
+    """Lets `left` calls that change the disk through, and fails every one after: a process that is dead does no more."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, left: int):
+        self.left = left
+        for owner, name in ((Path, "rename"), (Path, "replace"), (os, "fsync"), (shutil, "copyfile")):
+            patch.setattr(owner, name, self._cut(getattr(owner, name)))
+        patch.setattr(module, "remove", lambda path: None)  # nor does it clean up
+        patch.setattr(Registry, "lock", lambda self: contextlib.nullcontext())  # whose writes are not counted
+
+    def _cut(self, real):
+        def call(*args, **kwargs):
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.EIO, "killed")
+            return real(*args, **kwargs)
+
+        return call
+
+
+def cut_short(tmp_path: Path, saved_model: Path, monkeypatch, action) -> Iterator[Registry]:
+    """A registry after `action` was cut off, for each place where that can happen."""
+    for left in range(200):
+        store = Store(tmp_path / f"cut-{left}")
+        store.create()
+        registry = Registry(store, "flights")
+        for _ in range(2):
+            registry.publish(saved_model, {})
+        registry.promote(1, reason="first")
+        with monkeypatch.context() as patch:
+            Cut(patch, left)
+            try:
+                action(registry)
+                return
+            except StoreError:
+                pass
+        yield registry
+
+
+def test_a_promotion_cut_short_anywhere_leaves_the_old_champion_or_the_new(tmp_path, saved_model, monkeypatch):
+    champions = []
+    for registry in cut_short(tmp_path, saved_model, monkeypatch, lambda r: r.promote(2, reason="second")):
+        champion = registry.champion().number
+        if champion == 1:
+            assert served(registry) == [1], "nothing is served that was not promoted"
+            assert list(registry.verify()) == []
+        # whichever it is: the same promotion again completes it
+        registry.promote(2, reason="second")
+        assert registry.champion().number == 2 and [e.version for e in registry.history()] == [1, 2]
+        assert served(registry) == [1, 2] and list(registry.verify()) == []
+        champions.append(champion)
+    assert champions == sorted(champions) and set(champions) == {1, 2}
+
+
+def test_a_rollback_after_a_promotion_cut_short_goes_to_the_champion_before(tmp_path, saved_model, monkeypatch):
+    for registry in cut_short(tmp_path, saved_model, monkeypatch, lambda r: r.promote(2, reason="second")):
+        if registry.champion().number == 2:
+            assert registry.rollback().version == 1
+            assert max(served(registry)) == registry.history()[-1].serving == 3
+
+
+def test_a_publication_cut_short_anywhere_leaves_no_half_version(tmp_path, saved_model, monkeypatch):
+    cuts = 0
+    for registry in cut_short(tmp_path, saved_model, monkeypatch, lambda r: r.publish(saved_model, {})):
+        cuts += 1
+        assert [v.number for v in registry.versions()] in ([1, 2], [1, 2, 3])
+        assert list(registry.verify()) == [] and registry.champion().number == 1
+        assert registry.publish(saved_model, {}).number == len(registry.versions())
+    assert cuts >= 5
+
+
+PUBLISHER = """
+import sys
+from pathlib import Path
+from headway.registry.registry import Registry
+from headway.storage.store import Store
+registry = Registry(Store(Path(sys.argv[1])), "flights")
+for _ in range(4):
+    version = registry.publish(Path(sys.argv[2]), {"by": sys.argv[3]})
+    registry.promote(version.number, reason=sys.argv[3])
+"""
+
+
+def test_processes_that_publish_and_promote_at_the_same_time(registry, saved_model, store):
+    arguments = [sys.executable, "-c", PUBLISHER, str(store.root), str(saved_model)]
+    processes = [subprocess.Popen([*arguments, str(i)]) for i in range(3)]
+    assert [process.wait(timeout=100) for process in processes] == [0, 0, 0]
+    assert [v.number for v in registry.versions()] == list(range(1, 13))
+    assert served(registry) == list(range(1, 13)) == [event.serving for event in registry.history()]
+    assert list(registry.verify()) == [] and hidden(registry) == []

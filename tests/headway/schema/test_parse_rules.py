@@ -1,0 +1,151 @@
+"""Text as people write numbers and dates: one rule reads a column, and what does not fit it is told."""
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from headway.schema.calendar_days import DAY, PARTS, days_of, parts_of
+from headway.schema.columns import Column, ColumnConfig, Schema
+from headway.schema.parse_rules import Parse, parsed
+from headway.schema.pbtxt import from_text, to_text
+from headway.tabular.coerce import coerce, raw_types
+
+
+def _made(rule, *texts):
+    return parsed(pa.array(list(texts), pa.string()), Parse.model_validate(rule))[0].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "made"),
+    [
+        ("number", "$1,234.50", "1234.50"),
+        ("number", "€ 12", "12"),
+        ("number", "12 EUR", "12"),
+        ("number", "(12)", "-12"),
+        ("number", "($1,200)", "-1200"),
+        ("number", "-$5", "-5"),
+        ("number", "$-5", "-5"),
+        ("number", "12.3%", "12.3"),
+        ("number", "1\u00a0234\u00a0567", "1234567"),
+        ("number", "1'234.5", "1234.5"),
+        ("number", "1,23,456", "123456"),
+        ("number", "1e3", "1e3"),
+        ("number", "(5", "(5"),
+        ("number", "(-5)", "(-5)"),
+        ("number", "12,34", "12,34"),
+        ("number", "$", "$"),
+        ("number", "", ""),
+        ("decimal_comma", "1.234,50 €", "1234.50"),
+        ("decimal_comma", "12,3 %", "12.3"),
+        ("boolean", "Yes", "1"),
+        ("boolean", "n", "0"),
+        ("boolean", "maybe", "maybe"),
+        ({"as": "number", "null": ["?"]}, " ? ", None),
+        ("date", "2013-02-28", 15764),
+        ("date", "2013-02-29", None),
+        ("timestamp", "1970-01-01 00:00:01.5", 1_500_000),
+        ("timestamp", "1970-01-01T02:00:00+02:00", 0),
+        ("timestamp", "1970-01-02", DAY),
+        ("%d/%m/%Y", "02/01/1970", 1),
+        ("%d/%m/%Y", "1/13/1970", None),
+        ("%b %d, %Y", "Jan 02, 1970", 1),
+        ("%m/%d/%y %I:%M %p", "1/1/70 12:30 AM", 1_800_000_000),
+    ],
+)
+def test_a_text_by_a_rule(rule, text, made):
+    assert _made(rule, text) == [made]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)))
+def test_dates_and_their_parts_are_those_of_the_calendar(moment):
+    text = moment.strftime("%m/%d/%Y %I:%M:%S %p").replace(moment.strftime("%Y"), f"{moment.year:04d}")
+    text = f"{moment.month:02d}/{moment.day:02d}/{moment.year:04d} {text.split(' ', 1)[1]}"
+    (micros,) = _made("%m/%d/%Y %I:%M:%S %p", text)
+    assert micros == (moment.replace(microsecond=0) - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+    (days,) = _made("date", f"{moment.year:04d}-{moment.month}-{moment.day}")
+    assert (
+        days
+        == (moment.date() - dt.date(1970, 1, 1)).days
+        == days_of(*(np.array([v]) for v in moment.timetuple()[:3]))[0]
+    )
+    assert {part: int(parts_of(np.array([micros]), "timestamp", part)[0]) for part in PARTS} == calendar(moment) | {
+        "elapsed": micros
+    }
+    assert int(parts_of(np.array([days]), "date", "week")[0]) == moment.isocalendar().week
+
+
+def calendar(moment):
+    """Python's parts of a moment."""
+    return {
+        "year": moment.year,
+        "quarter": (moment.month + 2) // 3,
+        "month": moment.month,
+        "week": moment.isocalendar().week,
+        "day": moment.day,
+        "day_of_year": moment.timetuple().tm_yday,
+        "weekday": moment.weekday(),
+        "hour": moment.hour,
+        "minute": moment.minute,
+        "second": moment.second,
+        "elapsed": None,
+    }
+
+
+def test_a_bad_value_costs_its_row_and_numbers_are_taken_as_they_stand():
+    price = Column(name="price", type="float32", nullable=True, parse=Parse.model_validate("number"))
+    day = Column(name="day", type="int64", nullable=True, parse=Parse.model_validate("%d/%m/%Y"), temporal="date")
+    batch = pa.record_batch(
+        {
+            "price": ["$1,234", "12", None, "cheap", "5"],
+            "day": ["02/01/1970", None, "1/1/1970", "1/1/1970", "31/02/1970"],
+        }
+    )
+    done = coerce(batch, [price, day])
+    assert done.batch.to_pydict() == {"price": [1234.0, 12.0, None], "day": [1, None, 0]}
+    assert [(row["row"], row["column"], row["value"], row["reason"]) for row in done.rejected.to_pylist()] == [
+        (3, "price", "cheap", "is not a number that fits float32"),
+        (4, "day", "31/02/1970", "is not a date of the form %d/%m/%Y"),
+    ]
+    numbers = coerce(pa.record_batch({"price": [1234.5], "day": [7]}), [price, day])  # as requests send them
+    assert numbers.batch.to_pydict() == {"price": [1234.5], "day": [7]}
+    assert raw_types([price, day]) == {}
+
+
+def test_the_schema_file_keeps_rules():
+    columns = (
+        Column(
+            name="price",
+            type="float32",
+            nullable=True,
+            parse=Parse.model_validate({"as": "number", "null": ["?", "é"]}),
+        ),
+        Column(name="day", type="int64", nullable=True, parse=Parse.model_validate("date"), temporal="date"),
+        Column(name="id", type="int64", nullable=True, meaning="identifier"),
+    )
+    text = to_text(Schema(columns=columns))
+    assert from_text(text, where="x").columns == columns
+    with pytest.raises(Exception, match="meaning=odd"):
+        from_text(text.replace("meaning=identifier", "meaning=odd"), where="x")
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"parse": "%d/%Q"}, "%Q"),
+        ({"parse": "%H:%M"}, "needs a year"),
+        ({"parse": "%I %d/%m/%Y"}, "%p"),
+        ({"parse": "number", "type": "string"}, "type: string"),
+        ({"parse": "date", "shape": 3}, "one value a row"),
+        ({"role": ["group", "key"]}, "one role"),
+        ({"role": ["ignore", "feature"]}, "not a feature"),
+    ],
+)
+def test_what_contradicts_itself_is_told(config, told):
+    with pytest.raises(ValidationError, match=told):
+        ColumnConfig.model_validate(config)

@@ -1,0 +1,165 @@
+"""Spans, files and windows; what a source's config refuses."""
+
+from pathlib import Path
+
+import google_crc32c
+import pytest
+
+from headway.config import load
+from headway.errors import ConfigError, DataError
+from headway.sources.discovery.formats_table import SourceConfig, files, open_source, select_window, spans
+from headway.sources.discovery.spans import SAID_ENDINGS
+from headway.sources.formats.csv import CsvSource
+from headway.sources.formats.parquet import ParquetSource
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in ("2013-01.csv", "2013-02.csv", "day=a/x.csv", "day=b/x.csv", "day=b/sub/y.csv", "other.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"a\n{name}\n")
+    return tmp_path
+
+
+def source(place, **more):
+    return load(SourceConfig, {"format": "csv", "path": str(place), **more}, where="pipeline.yaml: source")
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("{span}.csv", ["2013-01", "2013-02"]),
+        ("2013-{span}.csv", ["01", "02"]),
+        ("day={span}", ["a", "b"]),
+        ("day={span}/*.csv", ["a", "b"]),
+        ("day={span}/x.csv", ["a", "b"]),
+        ("*/{span}.csv", ["x"]),
+        ("20[01]3-{span}.csv", ["01", "02"]),
+        ("20[!9]?-{span}.csv", ["01", "02"]),
+        ("2013-01.csv", ["all"]),
+        ("2013-*.csv", ["all"]),
+    ],
+)
+def test_spans_are_what_the_paths_say(tree, path, names):
+    assert spans(source(tree / path)) == names
+
+
+def test_a_spans_files_are_sorted_and_known_by_their_bytes(tree):
+    found = files(source(tree / "day={span}"), "b")
+    assert [Path(file.path).relative_to(tree).as_posix() for file in found] == ["day=b/sub/y.csv", "day=b/x.csv"]
+    data = (tree / "day=b/x.csv").read_bytes()
+    assert (found[1].bytes, found[1].crc32c) == (len(data), f"{google_crc32c.value(data):08x}")
+    (tree / "day=b/x.csv").touch()
+    assert files(source(tree / "day={span}"), "b") == found
+
+
+def test_in_a_folder_only_data_files_count(tree):
+    for name in ("_SUCCESS", "._x.csv", ".hidden.csv", "_tmp/z.csv", "notes.txt", "y.parquet"):
+        (tree / "day=a" / name).parent.mkdir(exist_ok=True)
+        (tree / "day=a" / name).write_text("a\n1\n")
+    assert [Path(file.path).name for file in files(source(tree / "day=a"), "all")] == ["x.csv"]
+
+
+def test_span_names_are_not_taken_for_globs(tmp_path):
+    for name in ("a[1].csv", "a1.csv"):
+        (tmp_path / name).write_text("a\n1\n")
+    config = source(tmp_path / "{span}.csv")
+    assert spans(config) == ["a1", "a[1]"]
+    assert [Path(file.path).name for file in files(config, "a1")] == ["a1.csv"]
+
+
+@pytest.mark.parametrize("path", ["no/{span}.csv", "no.csv", "2014-*.csv", "empty"])
+def test_a_path_without_files_says_which(tree, path):
+    (tree / "empty").mkdir()
+    with pytest.raises(ConfigError) as error:
+        files(source(tree / path), spans(source(tree / path))[0])
+    assert path.replace("{span}", "") in str(error.value).replace("{span}", "") and error.value.where == "source.path"
+
+
+def test_an_empty_file_is_a_data_error_that_names_it(tmp_path):
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(DataError, match=r"a\.csv: the file is empty"):
+        files(source(tmp_path / "a.csv"), "all")
+
+
+def test_quoted_newlines_are_noted_for_csv_alone(tmp_path):
+    (tmp_path / "a.csv").write_text('a\n"x\ny"\n')
+    assert files(source(tmp_path / "a.csv"), "all")[0].quoted_newlines
+    assert not files(source(tmp_path / "a.csv", format="parquet"), "all")[0].quoted_newlines
+    assert not files(source(tmp_path / "a.csv", csv={"quote": "'"}), "all")[0].quoted_newlines
+
+
+@pytest.mark.parametrize(
+    ("window", "until", "names"),
+    [
+        (None, "latest", "abcd"),
+        (2, "latest", "cd"),
+        (2, "b", "ab"),
+        (None, "c", "abc"),
+        (1, "a", "a"),
+        (4, "d", "abcd"),
+    ],
+)
+def test_a_window_is_the_last_spans_up_to_one(window, until, names):
+    assert select_window("abcd", window, until) == list(names)
+
+
+@pytest.mark.parametrize(
+    ("window", "until", "said"),
+    [
+        (1, "e", "no span 'e'"),
+        (0, "latest", "at least 1"),
+        (-1, "latest", "at least 1"),
+        (3, "b", "--window 2 or less"),
+    ],
+)
+def test_a_window_that_cannot_be_says_what_can(window, until, said):
+    with pytest.raises(ConfigError) as error:
+        select_window("abcd", window, until)
+    assert said in str(error.value) and error.value.where.startswith("--")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"format": "json"}, "'parquet', 'csv'"),
+        ({"path": "{span}/{spam}.csv"}, "the placeholder {spam}, which stands for nothing; did you mean {span}?"),
+        ({"path": "{minute}.csv"}, "there is: {span}, {year}, {month}, {day}, {hour}"),
+        ({"path": "{span}/{span}.csv"}, "{span} more than once"),
+        ({"where": "a >"}, "not an expression"),
+        ({"csv": {"delimter": ";"}}, "csv.delimter: unknown key; did you mean 'delimiter'"),
+        ({"csv": {"delimiter": "é"}}, "one ASCII character"),
+        ({"csv": {"delimiter": "\n"}}, "no line end"),
+        ({"csv": {"quote": "“"}}, "one ASCII character"),
+        ({"csv": {"delimiter": '"'}}, "the same character"),
+        ({"csv": {"header": False}}, "need csv.names"),
+        ({"csv": {"header": False, "names": ["a", "a"]}}, "a name twice"),
+        ({"csv": {"range_bytes": 10}}, "csv.range_bytes"),
+        ({"parquet": {"range_rows": 0}}, "parquet.range_rows"),
+        ({"glob": "x"}, "glob: unknown key; known keys: arrow, csv"),
+    ],
+)
+def test_wrong_configs_say_so(more, said):
+    with pytest.raises(ConfigError) as error:
+        source("x.csv", **more)
+    assert said in str(error.value) and "pipeline.yaml" in str(error.value)
+
+
+def test_ingest_is_named_after_the_format_and_not_after_the_place():
+    assert source("a.csv").at_ingest() == source("b.csv", parquet={"range_rows": 7}).at_ingest()
+    others = [source("a.csv"), source("a.csv", where="x > 1"), source("a.csv", csv={"range_bytes": 4096})]
+    assert len({repr(config.at_ingest()) for config in others}) == 3
+
+
+def test_a_source_for_each_format():
+    assert isinstance(open_source(source("a")).source, CsvSource)
+    assert isinstance(open_source(source("a", format="parquet")).source, ParquetSource)
+
+
+@pytest.mark.parametrize("kind", SAID_ENDINGS)
+def test_the_docs_name_every_ending_that_is_taken(kind):
+    text = (Path(__file__).parents[4] / "docs" / "sources.md").read_text(encoding="utf-8")
+    [row] = [line for line in text.splitlines() if line.startswith(f"| `{kind}` |")]
+    named = row.split("|")[2].replace("GZIP", ".gz").replace(",", " ").split()
+    assert {*SAID_ENDINGS[kind].replace(",", " ").split()} <= {*named, "also"}

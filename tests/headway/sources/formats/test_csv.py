@@ -1,0 +1,480 @@
+"""CSV: ranges together are the file; lines that cannot be cut are counted, numbered and kept out; nothing is lost."""
+
+import gzip
+import random
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.errors import DataError
+from headway.schema.columns import Column
+from headway.sources.discovery.formats_table import BATCH_ROWS, CsvConfig, InputFile, Range, SourceConfig, files
+from headway.sources.formats.csv import CsvSource
+from headway.tabular.coerce import coerce
+
+INT, TEXT, REAL = pa.int64(), pa.binary(), pa.float64()
+
+
+@pytest.fixture
+def written(tmp_path):
+    """written(b"a,b\\n1,2\\n", delimiter=";") -> (source, its files)"""
+
+    def write(*datas, **config):
+        config.setdefault("range_bytes", 1 << 20)
+        for old in tmp_path.glob("*.csv"):
+            old.unlink()
+        for i, data in enumerate(datas):
+            (tmp_path / f"{i}.csv").write_bytes(data)
+        made = CsvConfig.model_construct(**(CsvConfig().model_dump() | config))  # ranges smaller than users may have
+        found = files(SourceConfig(format="csv", path=str(tmp_path / "*.csv"), csv=made), "all")
+        return CsvSource(made), found
+
+    return write
+
+
+def rows_of(source, found, types=None, columns=None):
+    """(rows as a list of dicts with their number in the file, malformed lines as (number, text, reason))"""
+    rows, malformed = [], []
+    base = {}
+    for piece in source.ranges(found):
+        columns = columns or list(piece.facts["names"])
+        start = base.get(piece.file, 0)
+        count = 0
+        for chunk in source.read(piece, columns, types or {}):
+            assert chunk.batch.schema.names == columns
+            at = (
+                chunk.rows if chunk.rows is not None else range(chunk.first_row, chunk.first_row + chunk.batch.num_rows)
+            )
+            rows += [(start + int(i), *row.values()) for i, row in zip(at, chunk.batch.to_pylist(), strict=True)]
+            malformed += [(start + line.row, line.text, line.reason) for line in chunk.malformed]
+            count += chunk.batch.num_rows + len(chunk.malformed)
+        base[piece.file] = start + count
+    return rows, malformed
+
+
+def many(n, seed=0):
+    draw = random.Random(seed)
+    lines = ["id,text,x"]
+    for i in range(n):
+        text = draw.choice(
+            ["", "NA", "plain", '"a,b"', '""', '"say ""hi"""', "é" * draw.randrange(9), "z" * draw.randrange(50)]
+        )
+        lines.append(f"{i},{text},{draw.choice(['', 'NA', '1.5', '-0', 'nan', '1e300'])}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def by_pyarrow(data, types):
+    return pacsv.read_csv(
+        pa.py_buffer(data),
+        convert_options=pacsv.ConvertOptions(
+            column_types=types, null_values=["", "NA"], strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    )
+
+
+@pytest.mark.parametrize("range_bytes", [1, 2, 7, 50, 1000, 10_000, 1 << 20])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_the_union_of_ranges_is_the_file(written, range_bytes, end):
+    data = many(300).replace(b"\n", end)
+    types = {"id": INT, "text": TEXT, "x": REAL}
+    source, found = written(data, range_bytes=range_bytes)
+    rows, malformed = rows_of(source, found, types)
+    wanted = by_pyarrow(data, types).to_pylist()
+    assert repr([row[1:] for row in rows]) == repr([tuple(row.values()) for row in wanted])
+    assert [row[0] for row in rows] == list(range(300)) and not malformed
+
+
+@given(size=st.integers(1, 200), n=st.integers(0, 40), last=st.booleans(), bom=st.booleans(), seed=st.integers(0, 5))
+def test_ranges_touch_end_at_lines_and_cover_the_data(tmp_path_factory, size, n, last, bom, seed):
+    data = many(n, seed)
+    data = (b"\xef\xbb\xbf" if bom else b"") + (data if last else data[:-1])
+    path = tmp_path_factory.getbasetemp() / "ranges.csv"
+    path.write_bytes(data)
+    source = CsvSource(CsvConfig.model_construct(**(CsvConfig().model_dump() | {"range_bytes": size})))
+    pieces = source.ranges([InputFile(path=str(path), bytes=len(data), crc32c="0")])
+    assert [piece.index for piece in pieces] == list(range(len(pieces)))
+    at = min(data.index(b"\n") + 1, len(data)) if b"\n" in data else len(data)
+    for piece in pieces:
+        assert piece.start == at < piece.end
+        assert piece.end == len(data) or data[piece.end - 1 : piece.end] == b"\n"
+        at = piece.end
+    assert at == len(data)
+
+
+def test_several_files_are_cut_one_by_one_and_in_order(written):
+    source, found = written(many(50), many(20, 1), range_bytes=300)
+    pieces = source.ranges(found)
+    assert [piece.file for piece in pieces] == sorted(piece.file for piece in pieces)
+    assert {piece.path for piece in pieces} == {file.path for file in found}
+    assert len(rows_of(source, found)[0]) == 70
+
+
+def test_columns_in_the_order_that_was_asked_for(written):
+    source, found = written(b"a,b,c\n1,2,3\n")
+    assert rows_of(source, found, {"c": INT, "a": INT}, ["c", "a"])[0] == [(0, 3, 1)]
+    with pytest.raises(DataError, match=r"0\.csv: there is no column 'bb'(.|\n)*did you mean 'b'"):
+        rows_of(source, found, {}, ["bb"])
+
+
+# --- ways to write CSV
+
+
+@pytest.mark.parametrize(
+    ("data", "config", "wanted"),
+    [
+        (b"\xef\xbb\xbfa,b\n1,x\n", {}, [(0, 1, b"x")]),
+        (b"a;b\n1;x,y\n", {"delimiter": ";"}, [(0, 1, b"x,y")]),
+        (b"a\tb\n1\t'x\ty'\n", {"delimiter": "\t", "quote": "'"}, [(0, 1, b"x\ty")]),
+        (b"1,x\n2,y\n", {"header": False, "names": ("a", "b")}, [(0, 1, b"x"), (1, 2, b"y")]),
+        (b"\xef\xbb\xbf1,x\n", {"header": False, "names": ("a", "b")}, [(0, 1, b"x")]),
+        (b"a,b\n1,-\n2,\n", {"null_values": ("-",)}, [(0, 1, None), (1, 2, b"")]),
+        (b'a,b\n1,""\n2,\n3,NA\n4,"NA"\n', {}, [(0, 1, b""), (1, 2, None), (2, 3, None), (3, 4, b"NA")]),
+        (b"a,b\n1,x", {}, [(0, 1, b"x")]),
+        (b"a,b\r\n1,x\r\n", {}, [(0, 1, b"x")]),
+        (b"a,b\n", {}, []),
+        (b"a,b", {}, []),
+        (b"a,b\n\n\n1,x\n\n", {}, [(0, 1, b"x")]),
+        (b"a,b\n1,\xe9\n", {}, [(0, 1, b"\xc3\xa9")]),
+        (b"a,b\n1,\xe9\n", {"encoding": "cp1251"}, [(0, 1, "й".encode())]),
+        (b"a,b\n1,x\x00y\n", {}, [(0, 1, b"x\x00y")]),
+        (b'a,b\n1,5" pipe\n2,y\n', {}, [(0, 1, b'5" pipe'), (1, 2, b"y")]),
+    ],
+)
+def test_a_way_to_write_csv(written, data, config, wanted):
+    source, found = written(data, **config)
+    assert rows_of(source, found, {"a": INT, "b": TEXT}) == (wanted, [])
+    assert not found or source.names(found[0]) == ["a", "b"]
+
+
+def test_a_file_with_quoted_newlines_is_one_range(written):
+    data = b"a,b\n" + b'1,"x\ny"\n' * 50
+    source, found = written(data, range_bytes=20)
+    assert len(source.ranges(found)) == 1
+    assert rows_of(source, found, {"a": INT, "b": TEXT})[0] == [(i, 1, b"x\ny") for i in range(50)]
+    plain, cut = written(b"a,b\n" + b'1,"xy"\n' * 50, range_bytes=20)
+    assert len(plain.ranges(cut)) > 10
+
+
+def test_a_newline_inside_a_quoted_name(written):
+    source, found = written(b'"a\nb",c\n1,2\n')
+    assert source.names(found[0]) == ["a\nb", "c"]
+    assert rows_of(source, found, {"a\nb": INT, "c": INT})[0] == [(0, 1, 2)]
+
+
+def test_a_line_longer_than_a_block(written):
+    for text in (b"x" * (3 << 20), b'"' + b"x\n" * (2 << 20) + b'"'):
+        source, found = written(b"a,b\n1," + text + b"\n2,y\n")
+        rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
+        assert [(row[1], len(row[2])) for row in rows] == [(1, len(text.strip(b'"'))), (2, 1)] and not malformed
+        assert source.prefix(found, 10).num_rows == 2
+
+
+def test_dictionaries(written):
+    source, found = written(b"a\nx\ny\n\nx\n")
+    kind = pa.dictionary(pa.int32(), pa.binary())
+    (piece,) = source.ranges(found)
+    (chunk,) = source.read(piece, ["a"], {"a": kind})
+    assert chunk.batch.column(0).type == kind and chunk.batch.column(0).to_pylist() == [b"x", b"y", b"x"]
+
+
+def test_large_ranges_come_in_chunks_that_count_on(written):
+    rows = 3 * BATCH_ROWS + 70
+    source, found = written(b"a,b\n" + b"".join(b"%d,x\n" % i for i in range(rows)), range_bytes=1 << 26)
+    (piece,) = source.ranges(found)
+    chunks = list(source.read(piece, ["a"], {"a": INT}))
+    assert [chunk.first_row for chunk in chunks][:2] == [0, chunks[0].batch.num_rows]
+    assert len(chunks) == 3 and min(chunk.batch.num_rows for chunk in chunks) > BATCH_ROWS - 70  # none is a small rest
+    assert [v for chunk in chunks for v in chunk.batch.column(0).to_pylist()] == list(range(rows))
+
+
+# --- lines and values that do not fit
+
+
+@pytest.mark.parametrize("range_bytes", [1, 8, 30, 1 << 20])
+def test_malformed_lines_are_counted_and_numbered(written, range_bytes):
+    lines = ["1,a", "2", "3,c", "4,d,e", '"5"', "6,f"]
+    source, found = written("\n".join(["a,b", *lines, ""]).encode(), range_bytes=range_bytes)
+    rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
+    assert rows == [(0, 1, b"a"), (2, 3, b"c"), (5, 6, b"f")]
+    assert malformed == [
+        (1, "2", "1 column instead of 2, at byte 8"),
+        (3, "4,d,e", "3 columns instead of 2, at byte 14"),
+        (4, '"5"', "1 column instead of 2, at byte 20"),
+    ]
+
+
+def test_malformed_lines_far_into_a_range_are_numbered_too(written):
+    n = 200_000
+    lines = [b"%d,text" % i for i in range(n)]
+    for i in (3, 99_999, n - 1):
+        lines[i] = b"%d" % i
+    source, found = written(b"a,b\n" + b"\n".join(lines) + b"\n", range_bytes=16 << 20)
+    rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
+    assert [(at, text) for at, text, _ in malformed] == [(i, str(i)) for i in (3, 99_999, n - 1)]
+    assert len(rows) == n - 3 and all(at == value for at, value, _ in rows)
+
+
+def test_nothing_but_malformed_lines(written):
+    source, found = written(b"a,b\n1\n2\n")
+    assert rows_of(source, found, {"a": INT, "b": TEXT}) == (
+        [],
+        [(0, "1", "1 column instead of 2, at byte 4"), (1, "2", "1 column instead of 2, at byte 6")],
+    )
+
+
+@pytest.mark.parametrize("quoted", [b"y", b'"y\nz"'])
+def test_malformed_lines_that_are_no_utf8(written, quoted, capfd):
+    kind = pa.dictionary(pa.int32(), pa.binary())
+    source, found = written(b"a,b,c\n1,\xe9\xff,caf\xe9\n2\xe9\n3," + quoted + b",\n")
+    rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT, "c": kind})
+    assert rows == [(0, 1, "éÿ".encode(), "café".encode()), (2, 3, quoted.strip(b'"'), None)]
+    where = ", at byte 16" if quoted == b"y" else ""  # lines are not told apart cheaply where they may be quoted
+    assert malformed == [(1, "2\\xe9", "1 column instead of 3" + where)]
+    assert source.prefix(found, 10).num_rows == 2
+    assert capfd.readouterr().err == ""
+
+
+def test_a_long_malformed_line_is_cut_in_the_telling(written):
+    source, found = written(b"a,b\n" + b"x" * 5000 + b"\n")
+    assert len(rows_of(source, found)[1][0][1]) == 200
+
+
+def test_a_value_that_does_not_fit_makes_its_column_text_and_no_other(written):
+    data = b"a,b,c\n1,2,x\n1.0,y,007\n"
+    source, found = written(data)
+    rows, _ = rows_of(source, found, {"a": INT, "b": REAL, "c": TEXT})
+    assert rows == [(0, b"1", b"2", b"x"), (1, b"1.0", b"y", b"007")]
+    rows, _ = rows_of(source, found, {"a": REAL, "b": REAL, "c": TEXT})
+    assert rows == [(0, 1.0, b"2", b"x"), (1, 1.0, b"y", b"007")]
+    assert rows_of(source, found, {"c": INT}, ["c"])[0] == [(0, b"x"), (1, b"007")]
+
+
+def test_many_columns_that_do_not_fit(written):
+    names = [f"c{i}" for i in range(20)]
+    source, found = written(",".join(names).encode() + b"\n" + b",".join([b"x"] * 20) + b"\n")
+    assert rows_of(source, found, dict.fromkeys(names, INT))[0] == [(0, *[b"x"] * 20)]
+
+
+VALUES = [
+    "1",
+    "2.0",
+    "-0",
+    " 7",
+    "+3",
+    "0x1F",
+    "1e3",
+    "1e400",
+    "nan",
+    "NaN(7)",
+    "iNf",
+    "true",
+    "x",
+    '""',
+    "",
+    "NA",
+    "2013-01-01",
+]
+
+
+@given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=8))
+@pytest.mark.parametrize(("kind", "stored"), [(INT, "int64"), (REAL, "float32")])
+def test_a_values_fate_does_not_hang_on_its_neighbours(tmp_path_factory, kind, stored, values):
+    path = tmp_path_factory.getbasetemp() / "fate.csv"
+
+    def fate(texts):
+        data = "".join(f"{text},\n" for text in texts).encode()
+        path.write_bytes(data)
+        piece = Range(0, str(path), 0, 0, len(data), {"names": ["a", "b"], "quoted": False})
+        (chunk,) = CsvSource(CsvConfig()).read(piece, ["a"], {"a": kind})
+        done = coerce(chunk.batch, [Column(name="a", type=stored, nullable=True)])
+        found = dict(zip(range(len(texts)), done.batch.column(0).to_pylist(), strict=False))
+        if done.kept is not None:
+            found = dict(zip(done.kept.tolist(), done.batch.column(0).to_pylist(), strict=True))
+        return [repr(found.get(i, "rejected")) for i in range(len(texts))]
+
+    assert fate(values) == [fate([value])[0] for value in values]
+
+
+# --- damage
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"a,b\r1,2\r3,4\r", "carriage return"),
+        ("a,b\n1,2\n".encode("utf-16"), "UTF-8"),
+        (b"a\xff,b\n1,2\n", "UTF-8"),
+        (b"a,b,a\n1,2,3\n", "two columns 'a'"),
+    ],
+)
+def test_a_header_that_cannot_be_used_names_the_file_and_what_to_do(written, data, said):
+    source, found = written(data)
+    with pytest.raises(DataError) as error:
+        source.ranges(found)
+    assert said in str(error.value) and error.value.where.endswith("0.csv") and error.value.fix
+
+
+def test_a_file_that_is_gone_or_was_cut_is_a_data_error_that_names_it(written, tmp_path):
+    source, found = written(many(100), range_bytes=500)
+    pieces = source.ranges(found)
+    path = tmp_path / "0.csv"
+    path.write_bytes(path.read_bytes()[:700])
+    with pytest.raises(DataError, match=r"0\.csv: ends at byte 700, not at \d+"):
+        list(source.read(pieces[-1], ["id"], {}))
+    with pytest.raises(DataError, match=r"0\.csv: ends at byte 700"):
+        source.ranges(found)
+    path.unlink()
+    for read in (
+        lambda: list(source.read(pieces[0], ["id"], {})),
+        lambda: source.ranges(found),
+        lambda: source.names(found[0]),
+        lambda: source.prefix(found, 10),
+    ):
+        with pytest.raises(DataError, match=r"0\.csv: cannot be read: .*[Nn]o such file"):
+            read()
+
+
+# --- the prefix a schema is inferred from
+
+
+def test_a_prefix_takes_from_the_whole_file(written):
+    data = b"part,x\n" + b"".join(b"%d,1\n" % (i // 100_000) for i in range(800_000))
+    source, found = written(data)
+    prefix = source.prefix(found, 1000)
+    assert prefix.num_rows <= 1000 and len(set(prefix["part"].to_pylist())) > 4
+
+
+@pytest.mark.parametrize(
+    ("datas", "types"),
+    [
+        ([b"a,b\n1,x\n", b"a,b\n1.5,y\n"], ["double", "string"]),
+        ([b"a,b\n1,x\n", b"a,b\ny,z\n"], ["binary", "string"]),
+        ([b"a,b\n1,x\n", b"a,b\n\xff,z\n"], ["binary", "string"]),
+        ([b"a,b\n1,x\n", b"a,b\n,z\n"], ["int64", "string"]),
+        ([b"a,b\n1,x\n", b"b,c\nz,1\n"], ["int64", "string", "int64"]),
+        ([b"a,b\n2013-01-01,12:30\n"], ["string", "string"]),
+        ([b"a,b\n1,2\n" + b"1,2\n" * 400_000 + b"x,y\n"], ["int64", "int64"]),
+        ([b"a,b\n" + b"1,2\n" * 700_000 + b"x,y\n" * 700_000], ["binary", "binary"]),
+        ([b'a,b\n"1\n2",2\n'], ["string", "int64"]),
+        ([b"a,b\n1\n2\n", b"a,b\n1,2\n"], ["int64", "int64"]),
+        ([b"a,b\n1,2\n3\xff\n"], ["int64", "int64"]),
+    ],
+)
+def test_a_prefix_finds_types_that_hold_for_every_sample(written, datas, types):
+    source, found = written(*datas)
+    assert [str(kind) for kind in source.prefix(found, 100).schema.types] == types
+
+
+def test_a_large_file_with_quoted_newlines_is_sampled_and_not_read_whole(written):
+    source, found = written(b"a,b\n" + b'1,"x\ny"\n' * 400_000)
+    prefix = source.prefix(found, 10**6)
+    assert 0 < prefix.num_rows < 300_000 and set(prefix["b"].to_pylist()) == {"x\ny"}
+    one_value, huge = written(b'a,b\n1,"' + b"x\n" * 1_500_000 + b'"\n')
+    assert one_value.prefix(huge, 10).num_rows == 1
+
+
+def test_a_file_of_which_no_line_fits_its_names_says_so(written):
+    source, found = written(b"a,b\n1,2,\n3,4,\n")
+    said = r"none of 2 sampled lines fits the column names: 3 columns instead of 2, first '1,2,'"
+    with pytest.raises(DataError, match=said):
+        source.prefix(found, 10)
+
+
+def test_files_without_rows_say_so(written):
+    source, found = written(b"a,b\n")
+    with pytest.raises(DataError, match=r"0\.csv: the files hold (column names and )?no rows"):
+        source.prefix(found, 10)
+
+
+# --- gzip
+
+
+@pytest.mark.parametrize("range_bytes", [16, 100, 1 << 20])
+@pytest.mark.parametrize("quoted", [False, True])
+def test_a_gzip_file_is_one_range_read_in_blocks(written, range_bytes, quoted):
+    text = '"x\n,y"' if quoted else "xy"
+    data = "id,s\n" + "".join(f"{i},{text}\n" if i % 7 else f"{i}\n" for i in range(100))
+    source, found = written(gzip.compress(data.encode()), range_bytes=range_bytes)
+    assert len(source.ranges(found)) == 1 and source.names(found[0]) == ["id", "s"]
+    rows, malformed = rows_of(source, found, {"id": INT, "s": TEXT})
+    assert rows == [(i, i, text.strip('"').encode()) for i in range(100) if i % 7]
+    assert [(at, line) for at, line, _ in malformed] == [(i, str(i)) for i in range(0, 100, 7)]
+    assert source.prefix(found, 10).schema.types == [pa.int64(), pa.string()]
+
+
+def test_a_stray_quote_in_a_gzip_file_cuts_no_line(written):
+    data = b'a,b\n1,5" pipe\n' + b'2,"x\ny"\n' * 50
+    source, found = written(gzip.compress(data), range_bytes=16)
+    rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
+    assert [row[1:] for row in rows] == [(1, b'5" pipe')] + [(2, b"x\ny")] * 50 and not malformed
+
+
+def test_a_gzip_file_that_is_cut_off_is_a_data_error(written):
+    source, found = written(gzip.compress(many(5000))[:-30])
+    with pytest.raises(DataError, match=r"0\.csv: not a whole gzip file, after byte [1-9]\d+ of its contents"):
+        rows_of(source, found)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [(b"PK\x03\x04x", "unzip"), (b"BZh9", "bzip2"), (b"PAR1", "format: parquet"), (b"a,\0\0\0\n", "zero bytes")],
+)
+def test_a_file_of_another_kind_says_what_it_is(written, data, said):
+    source, found = written(data)
+    with pytest.raises(DataError, match=said):
+        source.ranges(found)
+
+
+# --- quotes that are never closed
+
+
+def quote_left_open(packed):
+    data = b"a,b\n" + b"1,x\n" * 50 + b'2,"y\n' + b"3,z\n" * 50
+    return gzip.compress(data) if packed else data
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_quote_that_is_never_closed_is_an_error_and_swallows_no_rows(written, packed):
+    source, found = written(quote_left_open(packed))
+    with pytest.raises(DataError, match=r"0\.csv: a quote after byte 204 is never closed"):
+        rows_of(source, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('a,b\n"x\ny",5" pipe\n1,2\n', 2),  # in the middle of a value it is no quote
+        ('a,b\n"x\ny",1\n5" pipe,2\n', 2),
+        ('a,b\n"x\ny",5" pipe', 1),
+        ('a,b\n"x ""\ny""",1\n', 1),
+    ],
+)
+def test_an_odd_number_of_quotes_alone_is_no_error(written, text, rows):
+    source, found = written(text.encode())
+    assert found[0].quoted_newlines
+    assert len(rows_of(source, found)[0]) == rows
+
+
+def test_a_quote_in_the_header_that_is_never_closed_is_named(written):
+    source, found = written(b'a,"b\n1,2\n')
+    with pytest.raises(DataError, match="a quote in the header is never closed"):
+        source.ranges(found)
+
+
+def test_digits_beyond_a_double_are_no_infinity(written):
+    source, found = written(b"a,b\n1,1e400\n2,inf\n3,0.5\n", b"a,b\n1,2\n")
+    first, second = (chunk for piece in source.ranges(found) for chunk in source.read(piece, ["b"], {"b": REAL}))
+    assert first.batch.column(0).to_pylist() == [b"1e400", b"inf", b"0.5"]
+    assert second.batch.column(0).type == REAL
+    read = coerce(first.batch, [Column(name="b", type="float32", nullable=True)])
+    assert read.batch.column(0).to_pylist() == [float("inf"), 0.5]
+    assert read.rejected.column("value").to_pylist() == ["1e400"]
+
+
+def test_an_empty_gzip_file_is_called_empty(written):
+    source, found = written(gzip.compress(b""))
+    with pytest.raises(DataError, match=r"0\.csv: the file is empty"):
+        source.ranges(found)

@@ -1,0 +1,203 @@
+"""A split's statistics: updated, merged, kept as a folder, summed up."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from headway.errors import DataError
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import COUNTS_NAME, JSON_NAME, SAMPLE_NAME, SplitStatistics, merge_all, summary
+
+GOLDEN = Path(__file__).parent / "golden" / "statistics.json"
+INTS, FLOATS = ["month", "day", "sched_dep_time", "row_id"], ["dep_delay", "distance", "air_time", "arr_delay"]
+STRINGS = ["carrier", "origin", "dest"]
+
+
+def _digests(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def real(flights):
+    """(columns, batches) of all flights in stored types, with a number of its own for each row."""
+    table = flights.append_column("row_id", pa.array(np.arange(flights.num_rows)))
+    columns = [Column(name=name, type="int64", nullable=True) for name in INTS]
+    columns += [Column(name=name, type="float32", nullable=True) for name in FLOATS]
+    columns += [Column(name=name, type="bytes", nullable=True, encoding="dictionary") for name in STRINGS]
+    cast = {
+        column.name: table[column.name].cast(pa.string()).cast(pa.binary()).combine_chunks().dictionary_encode()
+        if column.type == "bytes"
+        else table[column.name].cast(column.arrow)
+        for column in columns
+    }
+    return columns, pa.table(cast).to_batches(max_chunksize=32_768)
+
+
+@pytest.fixture(scope="module")
+def whole(real):
+    columns, batches = real
+    statistics = SplitStatistics.create(columns)
+    for batch in batches:
+        statistics.update(batch)
+    return statistics
+
+
+def test_real_flights_are_as_numpy_says(real, whole):
+    columns, batches = real
+    table = pa.Table.from_batches(batches)
+    assert whole.rows == table.num_rows == 336_776
+    for column in columns:
+        stats, array = whole.columns[column.name], table[column.name]
+        assert stats.missing == array.null_count
+        if column.type == "bytes":
+            array = array.cast(pa.binary())
+            assert stats.distinct == pc.count_distinct(array).as_py()
+            counts = {item["values"]: item["counts"] for item in pc.value_counts(array).to_pylist()}
+            assert dict(stats.top()) == {value: count for value, count in counts.items() if value is not None}
+            continue
+        values = array.drop_null().to_numpy().astype(np.float64)
+        assert (stats.minimum, stats.maximum, stats.zeros) == (values.min(), values.max(), (values == 0).sum())
+        assert stats.mean == pytest.approx(values.mean(), rel=1e-9)
+        assert stats.std == pytest.approx(values.std(), rel=1e-9)
+        if stats.complete:
+            at = [0.01, 0.25, 0.5, 0.99]
+            assert np.array_equal(stats.quantile(at), np.quantile(values, at, method="inverted_cdf"))
+    assert not whole.columns["row_id"].complete
+
+
+def test_a_folder_reads_back_as_it_was(whole, tmp_path):
+    whole.save(tmp_path / "a")
+    back = SplitStatistics.load(tmp_path / "a")
+    back.save(tmp_path / "b")
+    assert _digests(tmp_path / "a") == _digests(tmp_path / "b")
+    assert summary(back) == summary(whole)
+    assert list(_digests(tmp_path / "a")) == [COUNTS_NAME, SAMPLE_NAME, JSON_NAME]
+
+
+def test_the_same_pieces_in_the_same_order_give_the_same_bytes(real, tmp_path):
+    columns, batches = real
+    for i, batch in enumerate(batches):
+        part = SplitStatistics.create(columns)
+        part.update(batch)
+        part.save(tmp_path / f"part{i}")
+    parts = [tmp_path / f"part{i}" for i in range(len(batches))]
+    merge_all(parts, columns).save(tmp_path / "once")
+    in_memory = SplitStatistics.create(columns)
+    for batch in batches:
+        part = SplitStatistics.create(columns)
+        part.update(batch)
+        in_memory.merge(part)
+    in_memory.save(tmp_path / "again")
+    assert _digests(tmp_path / "once") == _digests(tmp_path / "again")
+
+
+def test_plain_and_dictionary_strings_are_kept_as_the_same_bytes(columns, batch, tmp_path):
+    encoded = batch([1, 2, 3], [0.5, None, 1.0], ["b", None, "a"])
+    plain = encoded.set_column(2, "s", encoded.column("s").dictionary_decode())
+    for name, rows in (("encoded", encoded), ("plain", plain)):
+        statistics = SplitStatistics.create(columns)
+        statistics.update(rows)
+        statistics.save(tmp_path / name)
+    assert _digests(tmp_path / "encoded") == _digests(tmp_path / "plain")
+
+
+def test_no_rows_at_all(columns, tmp_path):
+    empty = SplitStatistics.create(columns)
+    empty.save(tmp_path / "empty")
+    back = SplitStatistics.load(tmp_path / "empty")
+    back.merge(empty)
+    assert back.rows == 0 and summary(back) == summary(empty)
+    assert merge_all([], columns).rows == 0
+
+
+def test_golden_bytes(small, tmp_path):
+    """Other bytes mean raising VERSION of ingest and of statistics, then `make golden`."""
+    small.save(tmp_path)
+    text = (tmp_path / JSON_NAME).read_text()
+    if os.environ.get("HEADWAY_RENEW_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+
+
+def test_a_summary_is_plain_json(small, whole):
+    rows = summary(small)
+    assert rows == json.loads(json.dumps(rows, allow_nan=False))
+    number, text = rows[1], rows[2]
+    assert (number["column"], number["rows"], number["missing"], number["missing_share"]) == ("x", 8, 1, 0.125)
+    assert (number["nan"], number["infinite"], number["zeros"], number["median"]) == (1, 2, 2, 0.0)
+    assert (text["distinct"], text["shortest"], text["longest"]) == (4, 0, 7)
+    assert text["top"] == [["b", 3], ["a", 2], ["", 1], ["Zürich", 1]]
+    assert "top" not in summary(whole)[3]  # too many row numbers to count
+    nothing = summary(SplitStatistics.create([Column(name="x", type="float32", nullable=True)]))
+    assert nothing[0]["mean"] is None and nothing[0]["median"] is None and nothing[0]["missing_share"] == 0.0
+
+
+def test_other_columns_do_not_merge(small, columns):
+    fewer = SplitStatistics.create(columns[:2])
+    with pytest.raises(DataError, match="cannot be merged: s"):
+        small.merge(fewer)
+    retyped = SplitStatistics.create([Column(name="n", type="float32", nullable=True), *columns[1:]])
+    with pytest.raises(DataError, match="cannot be merged: n"):
+        small.merge(retyped)
+    turned = SplitStatistics.create(columns[::-1])
+    with pytest.raises(DataError, match="their order"):
+        small.merge(turned)
+    assert small.rows == 8
+
+
+def _damage(name, change):
+    def damage(folder):
+        path = folder / name
+        path.write_bytes(change(path.read_bytes()))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / JSON_NAME).unlink(),
+        lambda folder: (folder / COUNTS_NAME).unlink(),
+        _damage(JSON_NAME, lambda data: data[:100]),
+        _damage(JSON_NAME, lambda data: b"[]"),
+        _damage(JSON_NAME, lambda data: b"{}"),
+        _damage(COUNTS_NAME, lambda data: data[: len(data) // 2]),
+        _damage(COUNTS_NAME, lambda data: b""),
+    ],
+)
+def test_a_damaged_folder_is_named(small, tmp_path, damage):
+    small.save(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(DataError, match="cannot be read") as caught:
+        SplitStatistics.load(tmp_path)
+    assert caught.value.where == str(tmp_path)
+
+
+def test_a_newer_format_is_refused(small, tmp_path):
+    small.save(tmp_path)
+    value = json.loads((tmp_path / JSON_NAME).read_text()) | {"format": 99}
+    (tmp_path / JSON_NAME).write_text(json.dumps(value))
+    with pytest.raises(DataError, match="newer Headway"):
+        SplitStatistics.load(tmp_path)
+
+
+@pytest.mark.parametrize("columns", [(), ("numbers",), ("numbers", "lists", "words")])
+def test_the_file_is_json_as_indented(columns, tmp_path):
+    kinds = {"numbers": ("int64", ()), "lists": ("float32", (None,)), "words": ("bytes", ())}
+    made = SplitStatistics.create([Column(name=n, type=kinds[n][0], shape=kinds[n][1], nullable=True) for n in columns])
+    arrays = {
+        "numbers": pa.array(np.arange(70_000) * 977),  # so many that sketches take their place
+        "lists": pa.array([[0.5]] * 70_000, pa.list_(pa.float32())),
+        "words": pa.array([b"\xc3\xbc"] * 70_000),
+    }
+    if columns:
+        made.update(pa.record_batch([arrays[name] for name in columns], names=list(columns)))
+    made.save(tmp_path)
+    text = (tmp_path / "statistics.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=1) + "\n"

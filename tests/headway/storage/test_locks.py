@@ -1,0 +1,264 @@
+"""Locks: one holder at a time, however the one before went."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from headway.errors import Locked, StoreError
+from headway.storage.locks import Lock, describe
+from headway.storage.process_identity import place
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "locks" / "run-flights.json"
+
+
+def owned_by(path, *, pid: int, host: str | None = None, expires_in: float = 60.0, **facts) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    value = {"token": "theirs", "host": host or place(), "pid": pid, "since": "then", "renewed": "lately"}
+    path.write_text(json.dumps(value | {"expires": time.time() + expires_in} | facts))
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from headway.storage.locks import Lock
+Lock(Path(sys.argv[1]), lease_seconds=float(sys.argv[2]), facts={"run": "theirs"}).acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(path):
+    """Starts a process that holds the lock; ends it afterwards."""
+    processes = []
+
+    def start(lease_seconds: float = 60.0):
+        arguments = [sys.executable, "-c", HOLDER, str(path), str(lease_seconds)]
+        processes.append(subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True))
+        assert processes[-1].stdout.readline() == "held\n"
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_lock_is_held_and_given_up(path):
+    with Lock(path, facts={"run": "r1"}).held():
+        value = json.loads(path.read_text())
+        assert (value["run"], value["pid"], value["host"]) == ("r1", os.getpid(), place())
+        assert Lock(path).holder()["run"] == "r1"
+    assert not path.exists() and Lock(path).holder() is None
+
+
+def test_it_is_given_up_after_an_error(path):
+    with pytest.raises(RuntimeError), Lock(path).held():
+        raise RuntimeError
+    assert not path.exists()
+
+
+def test_a_second_taker_hears_who_has_it(path, holder):
+    process = holder()
+    heard = []
+    with pytest.raises(Locked) as error:
+        Lock(path).acquire(wait_seconds=0.3, on_wait=heard.append)
+    (who,) = heard
+    assert f"process {process.pid} on {place()} (run theirs) since 20" in who
+    assert who in str(error.value) and error.value.where == str(path) and error.value.exit_code == 6
+
+
+def test_a_waiting_taker_gets_it_when_it_is_free(path):
+    first, order = Lock(path), []
+    first.acquire()
+
+    def later():
+        time.sleep(0.3)
+        order.append("given up")
+        first.release()
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    with Lock(path).held(wait_seconds=20):
+        order.append("taken")
+    thread.join()
+    assert order == ["given up", "taken"]
+
+
+def test_a_killed_holders_lock_is_taken_over_at_once(path, holder):
+    process = holder()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert path.exists()
+    began = time.monotonic()
+    with Lock(path).held(wait_seconds=10):
+        assert time.monotonic() - began < 5
+
+
+def test_a_holder_whose_pid_was_used_again_is_gone(path):
+    owned_by(path, pid=os.getpid(), process_started="1")
+    with Lock(path).held():
+        pass
+
+
+def test_another_hosts_holder_is_waited_for_until_its_lease_ends(path):
+    owned_by(path, pid=1, host="elsewhere", expires_in=0.6)
+    with pytest.raises(Locked, match="elsewhere"):
+        Lock(path).acquire()
+    with Lock(path).held(wait_seconds=20):
+        pass
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": "x", "expires": null}'])
+def test_a_damaged_lock_file_is_nobodys(path, text):
+    path.parent.mkdir()
+    path.write_text(text)
+    with Lock(path).held():
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+
+
+def test_the_lease_is_renewed_while_it_is_held(path, holder):
+    holder(lease_seconds=0.8)
+    time.sleep(2.0)
+    with pytest.raises(Locked):
+        Lock(path).acquire()
+
+
+def test_a_holder_that_stood_still_is_taken_over_and_finds_out(path):
+    """As after a laptop's sleep: the old holder must not renew what is no longer its own."""
+    old = Lock(path, lease_seconds=0.4)
+    old.acquire()
+    old.check()
+    owned_by(path, pid=1, host="elsewhere", run="new")
+    deadline = time.monotonic() + 10
+    while not old._lost.is_set() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    with pytest.raises(Locked, match="taken over by process 1 on elsewhere"):
+        old.check()
+    old.release()
+    assert json.loads(path.read_text())["run"] == "new", "and it does not give up somebody else's lock"
+
+
+def test_a_stopped_process_loses_its_lock_and_does_not_take_it_back(path, holder):
+    process = holder(lease_seconds=0.6)
+    process.send_signal(signal.SIGSTOP)
+    with Lock(path, facts={"run": "ours"}).held(wait_seconds=20):
+        process.send_signal(signal.SIGCONT)
+        time.sleep(1.0)
+        assert Lock(path).owner()["run"] == "ours"
+
+
+def test_a_beat_that_fails_is_tried_again(path, monkeypatch):
+    import headway.storage.locks as module
+
+    real, failed = module.replace_text, []
+
+    def flaky(target, text):
+        if len(failed) < 2 and threading.current_thread().name.startswith("lease-"):
+            failed.append(1)
+            raise StoreError("disk full")
+        real(target, text)
+
+    monkeypatch.setattr(module, "replace_text", flaky)
+    lock = Lock(path, lease_seconds=0.4)
+    with lock.held():
+        first = json.loads(path.read_text())["expires"]
+        deadline = time.monotonic() + 10
+        while json.loads(path.read_text())["expires"] == first and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(failed) == 2 and json.loads(path.read_text())["expires"] > first
+        lock.check()
+
+
+RACER = """
+import os, sys, time
+from pathlib import Path
+from headway.errors import Locked
+from headway.storage.locks import Lock
+path, start = Path(sys.argv[1]), float(sys.argv[2])
+time.sleep(max(0, start - time.time()))
+try:
+    Lock(path).acquire()
+except Locked:
+    print("lost")
+else:
+    print("won", flush=True)
+    time.sleep(3.0)       # longer than the others may be late
+"""
+
+
+def test_of_processes_that_race_for_a_dead_ones_lock_one_wins(path, holder):
+    process = holder()
+    process.kill()
+    process.wait()
+    start = str(time.time() + 1.5)
+    arguments = [sys.executable, "-c", RACER, str(path), start]
+    racers = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = sorted(racer.communicate(timeout=60)[0].strip() for racer in racers)
+    assert said == ["lost", "lost", "lost", "won"]
+
+
+COUNTER = """
+import sys
+from pathlib import Path
+from headway.storage.locks import Lock
+path, counter = Path(sys.argv[1]), Path(sys.argv[2])
+for _ in range(15):
+    with Lock(path).held(wait_seconds=60):
+        inside = counter.with_name("inside")
+        inside.touch(exist_ok=False)      # raises when two are inside
+        counter.write_text(str(int(counter.read_text()) + 1))
+        inside.unlink()
+"""
+
+
+def test_no_two_processes_are_ever_inside(path, tmp_path):
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    processes = [subprocess.Popen([sys.executable, "-c", COUNTER, str(path), str(counter)]) for _ in range(3)]
+    assert [process.wait(timeout=100) for process in processes] == [0, 0, 0]
+    assert counter.read_text() == "45"
+
+
+def test_threads_that_race_for_a_stale_lock(path):
+    for _ in range(10):
+        owned_by(path, pid=2**22 + 1, expires_in=-1)
+        barrier, won = threading.Barrier(6), []
+
+        def take(barrier=barrier, won=won):
+            lock = Lock(path)
+            barrier.wait()
+            try:
+                lock.acquire()
+                won.append(lock)
+            except Locked:
+                pass
+
+        threads = [threading.Thread(target=take) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1
+        won[0].release()
+
+
+def test_release_without_a_hold_does_nothing(path):
+    Lock(path).release()
+    assert not path.exists()
+
+
+def test_describe_copes_with_little():
+    assert describe({}) == "process ? on ? since ?, last heard of ?"

@@ -1,0 +1,205 @@
+"""Objects put, got and listed at endpoints of S3 and Cloud Storage on this machine, through connections that break."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import socket
+import threading
+import time
+
+import google_crc32c
+import pytest
+
+from headway.errors import DataError, StoreError
+from headway.storage import filesystem
+from headway.storage.manifest import checksum
+from headway.storage.object_store import Bucket
+
+
+@pytest.fixture
+def bucket(bucket_url):
+    return Bucket(f"{bucket_url}/deep/store")
+
+
+def crc(data: bytes) -> str:
+    return f"{google_crc32c.value(data):08x}"
+
+
+def test_what_was_put_is_got_and_listed(bucket, tmp_path):
+    data = {f"a/{n}": bytes([n]) * (n * 7_000_003) for n in range(3)}
+    for key, value in data.items():
+        (tmp_path / key.replace("/", "-")).write_bytes(value)
+    bucket.put_all((key, tmp_path / key.replace("/", "-"), crc(value)) for key, value in data.items())
+    assert {key: found.bytes for key, found in bucket.listing("a").items()} == {k: len(v) for k, v in data.items()}
+    bucket.get_all((key, tmp_path / "got" / key, len(value), crc(value)) for key, value in data.items())
+    assert all((tmp_path / "got" / key).read_bytes() == value for key, value in data.items())
+    bucket.copy("a/1", tmp_path / "copied" / "a")
+    assert (tmp_path / "copied" / "a").read_bytes() == data["a/1"]
+    bucket.copy("a/9", tmp_path / "copied" / "b")
+    assert [path.name for path in (tmp_path / "copied").iterdir()] == ["a"]
+    assert bucket.read("a/1") == data["a/1"] and bucket.read("a/9") is None and bucket.listing("b") == {}
+    assert abs(bucket.listing("a")["a/1"].changed / 1e9 - time.time()) < 60
+    bucket.delete(["a/1", "a/9"])
+    assert sorted(bucket.listing("")) == ["a/0", "a/2"]
+    bucket.delete_folder("a")
+    bucket.delete_folder("never")
+    assert bucket.listing("") == {}
+
+
+def test_an_object_with_other_bytes_is_named(bucket, tmp_path):
+    bucket.write("x/shard", b"abcdef")
+    with pytest.raises(StoreError, match=r"deep/store/x/shard: has crc32c .* instead of .*its bytes changed"):
+        bucket.get("x/shard", tmp_path / "a", 6, crc(b"abcdeg"))
+    with pytest.raises(StoreError, match="has 6 bytes instead of 7"):
+        bucket.get("x/shard", tmp_path / "a", 7, crc(b"abcdefg"))
+    with pytest.raises(StoreError, match=r"x/none: is gone"):
+        bucket.get("x/none", tmp_path / "a", 7, crc(b"abcdefg"))
+
+
+def test_a_file_that_changed_before_its_put_is_refused(bucket, tmp_path):
+    (tmp_path / "a").write_bytes(b"other")
+    with pytest.raises(StoreError, match="changed on the disk"):
+        bucket.put("a", tmp_path / "a", crc(b"bytes"))
+
+
+def test_folders_are_what_the_names_of_objects_say(bucket):
+    for key in ("stages/a/1/x", "stages/a/2/x", "stages/b/1/y", "top"):
+        bucket.write(key, b"1")
+    assert bucket.children("stages") == ["a", "b"] and bucket.children("stages/a") == ["1", "2"]
+    assert bucket.children("") == ["stages", "top"] and bucket.children("none") == []
+    assert filesystem.kind(bucket.name("stages/a")) == "folder" and filesystem.kind(bucket.name("top")) == "file"
+    assert filesystem.kind(bucket.name("non")) is None
+    assert filesystem.matches(bucket.name("stages/?/1")) == [bucket.name("stages/a/1"), bucket.name("stages/b/1")]
+    assert filesystem.matches(bucket.name("stages/*/*/x")) == [bucket.name("stages/a/1/x"), bucket.name("stages/a/2/x")]
+    assert filesystem.below(bucket.name("stages/a")) == [bucket.name("stages/a/1/x"), bucket.name("stages/a/2/x")]
+    bucket.delete_folder("stages/a")
+    assert sorted(bucket.listing("")) == ["stages/b/1/y", "top"]
+
+
+def test_there_is_no_such_bucket(bucket_url, tmp_path):
+    scheme = bucket_url[:2]
+    bucket = Bucket(f"{scheme}://headway-never/store")
+    with pytest.raises(StoreError, match="there is no bucket 'headway-never'"):
+        bucket.check()
+    with pytest.raises(StoreError, match=rf"{scheme}://headway-never/store/a"):
+        bucket.write("a", b"1")
+
+
+def test_a_cut_connection_is_tried_again(proxy, bucket_name, tmp_path):
+    bucket = Bucket(f"s3://{bucket_name}/store")
+    (tmp_path / "a").write_bytes(b"x" * 3_000_000)
+    proxy.limit, proxy.cuts = 1_000_000, 2
+    size, digest = checksum(tmp_path / "a")
+    bucket.put("a", tmp_path / "a", digest)
+    assert proxy.cut == 2
+    bucket.get("a", tmp_path / "b", size, digest)
+
+
+def test_a_put_that_is_cut_every_time_leaves_nothing(proxy, bucket_name, tmp_path):
+    bucket = Bucket(f"s3://{bucket_name}/store")
+    (tmp_path / "a").write_bytes(b"x" * 3_000_000)
+    digest = checksum(tmp_path / "a")[1]
+    proxy.limit, proxy.cuts = 1_000_000, 10**9
+    with pytest.raises(StoreError, match=r"://.*/store/a: .*\n  fix: check the bucket"):
+        bucket.put("a", tmp_path / "a", digest)
+    assert proxy.cut > 2
+    assert bucket.listing("") == {}
+    proxy.cuts = 0
+    bucket.put("a", tmp_path / "a", digest)
+    assert bucket.listing("")["a"].bytes == 3_000_000
+
+
+MANY = [f"many/{n % 100:02d}/{n:05d}" for n in range(10_000)]
+
+
+def _are_listed(bucket):
+    found = bucket.listing("many")
+    assert sorted(found) == sorted(MANY) and {f.bytes for f in found.values()} == {1}
+    assert len(bucket.children("many")) == 100
+    assert len(filesystem.matches(bucket.name("many/0?/*"))) == 1000
+    assert len(filesystem.below(bucket.name("many"))) == 10_000
+
+
+@pytest.mark.slow
+def test_ten_thousand_objects_are_listed(bucket_name):
+    _into_memory(bucket_name, [f"store/{name}" for name in MANY])
+    _are_listed(Bucket(f"s3://{bucket_name}/store"))
+
+
+@pytest.mark.slow
+def test_ten_thousand_objects_of_cloud_storage_are_listed(gs_on_disk, new_gs_bucket):
+    url, root = gs_on_disk
+    bucket = Bucket(f"gs://{new_gs_bucket(url)}/store")
+    bucket.write("one", b"1")
+    # copies of what was put, on the server's disk: it takes a minute for as many puts
+    folder = root / bucket.url.removeprefix("gs://")
+    for name in MANY:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(folder / "one", folder / name)
+    _are_listed(bucket)
+
+
+def _into_memory(bucket, names):
+    """Into the S3 server's own memory, since its puts take a minute and a half."""
+    behind = importlib.import_module("moto.s3.models").s3_backends["123456789012"]["aws"]
+    for name in names:
+        behind.put_object(bucket, name, b"1")
+
+
+@pytest.mark.slow
+def test_ten_thousand_objects_take_a_request_a_thousand(proxy, bucket_name):
+    _into_memory(bucket_name, [f"store/{name}" for name in MANY])
+    bucket = Bucket(f"s3://{bucket_name}/store")
+    for listed in (bucket.listing("many"), filesystem.below(bucket.name("many"))):
+        assert len(listed) == 10_000
+        assert proxy.requests <= 24
+
+
+def test_an_endpoint_that_goes_away_is_named_and_leaves_what_was_put(proxy, bucket_name):
+    bucket = Bucket(f"s3://{bucket_name}/store")
+    bucket.write("a", b"1")
+    proxy.most = proxy.requests
+    with pytest.raises(StoreError, match=r"://.*/store/b: .*\n  fix: check the bucket"):
+        bucket.write("b", b"2")
+    proxy.most = None
+    assert sorted(bucket.listing("")) == ["a"] and bucket.read("a") == b"1"
+
+
+def test_an_object_that_is_replaced_and_deleted_while_it_is_read_is_old_new_or_none(bucket):
+    old, new = b'{"version": 1}\n', b'{"version": 2, "previous": 1}\n'
+    over = threading.Event()
+
+    def work():
+        while not over.is_set():
+            for change in (
+                lambda: bucket.write("x", old),
+                lambda: bucket.write("x", new),
+                lambda: bucket.delete(["x"]),
+            ):
+                change()
+                time.sleep(0.02)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert {bucket.read("x") for _ in range(50)} <= {old, new, None}
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_cloud_storage_that_cannot_be_reached_is_named(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    monkeypatch.setattr(filesystem, "_GCS_RETRY_SECONDS", 0.2)
+    filesystem._filesystem.cache_clear()
+    try:
+        bucket = Bucket("gs://team/store")
+        with pytest.raises(StoreError, match=r"gs://team/store/stages: .*\n  fix: check the bucket"):
+            bucket.listing("stages")
+        with pytest.raises(DataError, match=r"gs://team/a.csv: cannot be read: "):
+            filesystem.size("gs://team/a.csv")
+    finally:
+        filesystem._filesystem.cache_clear()

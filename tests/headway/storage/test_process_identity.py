@@ -1,0 +1,81 @@
+"""Which process owns what, and whether it lives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from headway.storage import process_identity
+
+
+@pytest.fixture
+def dead() -> int:
+    """The pid of a process that has ended and was waited for."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_this_process_lives_and_an_ended_one_does_not(dead):
+    assert process_identity.alive(os.getpid())
+    assert not process_identity.alive(dead)
+    assert process_identity.alive(1)  # somebody else's, mostly
+    assert not process_identity.alive(0) and not process_identity.alive(-1) and not process_identity.alive(2**40)
+
+
+def test_a_pid_that_was_used_again_is_another_process():
+    began = process_identity.started(os.getpid())
+    assert process_identity.alive(os.getpid(), began)
+    if began:
+        assert not process_identity.alive(os.getpid(), str(int(began) - 1))
+
+
+@pytest.mark.skipif(not process_identity.started(os.getpid()), reason="needs /proc")
+def test_a_killed_child_that_nobody_waited_for_is_dead():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        assert process_identity.alive(process.pid)
+        process.kill()
+        deadline = time.monotonic() + 10
+        while process_identity.alive(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(process.pid, 0)  # still there, as a zombie
+        assert not process_identity.alive(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_mark_belongs_to_its_writer(tmp_path, dead):
+    ours = tmp_path / process_identity.mark("ingest-ff")
+    ours.mkdir()
+    assert ours.name.startswith("ingest-ff@")
+    assert not process_identity.abandoned(ours)
+    assert ours.name != process_identity.mark("ingest-ff")
+    assert process_identity.abandoned(tmp_path / f"ingest-ff@{process_identity.place()}@{dead}.1@00")
+    assert process_identity.abandoned(tmp_path / f"ingest-ff@{process_identity.place()}@{dead}@00")
+    assert process_identity.abandoned(tmp_path / f"ingest-ff@{process_identity.place()}@what@00")
+
+
+def test_another_hosts_folder_is_abandoned_after_a_day_without_a_change(tmp_path):
+    folder = tmp_path / "ingest-ff@elsewhere@1.2@00"
+    (folder / "deep").mkdir(parents=True)
+    shard = folder / "deep" / "shard"
+    shard.write_text("")
+    assert not process_identity.abandoned(folder)
+    old = time.time() - 25 * 3600
+    for path in (folder, folder / "deep"):
+        os.utime(path, (old, old))
+    assert not process_identity.abandoned(folder)  # a shard in it still grows
+    os.utime(shard, (old, old))
+    assert process_identity.abandoned(folder)
+
+
+def test_containers_that_share_a_hosts_name_are_other_places(monkeypatch):
+    plain = process_identity.place()
+    monkeypatch.setattr(process_identity, "_namespace", lambda: "+4026532000")
+    assert process_identity.place() != plain

@@ -1,0 +1,442 @@
+"""The store in a bucket: the same promises as on a disk, kept by endpoints of S3 and Cloud Storage, from several machines."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.errors import Locked, StoreError
+from headway.registry import gc
+from headway.registry.registry import Registry
+from headway.storage.object_lock import BucketLock
+from headway.storage.remote_store import BucketStore, default_cache, open_store
+from headway.storage.store import Store
+
+FP = "0123456789abcdef" * 2
+KEY = {"stage": "ingest", "span": "2013-01"}
+
+
+@pytest.fixture
+def machine(bucket_url, tmp_path):
+    """Another machine: machine("a") has a working copy of its own of the one store."""
+
+    def made(name: str) -> BucketStore:
+        store = BucketStore(f"{bucket_url}/deep/store", tmp_path / name)
+        store.create()
+        return store
+
+    return made
+
+
+@pytest.fixture
+def store(machine):
+    return machine("a")
+
+
+def commit(store: Store, fingerprint: str = FP, text: str = "abc", stage: str = "ingest"):
+    with store.open(stage, fingerprint, KEY) as staging:
+        (staging.path / "deep").mkdir()
+        (staging.path / "deep" / "a").write_text(text)
+        (staging.path / "b").write_text(text * 2)
+        return staging.commit(result={"rows": (1, 2)}, seconds=1.0)
+
+
+def objects(store: BucketStore, below: str = "") -> list[str]:
+    return sorted(store.bucket.listing(below))
+
+
+def test_names_choose_the_kind_of_store(tmp_path, monkeypatch, s3):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert type(open_store(tmp_path / "a")) is Store
+    made = open_store("s3://team/headway/")
+    assert isinstance(made, BucketStore) and made.name == "s3://team/headway"
+    assert made.root == default_cache("s3://team/headway") == tmp_path / "headway" / "s3" / "team" / "headway"
+
+
+def test_what_one_machine_commits_another_finds_and_fetches(machine):
+    a, b = machine("a"), machine("b")
+    assert not b.exists() and b.find("ingest", FP) is None and b.check("ingest", FP) is None
+    b._forget()
+    made = commit(a)
+    assert b.find("ingest", FP) == made and b.exists()
+    folder = b.output("ingest", FP)
+    assert not folder.exists(), "looking fetches nothing"
+    assert b.local(folder) == folder
+    assert (folder / "deep" / "a").read_text() == "abc" and (folder / "b").read_text() == "abcabc"
+    assert b.manifests("ingest") == [made] and b.nearest("ingest", KEY) == made
+    assert [(stage, path.name) for stage, path in b.all_outputs()] == [("ingest", FP)]
+    assert [*b.verify()] == []
+    assert not list(b.staging.iterdir())
+
+
+def test_a_working_copy_that_was_lost_or_harmed_is_fetched_again(store):
+    commit(store)
+    folder = store.output("ingest", FP)
+    (folder / "b").write_text("x")
+    assert (store.local(folder) / "b").read_text() == "abcabc"
+    shutil.rmtree(store.root)
+    store.create()
+    assert (store.local(folder) / "deep" / "a").read_text() == "abc"
+
+
+def test_without_its_manifest_an_output_does_not_exist(store):
+    commit(store)
+    store.bucket.delete([f"stages/ingest/{FP}/manifest.json"])
+    store._forget()
+    assert store.find("ingest", FP) is None and [*store.all_outputs()] == []
+    store.bucket.write(f"stages/ingest/{FP}/manifest.json", b"{}")
+    store._forget()
+    assert store.find("ingest", FP) is None and "damaged" in store.check("ingest", FP)
+    commit(store)
+    assert store.find("ingest", FP) is not None
+
+
+def test_an_object_of_another_size_or_gone_is_noticed_without_reading_it(store):
+    commit(store)
+    name = next(n for n in objects(store) if n.endswith("/b"))
+    store.bucket.write(name, b"short")
+    store._forget()
+    assert store.check("ingest", FP) == "b has 5 bytes instead of 6"
+    store.bucket.delete([name])
+    store._forget()
+    assert store.check("ingest", FP) == "b is gone"
+    commit(store)
+    assert store.check("ingest", FP) is None and [*store.verify()] == []
+
+
+def test_an_object_with_other_bytes_is_noticed_when_fetched_and_by_verify(machine):
+    a, b = machine("a"), machine("b")
+    commit(a)
+    name = next(n for n in objects(a) if n.endswith("/deep/a"))
+    a.bucket.write(name, b"abd")
+    with pytest.raises(StoreError, match=r"/deep/a: has crc32c .*its bytes changed"):
+        b.local(b.output("ingest", FP))
+    assert not (b.output("ingest", FP) / "deep" / "a").exists() and not list(b.staging.iterdir())
+    ((path, problem),) = b.verify()
+    assert path.name == "a" and "crc32c" in problem
+
+
+@pytest.mark.parametrize("bucket_url", ["s3"], indirect=True)
+def test_a_put_that_fails_midway_leaves_nothing_visible_and_the_retry_succeeds(proxy, machine):
+    a = machine("a")
+    big = "x" * 3_000_000
+    proxy.limit, proxy.cuts = 1_000_000, 10**9
+    with pytest.raises(StoreError, match="s3://"):
+        commit(a, text=big)
+    b = machine("b")
+    for one in (a, b):
+        one._forget()
+        assert one.find("ingest", FP) is None and one.check("ingest", FP) is None and [*one.all_outputs()] == []
+    proxy.cuts = 0
+    commit(a, text=big)
+    b._forget()
+    assert b.find("ingest", FP) is not None
+    assert (b.local(b.output("ingest", FP)) / "b").stat().st_size == 6_000_000
+
+
+def test_a_machine_that_dies_before_the_manifest_leaves_orphans_that_are_swept_when_old(store, monkeypatch):
+    write = store.bucket.write
+
+    def dies(key, data):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store.bucket, "write", dies)
+    with pytest.raises(KeyboardInterrupt):
+        commit(store)
+    monkeypatch.setattr(store.bucket, "write", write)
+    assert len(objects(store, "stages")) == 2 and store.find("ingest", FP) is None
+    kept = commit(store)
+    assert store.sweep() == [] and len(objects(store, "stages")) == 5, "it may still be going on"
+    store.orphan_seconds = -60
+    assert len(store.sweep()) == 1 and len(objects(store, "stages")) == 3
+    assert store.find("ingest", FP) == kept and [*store.verify()] == []
+
+
+PUBLISHER = """
+import sys
+from pathlib import Path
+from headway.storage.remote_store import BucketStore
+store = BucketStore(sys.argv[1], Path(sys.argv[2]))
+store.create()
+with store.open("ingest", sys.argv[3], {"stage": "ingest"}) as staging:
+    for number in range(400):
+        (staging.path / f"{number:03d}").write_bytes(bytes([number % 256]) * 20_000)
+    staging.commit(result={})
+"""
+
+
+def test_a_machine_that_is_killed_while_it_puts_leaves_nothing_visible_and_gc_sweeps_it(machine, bucket_url, tmp_path):
+    b = machine("b")
+    arguments = [f"{bucket_url}/deep/store", str(tmp_path / "killed"), FP]
+    process = subprocess.Popen([sys.executable, "-c", PUBLISHER, *arguments])
+    try:
+        deadline = time.monotonic() + 120
+        while not (halfway := objects(b, f"stages/ingest/{FP}")) and process.poll() is None:
+            assert time.monotonic() < deadline
+    finally:
+        process.kill()
+        process.wait()
+    assert 0 < len(objects(b, "stages")) < 401, "it was killed in the midst of its puts"
+    assert halfway and not any(name.endswith("manifest.json") for name in objects(b))
+    assert b.find("ingest", FP) is None and [*b.all_outputs()] == [] and [*b.verify()] == []
+    assert gc.collect(b, keep_runs=1) == [] and b.sweep() == [], "another machine may be putting it right now"
+    b.orphan_seconds = -60
+    assert [path.parent.name for path in b.sweep()] == [FP] and objects(b, "stages") == []
+    # the machine itself, when it is back
+    again = BucketStore(arguments[0], tmp_path / "killed")
+    assert [path.name.split("@")[0] for path in again.sweep()] == [f"ingest-{FP}"]
+    commit(again)
+    b._forget()
+    assert b.find("ingest", FP) is not None and [*b.verify()] == []
+
+
+def test_concurrent_commits_of_one_output_never_mix(machine):
+    stores = [machine(f"m{n}") for n in range(4)]
+    start = threading.Barrier(4)
+
+    def work(n: int) -> None:
+        start.wait()
+        commit(stores[n], text=str(n) * 100)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    last = machine("last")
+    assert last.find("ingest", FP) is not None and [*last.verify()] == []
+    folder = last.local(last.output("ingest", FP))
+    assert (folder / "deep" / "a").read_text() * 2 == (folder / "b").read_text()
+
+
+def test_a_rival_between_our_files_and_our_manifest_mixes_nothing(machine, monkeypatch):
+    a, b = machine("a"), machine("b")
+    write = a.bucket.write
+
+    def late(key, data):
+        commit(b, text="bbb")
+        write(key, data)
+
+    monkeypatch.setattr(a.bucket, "write", late)
+    commit(a, text="aaa")
+    last = machine("last")
+    assert [*last.verify()] == []
+    assert (last.local(last.output("ingest", FP)) / "b").read_text() == "aaaaaa"
+
+
+def test_runs_are_seen_from_everywhere(machine):
+    a, b = machine("a"), machine("b")
+    a.save_run({"run": "20260101", "pipeline": "p", "state": "running"})
+    a.save_run({"run": "20260102", "pipeline": "p", "state": "running"})
+    a.save_run({"run": "20260102", "pipeline": "p", "state": "done"})
+    assert [run["run"] for run in b.runs()] == ["20260102", "20260101"]
+    assert [run["state"] for run in b.runs()] == ["done", "running"]
+
+
+# --- locks
+
+
+def test_a_lock_held_elsewhere_is_refused_until_it_is_given_up(machine):
+    a, b = machine("a").lock("run-p", {"run": "1"}), machine("b").lock("run-p")
+    with a.held():
+        with pytest.raises(Locked, match=r"held by process .* \(run 1\)"):
+            b.acquire()
+        assert b.holder()["run"] == "1"
+        a.check()
+    assert b.holder() is None
+    with b.held():
+        pass
+    assert b.owner() is None
+
+
+def test_a_claim_whose_lease_ran_out_counts_for_nothing(store):
+    claim = {"held": True, "host": "elsewhere", "pid": 1, "expires": time.time() + 1.5, "since": "2026"}
+    store.bucket.write("locks/run-p.json/dead", json.dumps(claim).encode())
+    with pytest.raises(Locked, match="elsewhere"):
+        store.lock("run-p").acquire()
+    with store.lock("run-p").held(wait_seconds=20):
+        assert len(objects(store, "locks")) == 1
+
+
+def test_a_holder_whose_claim_was_cleared_away_notices(store):
+    lock = BucketLock(store.bucket, store.locks / "run-p.json", lease_seconds=0.8)
+    with lock.held():
+        lock.check()
+        store.bucket.delete([lock._claim])
+        deadline = time.monotonic() + 10
+        while not lock._lost.is_set() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        with pytest.raises(Locked, match="taken over"):
+            lock.check()
+    assert objects(store, "locks") == []
+
+
+def test_of_many_takers_one_at_a_time_holds_the_lock(machine):
+    stores = [machine(f"m{n}") for n in range(4)]
+    inside, most, done = [], [], []
+
+    def work(store: BucketStore) -> None:
+        with store.lock("run-p").held(wait_seconds=60):
+            inside.append(store)
+            most.append(len(inside))
+            time.sleep(0.1)
+            inside.remove(store)
+        done.append(store)
+
+    threads = [threading.Thread(target=work, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 4 and set(most) == {1}
+
+
+# --- the registry
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    folder = tmp_path / "saved"
+    (folder / "variables").mkdir(parents=True)
+    (folder / "saved_model.pb").write_bytes(b"graph")
+    (folder / "variables" / "variables.index").write_bytes(b"weights")
+    return folder
+
+
+def test_versions_and_the_champion_are_one_for_all_machines(machine, saved):
+    a, b = Registry(machine("a"), "flights"), Registry(machine("b"), "flights")
+    assert a.champion() is None and a.versions() == []
+    assert a.publish(saved, {"run": "1"}).number == 1
+    assert b.publish(saved, {"run": "2"}).number == 2
+    a.promote(1, reason="first")
+    event = b.promote(2, reason="better")
+    assert (event.previous, event.serving) == (1, 2)
+    assert a.champion().number == 2 and a.champion().facts == {"run": "2"}
+    local = a.store.local(a.champion().path)
+    assert (local / "saved_model" / "variables" / "variables.index").read_bytes() == b"weights"
+    back = a.rollback(reason="worse")
+    assert (back.version, back.serving) == (1, 3)
+    assert [e.kind for e in b.history()] == ["promote", "promote", "rollback"]
+    with pytest.raises(StoreError, match="was rolled back"):
+        b.promote(2, reason="again")
+    assert sorted(n for n in objects(a.store, "serving") if n.endswith("pb")) == [
+        f"serving/flights/{n}/saved_model.pb" for n in (1, 2, 3)
+    ]
+    assert [*a.verify()] == [] == [*b.verify()]
+
+
+def test_a_promotion_that_died_before_its_serving_copy_was_whole_is_repaired(machine, saved):
+    a = Registry(machine("a"), "flights")
+    a.publish(saved, {})
+    a.promote(1, reason="first")
+    a.store.bucket.delete(["serving/flights/1/saved_model.pb"])
+    b = Registry(machine("b"), "flights")
+    assert any("not served" in problem for _, problem in b.verify())
+    assert b.repair() and not b.repair()
+    assert [*b.verify()] == []
+
+
+def test_a_version_is_damaged(machine, saved):
+    registry = Registry(machine("a"), "flights")
+    registry.publish(saved, {})
+    name = next(n for n in objects(registry.store, "models") if n.endswith("saved_model.pb"))
+    registry.store.bucket.write(name, b"grapH")
+    assert any("crc32c" in problem for _, problem in registry.verify())
+    with pytest.raises(StoreError, match="its bytes changed"):
+        store = machine("b")
+        store.local(store.root / "models" / "flights" / "1")
+
+
+# --- garbage and checkpoints
+
+
+def test_garbage_goes_from_the_bucket(machine, saved):
+    store = machine("a")
+    commit(store, FP, stage="ingest")
+    commit(store, FP[::-1], stage="ingest")
+    store.save_run({"run": "1", "pipeline": "p", "stages": [{"fingerprint": FP}]})
+    garbage = gc.collect(store, keep_runs=5)
+    assert [item.path.name for item in garbage] == [FP[::-1]] and garbage[0].bytes > 9
+    with machine("b").lock("run-p").held():
+        store_c = machine("c")
+        # same process: its own run is no obstacle
+        assert len(gc.collect(store_c, keep_runs=5)) == 1
+    assert gc.remove(store, garbage) == garbage[0].bytes
+    other = machine("b")
+    assert other.find("ingest", FP) is not None and other.find("ingest", FP[::-1]) is None
+    assert not any(FP[::-1] in name for name in objects(store))
+
+
+def test_a_training_that_fails_goes_on_elsewhere(machine, monkeypatch):
+    a, b = machine("a"), machine("b")
+
+    def write(step: int) -> None:
+        folder = a.checkpoints / FP / str(step)
+        folder.mkdir(parents=True)
+        (folder / "variables.index").write_text(f"weights {step}")
+        (folder / "checkpoint.json").write_text("{}")
+
+    with pytest.raises(RuntimeError), a.checkpointing(FP):
+        write(100)
+        write(200)
+        raise RuntimeError("killed")
+    whole = b.bucket.read
+
+    def small(key: str) -> bytes | None:
+        assert key.endswith(".json"), f"{key} was read whole into memory"
+        return whole(key)
+
+    monkeypatch.setattr(b.bucket, "read", small)
+    with b.checkpointing(FP):
+        assert (b.checkpoints / FP / "200" / "variables.index").read_text() == "weights 200"
+    b.discard(b.checkpoints / FP)
+    assert objects(a, "checkpoints") == [] and not (b.checkpoints / FP).exists()
+
+
+def test_the_best_checkpoints_come_along_to_another_machine(machine):
+    a, b, c = machine("a"), machine("b"), machine("c")
+    losses = {100: 0.5, 200: 0.1, 300: None, 400: 0.2, 500: 0.2, 600: 0.3, 700: None}
+
+    def write(folder: Path, text: str) -> None:
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "variables").write_text(f"weights {folder.name}")
+        (folder / "checkpoint.json").write_text(text)
+
+    def here(store: BucketStore) -> list[int]:
+        folder = store.checkpoints / FP
+        for step in folder.iterdir():
+            assert (step / "deep" / "variables").read_text() == f"weights {step.name}"
+        return sorted(int(step.name) for step in folder.iterdir())
+
+    with pytest.raises(RuntimeError), a.checkpointing(FP, keep_best=2):
+        for step, loss in losses.items():
+            write(a.checkpoints / FP / str(step), json.dumps({} if loss is None else {"loss": loss}))
+        write(a.checkpoints / FP / "50", "torn")
+        raise RuntimeError("killed")
+    (b.checkpoints / FP / "200" / "deep").mkdir(parents=True)
+    (b.checkpoints / FP / "200" / "deep" / "variables").write_text("weights 200")  # from an earlier try
+    with b.checkpointing(FP, keep_best=2):
+        assert here(b) == [200, 400, 700]
+    with c.checkpointing(FP):
+        assert here(c) == [700]
+    assert not list(b.staging.glob("*get-*")) and not list(c.staging.glob("*get-*"))
+
+
+def test_a_request_fetches_the_outputs_and_versions_that_it_names(machine, saved):
+    a, b = machine("a"), machine("b")
+    commit(a)
+    commit(a, FP[::-1])
+    Registry(a, "flights").publish(saved, {})
+    model = b.root / "models" / "flights" / "1" / "saved_model"
+    b.localize({"examples": [{"path": str(b.output("ingest", FP)), "rows": 3}], "model": (model,), "other": "/etc"})
+    assert (b.output("ingest", FP) / "b").exists() and (model / "saved_model.pb").exists()
+    assert not b.output("ingest", FP[::-1]).exists(), "nothing asked for it"
+    with pytest.raises(StoreError, match=r"stages/ingest/none: is gone"):
+        b.localize([b.output("ingest", "none")])

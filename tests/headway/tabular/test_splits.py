@@ -1,0 +1,265 @@
+"""Splits: the same row in the same split for ever, duplicates together, shares as asked for."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.config import load
+from headway.errors import ConfigError, DataError
+from headway.tabular.splits import SplitConfig, assign, column_hash, row_hash, window_splits
+
+GOLDEN = pa.RecordBatch.from_pydict(
+    {
+        "i": pa.array([1, -1, None, 2**63 - 1]),
+        "f": pa.array([1.5, -0.0, None, float("nan")], pa.float32()),
+        "s": pa.array([b"a", b"", None, b"abcdefghij"]),
+    }
+)
+FLOATS = st.floats(width=32) | st.none() | st.sampled_from([0.0, -0.0])
+ROWS = st.lists(
+    st.tuples(st.integers(-(2**63), 2**63 - 1) | st.none(), FLOATS, st.binary(max_size=12) | st.none()),
+    min_size=1,
+    max_size=40,
+)
+
+
+def batch_of(rows, encoded=False):
+    whole, floats, texts = zip(*rows, strict=True)
+    text = pa.array(texts, pa.binary())
+    return pa.RecordBatch.from_pydict(
+        {
+            "i": pa.array(whole, pa.int64()),
+            "f": pa.array(floats, pa.float32()),
+            "s": text.dictionary_encode() if encoded else text,
+        }
+    )
+
+
+def hexes(values):
+    return [f"{value:016x}" for value in values]
+
+
+def test_golden_hashes():
+    assert hexes(column_hash(GOLDEN["i"])) == [
+        "910a2dec89025cc1",
+        "e4d971771b652c20",
+        "6e756c6c6e756c6c",
+        "2a67d7552e039ea7",
+    ]
+    assert hexes(column_hash(GOLDEN["f"])) == [
+        "555b738727e4a1cf",
+        "e220a8397b1dcdaf",
+        "6e756c6c6e756c6c",
+        "597709b67ebb1c02",
+    ]
+    assert hexes(column_hash(GOLDEN["s"])) == [
+        "5e025f9ade9eaf3e",
+        "e220a8397b1dcdaf",
+        "6e756c6c6e756c6c",
+        "fdb918fdab0970f0",
+    ]
+    assert hexes(row_hash(GOLDEN, ["s", "i", "f"])) == [
+        "7a8e084adbc36050",
+        "39367a57284fb9de",
+        "a5d378fa7a92418c",
+        "66186b9f1354c74b",
+    ]
+    assert hexes(row_hash(GOLDEN, ["i"], salt=3)) == [
+        "a2e0a26fd4e2bd1d",
+        "9ba7eb463037cdbc",
+        "0fb8b532896a1997",
+        "3f00dbb2b5648212",
+    ]
+
+
+def test_golden_splits():
+    batch = pa.RecordBatch.from_pydict({"id": pa.array(range(40))})
+    assert "".join(map(str, assign(SplitConfig(eval=0.3, test=0.2), batch))) == GOLDEN_SPLITS
+
+
+GOLDEN_SPLITS = "1020012002120002110100000210002202011020"
+
+
+@given(ROWS, st.integers(0, 40), st.booleans())
+def test_a_row_keeps_its_split_whatever_batch_it_is_in(rows, cut, encoded):
+    config = SplitConfig(eval=0.3, test=0.3)
+    whole = assign(config, batch_of(rows)).tolist()
+    batch = batch_of(rows, encoded)
+    parts = [batch.slice(0, cut), batch.slice(cut)]
+    assert [code for part in parts for code in assign(config, part)] == whole
+    # alone in its batch, too
+    assert [assign(config, batch_of([row]))[0] for row in rows] == whole
+
+
+@given(ROWS, st.data())
+def test_duplicates_stay_together(rows, data):
+    again = data.draw(st.permutations(rows))
+    codes = assign(SplitConfig(eval=0.4), batch_of([*rows, *again])).tolist()
+    first = dict(zip(map(repr, rows), codes, strict=False))
+    assert [first[repr(row)] for row in again] == codes[len(rows) :]
+
+
+@given(ROWS)
+def test_a_key_alone_decides(rows):
+    config = SplitConfig(key=("s",), eval=0.4, test=0.3)
+    other = [(None, 0.5, text) for _, _, text in rows]
+    assert assign(config, batch_of(rows)).tolist() == assign(config, batch_of(other)).tolist()
+
+
+def test_keys_in_any_order_are_the_same_key():
+    forth, back = (row_hash(GOLDEN, names).tolist() for names in (["i", "s"], ["s", "i"]))
+    assert forth == back
+
+
+def test_values_that_change_columns_change_the_hash():
+    a = pa.RecordBatch.from_pydict({"x": [b"u"], "y": [b"v"]})
+    b = pa.RecordBatch.from_pydict({"x": [b"v"], "y": [b"u"]})
+    assert row_hash(a, ["x", "y"]) != row_hash(b, ["x", "y"])
+
+
+def test_null_nan_zero_and_empty_are_told_apart_and_signs_of_zero_are_not():
+    floats = column_hash(pa.array([None, float("nan"), 0.0, -0.0, -float("nan")], pa.float32()))
+    assert len(set(floats[:3].tolist())) == 3 and floats[3] == floats[2] and floats[4] == floats[1]
+    texts = column_hash(pa.array([None, b"", b"\0", b"null"]))
+    assert len(set(texts.tolist())) == 4
+
+
+def test_null_keys_are_one_key():
+    batch = pa.RecordBatch.from_pydict({"k": pa.nulls(50, pa.binary()), "x": pa.array(range(50))})
+    assert len(set(assign(SplitConfig(key="k"), batch).tolist())) == 1
+
+
+def test_repeated_and_distinct_texts_hash_alike_in_large_batches():
+    texts = [f"customer {i % 700}".encode() for i in range(5000)] + [None, b""]
+    once = column_hash(pa.array(texts))
+    assert once.tolist() == [column_hash(pa.array([text], pa.binary()))[0] for text in texts]
+    assert column_hash(pa.array(texts).slice(1234, 3000)).tolist() == once[1234:4234].tolist()
+    assert column_hash(pa.array(texts, pa.large_binary())).tolist() == once.tolist()
+
+
+def test_a_dictionary_may_hold_null():
+    odd = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int32()), pa.array([b"a", None]))
+    assert column_hash(odd).tolist() == column_hash(pa.array([b"a", None, None])).tolist()
+
+
+@pytest.mark.parametrize(("share", "test"), [(0.2, 0.0), (0.1, 0.3), (0.5, 0.25), (0.001, 0.0)])
+def test_shares_are_as_asked_for(share, test):
+    n = 100_000
+    codes = assign(SplitConfig(eval=share, test=test), pa.RecordBatch.from_pydict({"id": np.arange(n)}))
+    for code, wanted in ((1, share), (2, test), (0, 1 - share - test)):
+        assert abs((codes == code).mean() - wanted) < 4 * (0.25 / n) ** 0.5
+
+
+def test_a_larger_eval_share_only_takes_rows_in():
+    batch = pa.RecordBatch.from_pydict({"id": np.arange(2000)})
+    small, large = (assign(SplitConfig(eval=share), batch) == 1 for share in (0.1, 0.3))
+    assert (large | ~small).all()
+
+
+def test_another_salt_is_another_split():
+    batch = pa.RecordBatch.from_pydict({"id": np.arange(4000)})
+    a, b = (assign(SplitConfig(eval=0.5, salt=salt), batch) for salt in (0, 1))
+    assert 0.45 < (a == b).mean() < 0.55
+
+
+def test_empty_batches():
+    columns = [pa.array([], pa.int64()), pa.array([], pa.binary()), pa.array([], pa.binary()).dictionary_encode()]
+    batch = pa.RecordBatch.from_arrays(columns, names=["a", "b", "c"])
+    for config in (SplitConfig(), SplitConfig(mode="time"), SplitConfig(mode="column", column="b")):
+        assert assign(config, batch).tolist() == []
+
+
+# --- by a column
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_a_column_that_says_so(dictionary):
+    values = pa.array([b"eval", b"train", b"test", b"train"])
+    batch = pa.RecordBatch.from_pydict({"part": values.dictionary_encode() if dictionary else values})
+    assert assign(SplitConfig(mode="column", column="part"), batch).tolist() == [1, 0, 2, 0]
+
+
+def test_a_column_with_other_words_for_it():
+    config = SplitConfig(mode="column", column="year", values={"2012": "train", "2013": "eval"})
+    assert assign(config, pa.RecordBatch.from_pydict({"year": [2013, 2012]})).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [([b"train", b"dev"], "'dev'"), ([b"train", b"\xff"], r"'\\xff'"), ([b"train", None], "1 row has no value")],
+)
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_a_value_that_says_nothing_is_a_data_error(values, said, dictionary):
+    array = pa.array(values)
+    batch = pa.RecordBatch.from_pydict({"part": array.dictionary_encode() if dictionary else array})
+    with pytest.raises(DataError) as error:
+        assign(SplitConfig(mode="column", column="part"), batch)
+    assert said in str(error.value) and "'part'" in str(error.value) and error.value.fix
+
+
+# --- the window
+
+
+def test_hash_splits_take_every_span():
+    parts = window_splits(SplitConfig(test=0.1), ["a", "b"])
+    assert parts["train"] == [("a", "train"), ("b", "train")] and parts["test"] == [("a", "test"), ("b", "test")]
+    assert window_splits(SplitConfig(), ["a", "b"])["test"] == []
+
+
+@given(st.integers(1, 4), st.integers(0, 4), st.integers(1, 12))
+def test_time_splits_part_the_window_in_order(eval_spans, test_spans, n):
+    config = SplitConfig(mode="time", eval_spans=eval_spans, test_spans=test_spans)
+    spans = [f"{i:02d}" for i in range(n)]
+    if n <= eval_spans + test_spans:
+        with pytest.raises(ConfigError, match=f"at least {eval_spans + test_spans + 1}"):
+            window_splits(config, spans)
+        return
+    parts = window_splits(config, spans)
+    assert [span for name in ("train", "eval", "test") for span, _ in parts[name]] == spans
+    assert (len(parts["eval"]), len(parts["test"])) == (eval_spans, test_spans)
+    assert {split for part in parts.values() for _, split in part} == {"all"}
+
+
+def test_moving_a_time_window_ingests_nothing_again():
+    a, b = SplitConfig(mode="time"), SplitConfig(mode="time", eval_spans=3, test_spans=2)
+    assert a.at_ingest() == b.at_ingest() and a.names() == ("all",)
+
+
+def test_what_changes_the_rows_changes_what_ingest_is_named_after():
+    configs = [SplitConfig(), SplitConfig(eval=0.3), SplitConfig(salt=1), SplitConfig(key="a"), SplitConfig(test=0.1)]
+    assert len({repr(config.at_ingest()) for config in configs}) == len(configs)
+    assert SplitConfig(eval_spans=5).at_ingest() == SplitConfig().at_ingest()
+
+
+def test_what_is_declared_unique_changes_no_split_but_is_noted():
+    plain, unique = SplitConfig(key="a"), SplitConfig(key="a", unique=True)
+    assert plain.at_ingest() == unique.at_ingest() and plain.noted() != unique.noted()
+    assert unique.unique_columns() == ("a",) and SplitConfig(unique="b").unique_columns() == ("b",)
+    assert SplitConfig(unique=["b", "c"]).columns() == {"b", "c"} and plain.unique_columns() == ()
+    named = SplitConfig(mode="column", column="p", key="k", unique="u")
+    assert [named.named_by(name) for name in "pku"] == ["split.column", "split.key", "split.unique"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"eval": 0.5, "test": 0.5}, "leave nothing to train on"),
+        ({"eval": 0}, "greater than 0"),
+        ({"mode": "column"}, "column's name"),
+        ({"column": "a"}, "column's name"),
+        ({"mode": "time", "key": "a"}, "a key is for mode: hash"),
+        ({"unique": True}, "there is none; name the columns"),
+        ({"key": ["a", "b", "a"]}, "key names a twice"),
+        ({"unique": ["a", "a"]}, "unique names a twice"),
+        ({"values": {"a": "train"}}, "mode: column"),
+        ({"mode": "column", "column": "a", "values": {"b": "dev"}}, "values.b"),
+        ({"salt": -1}, "salt"),
+        ({"evl": 0.2}, "did you mean 'eval'"),
+    ],
+)
+def test_wrong_configs_say_so(value, said):
+    with pytest.raises(ConfigError) as error:
+        load(SplitConfig, value, where="pipeline.yaml: split")
+    assert said in str(error.value) and "pipeline.yaml" in str(error.value)

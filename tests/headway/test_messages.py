@@ -1,0 +1,21 @@
+"""Counts and figures read as people write them."""
+
+import pytest
+
+from headway.messages import agree, counted, some
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (12345, "12,345 rows")])
+def test_one_of_a_thing_is_not_called_several(count, said):
+    assert counted(count, "row") == said
+
+
+def test_words_that_take_no_s_and_verbs():
+    assert (counted(1, "row has", "rows have"), counted(2, "row has", "rows have")) == ("1 row has", "2 rows have")
+    assert (agree(1, "is", "are"), agree(0, "is", "are")) == ("is", "are")
+
+
+def test_the_first_few_of_many_are_named():
+    assert some(["a", "b"], 2) == "a, b"
+    assert some(["a", "b", "c"], 2, repr) == "'a', 'b' and 1 more"
+    assert some(range(2000), 1) == "0 and 1,999 more"

@@ -1,0 +1,315 @@
+"""What validation says of a window: severity, a sentence with its numbers, and what to do."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.errors import DataError
+from headway.monitor import Monitor
+from headway.schema.columns import Column, Schema
+from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular.splits import SplitConfig
+from headway.validation.stage import FILE, SpanFacts, ValidateConfig, ValidateRequest, errors, summary_table, validate
+
+ROWS = 2000
+RANDOM = np.random.default_rng(0)
+GOOD = {
+    "hour": RANDOM.permutation(np.arange(ROWS) % 24),
+    "delay": RANDOM.permutation(np.arange(ROWS) % 100).astype(np.float32),
+    "carrier": [(b"AA", b"UA")[i] for i in RANDOM.permutation(np.arange(ROWS) % 2)],
+    "label": np.arange(ROWS) % 2,
+}
+SCHEMA = Schema(
+    columns=(
+        Column(name="hour", type="int64", nullable=True),
+        Column(name="delay", type="float32", nullable=True),
+        Column(name="carrier", type="bytes", nullable=True, encoding="dictionary"),
+    ),
+    ranges={"hour": (0, 23), "delay": (-10, 1000.5)},
+    domains={"carrier": ("AA", "UA")},
+    required=("hour", "carrier"),
+)
+QUIET = ValidateConfig(severity={"leakage": "ignore", "duplicate": "ignore"})
+"""Not what a test with few values in turn is about."""
+SPAN = SpanFacts(span="2013-01", read=5000, written=4990, quarantined=5, filtered=5)
+
+
+def _batch(columns):
+    arrays = {name: pa.array(v, pa.binary()) if isinstance(v[0], bytes) else pa.array(v) for name, v in columns.items()}
+    cast = {pa.float64(): pa.float32(), pa.null(): pa.float32()}
+    return pa.record_batch({name: a.cast(cast.get(a.type, a.type)) for name, a in arrays.items()})
+
+
+@pytest.fixture
+def check(tmp_path):
+    """check(train={...}, eval={...}, **request) -> the stage's result; columns that are left out are good ones."""
+
+    def run(train=None, *, drop=(), spans=(SPAN,), schema=SCHEMA, config=None, rows=None, monitor=None, **request):
+        splits = {"train": train or {}, "eval": request.pop("eval", {})}
+        splits |= {name: request.pop(name) for name in ("test",) if name in request}
+        for name, changes in splits.items():
+            columns = {key: value for key, value in (GOOD | changes).items() if key not in drop}
+            batch = _batch(columns)
+            kinds = {pa.int64(): "int64", pa.float32(): "float32", pa.binary(): "bytes"}
+            stored = [Column(name=f.name, type=kinds[f.type], nullable=True) for f in batch.schema]
+            statistics = SplitStatistics.create(stored)
+            statistics.update(batch.slice(0, (rows or {}).get(name, ROWS)))
+            statistics.save(tmp_path / name)
+        made = ValidateRequest(
+            schema=schema,
+            statistics=tmp_path,
+            splits=tuple(splits),
+            spans=spans,
+            config=config or ValidateConfig(),
+            **request,
+        )
+        return validate(made, tmp_path, monitor or Monitor())
+
+    return run
+
+
+def only(result):
+    """The one anomaly: (severity, kind, column, where, message)."""
+    [anomaly] = result["anomalies"]
+    assert anomaly["fix"]
+    return tuple(anomaly[name] for name in ("severity", "kind", "column", "where", "message"))
+
+
+def changed(name, count, value):
+    """The good column with `count` values replaced."""
+    return {name: [value] * count + list(GOOD[name])[count:]}
+
+
+def test_good_data_has_no_anomalies(check, tmp_path):
+    result = check()
+    assert result == {"anomalies": [], "errors": 0, "warnings": 0, "splits": [], "proof": []}
+    assert json.loads((tmp_path / FILE).read_text()) == result
+    assert errors(result) == [] and summary_table(result) == []
+
+
+def test_too_many_rejected_rows(check):
+    bad = SpanFacts(span="2013-02", read=1000, written=900, quarantined=60, filtered=40)
+    severity, kind, _, where, message = only(check(spans=(SPAN, bad)))
+    assert (severity, kind, where) == ("error", "quarantine", "2013-02")
+    assert "60 of 1,000 rows of span 2013-02 (6.00%)" in message and "1.00%" in message
+    assert check(spans=(bad,), config=ValidateConfig(max_quarantined=0.06))["anomalies"] == []
+
+
+@pytest.mark.parametrize(("others", "severity"), [((), "error"), ((SPAN,), "warning")])
+def test_a_span_without_rows(check, others, severity):
+    empty = SpanFacts(span="2013-03", read=70, written=0, quarantined=0, filtered=70)
+    assert only(check(spans=(*others, empty)))[:4] == (severity, "empty span", None, "2013-03")
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_an_empty_split(check, split):
+    found = only(check(rows={split: 0}))
+    assert found[:4] == ("error", "too few rows", None, split)
+    assert f"the {split} split has 0 rows; at least 1 are needed" in found[4]
+    result = check(config=ValidateConfig(min_train_rows=ROWS + 1, min_eval_rows=ROWS + 1))
+    assert result["errors"] == 2
+
+
+def test_few_eval_rows_and_no_test_rows_are_warnings(check):
+    assert only(check(rows={"eval": 500}))[:4] == ("warning", "few rows", None, "eval")
+    assert only(check(test={}, rows={"test": 0}))[:4] == ("warning", "too few rows", None, "test")
+
+
+def test_a_required_column_with_nulls(check):
+    found = only(check(changed("hour", 20, None)))
+    assert found[:4] == ("warning", "presence", "hour", "train")
+    assert "missing in 20 of 2,000 train rows (1.00%)" in found[4]
+    assert only(check(changed("hour", 101, None)))[0] == "error"
+    assert check(changed("delay", 500, None))["anomalies"] == []  # the schema does not demand it
+
+
+@pytest.mark.parametrize(("split", "severity"), [("train", "error"), ("eval", "warning")])
+@pytest.mark.parametrize(("value", "what"), [(None, "no value"), (float("nan"), "no finite number")])
+def test_a_column_without_any_value(check, split, severity, value, what):
+    found = only(check(**{split: changed("delay", ROWS, value)}))
+    assert found[:4] == (severity, "all missing", "delay", split)
+    assert f"'delay' has {what} in any of the 2,000 {split} rows" in found[4]
+
+
+def test_values_outside_a_domain(check):
+    found = only(check(changed("carrier", 40, b"ZZ")))
+    assert found[:4] == ("warning", "unseen values", "carrier", "train")
+    assert "40 of 2,000 train rows (2.00%): 'ZZ' (40)" in found[4]
+    assert only(check(changed("carrier", 101, b"ZZ")))[0] == "error"
+    assert only(check(changed("carrier", 101, b"ZZ"), config=ValidateConfig(max_unseen=0.2)))[0] == "warning"
+
+
+def test_a_domain_that_cannot_be_checked_is_said(check):
+    found = only(check({"carrier": [b"x" * 5000] + [b"ZZ"] * (ROWS - 1)}))
+    assert found[:4] == ("warning", "unseen values", "carrier", "train")
+    assert "has a value of 5,000 bytes" in found[4] and "was not checked against the schema's string_domain" in found[4]
+
+
+def test_of_many_unseen_values_the_most_frequent_are_named(check):
+    values = [b"odd"] * 3 + [b"odd%d" % i for i in range(8)] + [b"\xff", b"x" * 100]
+    message = only(check({"carrier": values + [b"AA"] * (ROWS - len(values))}))[4]
+    assert "'odd' (3), '" in message and message.endswith("and 6 more")
+    long = only(check({"carrier": [b"\xff", b"x" * 100] + [b"AA"] * (ROWS - 2)}))[4]
+    assert "x...'" in long and "\\xff" in long and len(long) < 250
+
+
+def test_values_beyond_a_bound(check):
+    found = only(check(changed("hour", 1, 24)))
+    assert found[:4] == ("error", "range", "hour", "train")
+    assert "'hour' reaches 24 in the train rows, above the schema's bound of 23" in found[4]
+    low = only(check(eval=changed("delay", 1, -10.5)))
+    assert low[:4] == ("error", "range", "delay", "eval")
+    assert "reaches -10.5 in the eval rows, below the schema's bound of -10" in low[4]
+    assert "reaches 12,345,678 in" in only(check(changed("hour", 1, 12_345_678)))[4]
+
+
+def test_a_constant_column(check):
+    found = only(check({"hour": [7] * ROWS}))
+    assert found[:4] == ("warning", "constant", "hour", "train")
+    assert "the same value in all 2,000 train rows" in found[4]
+    assert check(eval={"hour": [7] * ROWS})["anomalies"] == []  # nothing is learnt from eval
+    assert check({"delay": [7.0, None] * (ROWS // 2)}, config=QUIET)["anomalies"] == []  # being missing tells something
+
+
+def test_nan_and_infinity(check):
+    values = [float("nan")] * 3 + [float("inf")] * 2 + [1.0, 2.0] * (ROWS // 2)
+    result = check({"delay": values[:ROWS]}, config=QUIET)
+    assert [(a["severity"], a["kind"]) for a in result["anomalies"]] == [("warning", "nan"), ("warning", "infinite")]
+    assert "'delay' is NaN in 3 of 2,000 train rows (0.15%)" in result["anomalies"][0]["message"]
+
+
+def test_a_column_of_another_type_than_the_schema_says(check):
+    result = check(train={"carrier": np.arange(ROWS)}, eval={"carrier": np.arange(ROWS)})
+    assert [(a["kind"], a["severity"]) for a in result["anomalies"]] == [("type", "warning")] * 2
+    assert "stored as int64, and the schema says bytes" in result["anomalies"][0]["message"]
+    assert {a["kind"] for a in check({"hour": GOOD["carrier"]}, config=QUIET)["anomalies"]} == {"type"}
+
+
+def test_a_missing_column(check):
+    result = check(drop=("delay",), stored=("hour", "delay", "carrier"))
+    assert [(a["severity"], a["kind"], a["column"], a["where"]) for a in result["anomalies"]] == [
+        ("error", "missing column", "delay", "train"),
+        ("error", "missing column", "delay", "eval"),
+    ]
+    assert check(drop=("delay",), stored=("hour", "carrier"))["anomalies"] == []
+
+
+@pytest.mark.parametrize(("value", "shown"), [(1, "1"), (0.25, "0.25"), (b"yes", "'yes'")])
+def test_a_single_label(check, value, shown):
+    result = check(train={"label": [value] * ROWS}, eval={"label": [value] * ROWS})
+    assert [(a["severity"], a["kind"], a["where"]) for a in result["anomalies"]] == [
+        ("error", "one label", "train"),
+        ("warning", "one label", "eval"),
+    ]
+    assert f"every one of the 2,000 train rows has the label {shown}" in result["anomalies"][0]["message"]
+
+
+def test_unbalanced_classes(check):
+    found, blind = check({"label": [1] + [0] * (ROWS - 1)})["anomalies"]
+    assert (found["severity"], found["kind"], found["where"]) == ("warning", "class balance", "train")
+    assert "1 of 2,000 train rows (0.050%)" in found["message"]
+    assert (blind["severity"], blind["kind"]) == ("info", "leakage")
+    assert "not looked for: fewer than 30 of 2,000 train rows have another label" in blind["message"]
+    assert check({"label": [1] + [0] * (ROWS - 1)}, task="regression")["anomalies"] == []
+
+
+def test_labels_of_eval_that_train_never_saw(check):
+    two, three = [b"a", b"b"] * (ROWS // 2), [b"c"] * 10 + [b"a", b"b"] * (ROWS // 2 - 5)
+    found = only(check(train={"label": two}, eval={"label": three}))
+    assert found[:4] == ("error", "unseen label", "label", "eval")
+    assert found[4] == (
+        "10 of 2,000 eval rows have a label that no train row has: 'c' (10); train has 'a' (1,000), 'b' (1,000)"
+    )
+    two, three = np.arange(ROWS) % 2, np.where(np.arange(ROWS) < 30, 2, np.arange(ROWS) % 2)
+    found = only(check(train={"label": two}, eval={"label": three}))
+    assert found[0] == "error" and "30 of 2,000 eval rows have a label that no train row has: 2 (30)" in found[4]
+    found = only(check(train={"label": two}, eval={"label": two}, test={"label": three}))
+    assert (found[0], found[3]) == ("warning", "test")  # which judges nothing
+    numbers = np.arange(ROWS).astype(np.float32)
+    assert check(train={"label": numbers}, eval={"label": numbers + 1})["anomalies"] == []  # a regression
+
+
+@pytest.mark.parametrize(
+    ("train", "lacking", "severity"),
+    [
+        ([0] * 1999 + [1], [0] * ROWS, "error"),  # of two classes one
+        ([0] * 1000 + [1] * 990 + [2] * 10, [0, 1] * 1000, "error"),
+        ([0] * 1000 + [1] * 999 + [2], [0, 1] * 1000, "error"),  # of the same size: one was to be expected
+    ],
+)
+def test_a_class_of_train_that_eval_lacks_is_an_error(check, train, lacking, severity):
+    result = check(train={"label": train}, eval={"label": lacking})
+    [found] = [a for a in result["anomalies"] if a["kind"] == "missing class"]
+    assert (found["severity"], found["where"]) == (severity, "eval") and "split.key" in found["fix"]
+    assert f"none of the 2,000 eval rows has the label {max(train)} (" in found["message"]
+
+
+def test_a_class_of_few_rows_may_miss_a_small_eval_by_chance(check):
+    train = [0] * 1000 + [1] * 997 + [2] * 3
+    result = check(train={"label": train}, rows={"eval": 200})
+    assert [(a["severity"], a["where"]) for a in result["anomalies"] if a["kind"] == "missing class"] == [
+        ("warning", "eval")
+    ]
+
+
+def test_infinite_labels(check):
+    values = [float("inf")] * 4 + list(np.arange(ROWS - 4, dtype=np.float64))
+    found = only(check({"label": values}))
+    assert found[:4] == ("warning", "label", "label", "train")
+    assert "infinite in 4 of 2,000 train rows" in found[4]
+
+
+def test_errors_come_first_and_are_told(check):
+    class Told(Monitor):
+        def __init__(self):
+            super().__init__()
+            self.lines = []
+
+        def log(self, line):
+            self.lines.append(line)
+
+    monitor = Told()
+    result = check({"hour": [7] * ROWS, **changed("delay", 1, 2000.0)}, monitor=monitor)
+    assert [a["kind"] for a in result["anomalies"]] == ["range", "constant"]
+    assert (result["errors"], result["warnings"]) == (1, 1)
+    assert [a["kind"] for a in errors(result)] == ["range"]
+    rows = summary_table(result)
+    assert [row["severity"] for row in rows] == ["error", "warning"]
+    assert all(isinstance(cell, str) for row in rows for cell in row.values())
+    assert [line.split(":")[0] for line in monitor.lines] == ["error", "warning"]
+
+
+def test_a_column_of_unseen_values_only(check):
+    values = [b"%d" % i for i in range(ROWS)]
+    found = only(check({"carrier": values}))
+    assert "2,000 of 2,000 train rows (100.00%)" in found[4] and found[4].endswith("and 1,995 more")
+
+
+def test_what_the_proof_of_the_splits_found_is_told_with_the_gravity_that_the_config_gives(check, tmp_path):
+    overlap = {
+        "severity": "error",
+        "kind": "key overlap",
+        "where": "train, eval",
+        "message": "3 keys",
+        "fix": "mend it",
+    }
+    proof = {"says": ["k is unique"], "anomalies": [overlap], "splits": {"train": {"rows": ROWS, "keys": 7}}}
+    (tmp_path / "splits.json").write_text(json.dumps(proof))
+    result = check(proof=tmp_path, split=SplitConfig(eval=0.5))
+    assert only(result)[:2] == ("error", "key overlap") and result["proof"] == ["k is unique"]
+    train, eval_ = result["splits"]
+    assert (train["keys"], eval_["keys"], eval_["label"]) == (7, "", "1: 50.00%") and list(train) == list(eval_)
+    milder = ValidateConfig(severity={"key_overlap": "info"})
+    assert only(check(proof=tmp_path, config=milder))[0] == "info"
+    (tmp_path / "splits.json").unlink()
+    with pytest.raises(DataError, match="cannot be read"):
+        check(proof=tmp_path)
+
+
+def test_a_label_that_differs_between_splits_is_told_when_the_split_is_known(check):
+    skewed = {"label": (np.arange(ROWS) % 4 == 0).astype(np.int64)}
+    found = only(check(eval=skewed, split=SplitConfig(eval=0.5)))
+    assert found[:4] == ("warning", "stratification", "label", "eval") and "1: 25.00% in eval" in found[4]
+    assert check(eval=skewed)["anomalies"] == []

@@ -1,0 +1,122 @@
+"""Rows kept in memory: the same batches as rows that are read again each epoch, and none that Python makes."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfcore.data.pipeline
+from tests.tfcore.data.test_pipeline import _write
+from tfcore.augment.config import AugmentConfig
+from tfcore.augment.rows import Augment
+from tfcore.data.decode import Labeler
+from tfcore.data.groups.group_ids import placed
+from tfcore.data.pipeline import safe, training_dataset
+from tfcore.data.row_cache import Kept, taken
+from tfcore.data.shards import Carve
+from tfcore.graph.python_op import numpy_op
+from tfcore.transform.layer import Transform
+
+
+def _stacks(shards, parameters, keep, *, transform=None, count=40, **options):
+    made = training_dataset(
+        shards,
+        transform or Transform(parameters),
+        Labeler(parameters.label),
+        seed=5,
+        batch=7,
+        stack=2,
+        window_rows=40,
+        cycle=3,
+        keep_bytes=keep,
+        **options,
+    )
+    found = safe(made, shards)
+    return made.element_spec, [{name: value.numpy() for name, value in next(found).items()} for _ in range(count)]
+
+
+@pytest.mark.parametrize("start", [0, 5, 36])
+@pytest.mark.parametrize("carve", [None, Carve(0.2, inside=False)], ids=["all", "carved"])
+@pytest.mark.parametrize("per_record", [16, 1])
+@pytest.mark.parametrize("augmented", [False, True], ids=["as-is", "augmented"])
+def test_kept_rows_come_as_read_ones_do(tmp_path, per_record, carve, start, augmented):
+    """And whoever puts them together."""
+    shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record)
+    augment = Augment(AugmentConfig(noise=0.5, mixup=0.4), parameters, seed=3) if augmented else None
+    options = {"carve": carve, "start_step": start, "augment": augment}
+    spec, read = _stacks(shards, parameters, 0, **options)
+    for jit in (False, True):
+        kept_spec, kept = _stacks(shards, parameters, 1 << 20, jit=jit, **options)
+        assert kept_spec == spec
+        for one, other in zip(read, kept, strict=True):
+            for name in one:
+                np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_rows_that_take_more_are_read_each_time(tmp_path, monkeypatch):
+    shards, parameters = _write(tmp_path, [50, 33], 16)
+    made = []
+    monkeypatch.setattr(
+        tfcore.data.pipeline, "Kept", type("Spy", (), {"of": lambda *a: made.append(Kept.of(*a)) or made[-1]})
+    )
+    for most in (83 * 16 - 1, 83 * 16):  # x, s, label and weight: four bytes each
+        _stacks(shards, parameters, most, count=2)
+    assert made[0] is None
+    assert made[1] is not None
+
+
+def test_a_pipeline_that_calls_python_is_not_kept(tmp_path):
+    shards, parameters = _write(tmp_path, [20], 4)
+    calls, transform = [], Transform(parameters)
+
+    def drift(values):
+        calls.append(len(values))
+        return values + np.float32(100 * len(calls))
+
+    counted = numpy_op(drift, tf.TensorSpec([None, None], tf.float32))
+
+    def live(columns):
+        rows = dict(transform(columns))
+        return rows | {"numeric": counted(rows["numeric"])}
+
+    _, stacks = _stacks(shards, parameters, 1 << 20, transform=live, count=20)
+    assert len(calls) > 5
+    assert len({float(stack["numeric"].max()) for stack in stacks}) > 5
+
+
+def test_kept_rows_are_those_that_were_read(tmp_path):
+    shards, parameters = _write(tmp_path, [50, 33], 16)
+    made = training_dataset(
+        shards, Transform(parameters), Labeler(parameters.label), seed=1, batch=83, stack=1, keep_bytes=1 << 20
+    )
+    for path in shards.paths:
+        tf.io.gfile.remove(path)
+    epochs = [next(it)["numeric"].numpy()[0, :, 0] for it in [safe(made, shards)] for _ in range(3)]
+    assert all(sorted(epoch.tolist()) == list(range(83)) for epoch in epochs)
+    assert (epochs[0] != epochs[1]).any()
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("pick", [taken, placed])
+def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
+    rows = {
+        "group": tf.cast(tf.range(50), tf.int64) * (1 << 40),
+        "weight": tf.random.uniform([50]),
+        "numeric": tf.random.normal([50, 3]),
+        "categorical": tf.random.uniform([50, 2], maxval=9, dtype=tf.int32),
+        "valid": tf.range(50) % 3 == 0,
+    }
+    kept = Kept(rows, plan=None)
+    picked = kept.picked(pick, 20, jit=jit)
+    places = tf.random.shuffle(tf.range(50))[:20]
+    if pick is placed:  # some that only fill up
+        places = tf.where(tf.range(20) % 4 == 0, -1 - places, places)
+    wanted = pick(rows, places)
+    for name, value in picked(places).items():
+        np.testing.assert_array_equal(value, wanted[name])
+    assert isinstance(picked, tf.types.experimental.PolymorphicFunction) == jit
+
+
+def test_text_is_picked_without_xla():
+    kept = Kept({"word": tf.constant([b"a", b"b", b"c"])}, plan=None)
+    pick = kept.picked(taken, 2, jit=True)
+    assert pick(tf.constant([2, 0]))["word"].numpy().tolist() == [b"c", b"a"]

@@ -1,0 +1,284 @@
+"""Rows from shards, from memory and from a generator are of one type, train the same bits, and are refused by name."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from headway.errors import Cancelled, ConfigError, DataError
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from tfcore.data.source import Feed
+from tfcore.evaluation.request import EvaluateRequest, TrainedModel
+from tfcore.evaluation.stage import predict
+from tfcore.models.config import ModelConfig
+from tfcore.testing import write_examples
+from tfcore.train import TrainingConfig, TrainRequest, train
+
+ROWS = 1000
+COLUMNS = (
+    Column(name="x", type="float32", nullable=True),
+    Column(name="hour", type="int64", nullable=False),
+    Column(name="carrier", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="pair", type="float32", nullable=False, shape=(2,)),
+    Column(name="tags", type="bytes", nullable=True, shape=(None,)),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+
+
+def table(rows=ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=rows).astype(np.float32)
+    carrier = rng.integers(0, 4, rows)
+    pairs = pa.array(rng.normal(size=rows * 2).astype(np.float32))
+    return pa.table(
+        {
+            "x": pa.array(x, mask=rng.random(rows) < 0.1),
+            "hour": rng.integers(0, 24, rows),
+            "carrier": pa.array([b"AA", b"BB", b"CC", b"DD"], pa.binary()).take(pa.array(carrier)),
+            "pair": pa.FixedSizeListArray.from_arrays(pairs, 2),
+            "tags": pa.array(
+                [None if i % 9 == 0 else [b"t%d" % (i % 3)] * (i % 4) for i in range(rows)], pa.list_(pa.binary())
+            ),
+            "label": (x + 0.3 * carrier > 0.5).astype(np.int64),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    tables = {"train": table(), "eval": table(500, 1)}
+    return write_examples(tmp_path_factory.mktemp("examples"), tables, COLUMNS, rows_per_record=64, shards=3)
+
+
+def request(written, examples=(), **training):
+    settings = {"batch_size": 32, "steps": 48, "steps_per_call": 8, "jit": "off", "summaries": False} | training
+    return TrainRequest(
+        examples=examples,
+        transform=written.fit(),
+        model=ModelConfig(hidden=(8,), embedding=3),
+        training=TrainingConfig(**settings),
+        seed=3,
+    )
+
+
+def weights(out):
+    reader = tf.train.load_checkpoint(str(out / "weights"))
+    names = sorted(n for n in reader.get_variable_to_shape_map() if n.startswith("model/"))
+    return [reader.get_tensor(n).tobytes() for n in names]
+
+
+def in_memory(rows=None):
+    return Feed.from_arrow(rows or table(), COLUMNS, rows_per_record=64, shards=3)
+
+
+def batches_of(size, rows=None):
+    whole = rows or table()
+    return lambda: iter(whole.slice(at, size) for at in range(0, whole.num_rows, size))
+
+
+def as_numpy(rows):
+    """The same rows as a dict of arrays."""
+    return {
+        "x": rows["x"].fill_null(0).to_numpy(),
+        "x__present": rows["x"].is_valid().to_numpy(),
+        "hour": rows["hour"].to_numpy(),
+        "carrier": rows["carrier"].to_numpy(),
+        "pair": rows["pair"].combine_chunks().flatten().to_numpy().reshape(-1, 2),
+        "tags": rows["tags"].to_pylist(),
+        "label": rows["label"].to_numpy(),
+    }
+
+
+def test_all_three_have_one_element_spec_and_the_same_rows(written):
+    feeds = [
+        Feed.from_shards([written.part("train")]),
+        in_memory(),
+        Feed.from_arrow(as_numpy(table()), COLUMNS),
+        Feed.from_generator(batches_of(77), COLUMNS),
+        Feed.from_generator(lambda: iter([as_numpy(table())]), COLUMNS),
+    ]
+    for feed in feeds:
+        dataset = feed.dataset()
+        assert dataset.element_spec == feed.element_spec == feeds[0].element_spec
+        elements = list(feed.safe(dataset))
+        for name, spec in feed.element_spec.items():
+            assert all(spec.is_compatible_with(element[name]) for element in elements)
+        joined = {name: tf.concat([element[name] for element in elements], 0) for name in feed.element_spec}
+        present = table()["x"].is_valid().to_numpy()
+        np.testing.assert_array_equal(joined["x__present"], present)
+        np.testing.assert_array_equal(joined["x"].numpy()[present], table()["x"].drop_null())
+        np.testing.assert_array_equal(joined["pair"], as_numpy(table())["pair"])
+        assert joined["carrier"].numpy().tolist() == table()["carrier"].to_pylist()
+        assert joined["tags"].to_list() == [tags or [] for tags in table()["tags"].to_pylist()]
+        arrow = pa.Table.from_batches(
+            [
+                pa.RecordBatch.from_arrays(
+                    [b.column(c.name).cast(c.arrow) for c in COLUMNS], names=[c.name for c in COLUMNS]
+                )
+                for b in feed.batches()
+            ]
+        )
+        assert arrow.column("tags").to_pylist() == table()["tags"].to_pylist()
+    assert [feed.rows for feed in feeds] == [ROWS, ROWS, ROWS, None, None]
+    assert feeds[0].element_spec["pair"] == tf.TensorSpec([None, 2], tf.float32)
+
+
+def test_training_from_memory_ends_at_the_bits_of_training_from_shards(written, tmp_path):
+    options = {"early_stopping": {"every_steps": 16}, "sampling": {"rates": {"0": 0.7}}, "augment": {"noise": 0.1}}
+    train(request(written, (written.part("train"),), **options), tmp_path / "shards", Monitor())
+    train(request(written, **options), tmp_path / "memory", Monitor(), feed=in_memory())
+    assert weights(tmp_path / "memory") == weights(tmp_path / "shards")
+
+
+def test_evaluation_is_the_same_from_anywhere(written, tmp_path):
+    asked = request(written, (written.part("train"),))
+    train(asked, tmp_path / "train", Monitor())
+    model = TrainedModel(path=tmp_path / "train", config=asked.model, seed=3)
+    rows = table(500, 1)
+    feeds = {
+        "shards": Feed.from_shards([written.part("eval")]),
+        "memory": Feed.from_arrow(rows, COLUMNS),
+        "live": Feed.from_generator(batches_of(70, rows), COLUMNS),
+    }
+    found = {}
+    for name, feed in feeds.items():
+        evaluate = EvaluateRequest(model=model, transform=written.fit(), slices=("carrier",))
+        found[name] = predict(evaluate, tmp_path / name, Monitor(), feed=feed)
+        assert found[name]["rows"] == 500
+    assert found["shards"]["metrics"] == pytest.approx(found["memory"]["metrics"])
+    assert found["live"]["metrics"] == found["memory"]["metrics"]
+
+
+@pytest.mark.parametrize("mixup", [0.0, 0.3])
+def test_training_on_live_data_learns_and_resumes_where_it_was(mixup, written, tmp_path, monkeypatch):
+    """Though the generator cuts its batches elsewhere then."""
+    whole = table(2000)
+
+    def live(first_row):
+        while True:
+            yield whole.slice(first_row % 2000, 50)
+            first_row += min(50, 2000 - first_row % 2000)
+
+    augment = {"noise": 0.1, "mixup": mixup}
+    options = {"augment": augment, "learning_rate": 0.01, "steps": 120, "checkpoint_every_steps": 40}
+    made = train(request(written, **options), tmp_path / "whole", Monitor(), feed=Feed.from_generator(live, COLUMNS))
+    assert made["epochs"] is None and made["rows"] == 0 and made["final_loss"] < 0.6 and made["traces"] == 1
+    monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
+    monitor = Monitor()
+    monkeypatch.setattr(monitor, "progress", lambda done, *_, **__: done >= 72 and monitor.stop.set())
+    asked = request(written, **options).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+    with pytest.raises(Cancelled):
+        train(asked, tmp_path / "stopped", monitor, feed=Feed.from_generator(live, COLUMNS))
+    resumed = train(asked, tmp_path / "resumed", Monitor(), feed=Feed.from_generator(live, COLUMNS))
+    assert resumed["resumed_from"] >= 72
+    assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")
+
+
+def changed(**columns):
+    return lambda: iter([as_numpy(table(50)), as_numpy(table(50)) | columns])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"x": np.zeros(50)}, r"column 'x': expected float32 \[rows\], given float64 \[50\]"),
+        ({"hour": np.zeros((50, 2), np.int64)}, r"column 'hour': expected int64 \[rows\], given int64 \[50, 2\]"),
+        ({"hour": [1] * 50}, r"column 'hour': expected int64 \[rows\], given list"),
+        ({"carrier": np.zeros(50, np.int64)}, r"column 'carrier': expected bytes \[rows\], given int64 \[50\]"),
+        (
+            {"pair": np.zeros((50, 3), np.float32)},
+            r"column 'pair': expected float32 \[rows, 2\], given float32 \[50, 3\]",
+        ),
+        ({"tags": [[1.5]] * 50}, r"column 'tags': expected lists of bytes \[rows\], given list"),
+        ({"label": np.zeros(49, np.int64)}, r"column 'label': expected 50 rows, as 'x' has, given 49"),
+        ({"lable": np.zeros(50, np.int64)}, r"column 'lable' is not expected\n.*'label'"),
+        ({"x__present": np.zeros(50)}, r"column 'x__present': expected bool \[50\]"),
+    ],
+)
+def test_what_does_not_fit_is_named(written, columns, message):
+    feed = Feed.from_generator(changed(**columns), COLUMNS)
+    with pytest.raises(DataError, match=message) as caught:
+        list(feed.safe(feed.dataset()))
+    assert "batch 1" in str(caught.value)
+    with pytest.raises(DataError, match=message):
+        Feed.from_arrow(as_numpy(table(50)) | columns, COLUMNS)
+
+
+def test_a_missing_column_and_a_null_are_named_in_a_training(written, tmp_path):
+    feed = Feed.from_generator(lambda: iter([table(50).drop_columns("hour")]), COLUMNS)
+    with pytest.raises(DataError, match=r"column 'hour': expected int64 \[rows\], given nothing"):
+        train(request(written), tmp_path, Monitor(), feed=feed)
+    nulls = table(50).set_column(1, "hour", pa.array([None] * 50, pa.int64()))
+    with pytest.raises(DataError, match=r"column 'hour': expected int64 \[rows\] without nulls, given 50 nulls"):
+        Feed.from_arrow(nulls, COLUMNS)
+    with pytest.raises(DataError, match=r"column 'hour': expected int64 \[rows\], given int32 \[50\]"):
+        Feed.from_arrow(table(50).set_column(1, "hour", pa.array([0] * 50, pa.int32())), COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (lambda seen: lambda rows=64: seen(None), [None]),
+        (lambda seen: lambda *rest, **more: seen(None), [None]),
+        (lambda seen: lambda at, rows=64: seen(at), [0]),
+        (lambda seen: lambda at, /: seen(at), [0]),
+        (lambda seen: lambda rows=64, *, first_row=7: seen(first_row), [0]),
+    ],
+)
+def test_a_function_is_told_the_row_it_asks_for_and_keeps_its_defaults(make, given):
+    found = []
+
+    def seen(first):
+        found.append(first)
+        return [as_numpy(table(5))]
+
+    feed = Feed.from_generator(make(seen), COLUMNS)
+    assert sum(batch.num_rows for batch in feed.batches()) == 5
+    assert found == given
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (
+            lambda: Feed.from_generator(lambda first, last: [], COLUMNS),
+            ConfigError,
+            "asks for first and last; it is given",
+        ),
+        (
+            lambda: Feed.from_generator(iter([]), COLUMNS),
+            ConfigError,
+            "expected a function that gives batches, given list_",
+        ),
+        (lambda: Feed.from_arrow(table(), COLUMNS, rows_per_record=0), ConfigError, "rows_per_record is 0"),
+        (lambda: Feed.from_arrow(table(), COLUMNS, shards=0), ConfigError, "shards is 0"),
+        (
+            lambda: list(Feed.from_generator(lambda: None, COLUMNS).batches()),
+            DataError,
+            "one after another, given NoneType",
+        ),
+        (lambda: list(Feed.from_generator(dict, COLUMNS).batches()), DataError, "one after another, given dict"),
+    ],
+)
+def test_what_is_no_feed_is_refused_in_words(make, kind, message):
+    with pytest.raises(kind, match=message) as caught:
+        make()
+    assert caught.value.fix
+
+
+def test_the_generator_s_own_exception_and_its_end_are_told(written, tmp_path):
+    def broken():
+        yield table(300)
+        raise ConnectionError("the queue is gone")
+
+    with pytest.raises(ConnectionError, match="the queue is gone"):
+        train(request(written), tmp_path, Monitor(), feed=Feed.from_generator(broken, COLUMNS))
+    with pytest.raises(DataError, match="ended after 768 rows"):
+        train(request(written), tmp_path, Monitor(), feed=Feed.from_generator(batches_of(100), COLUMNS))
+    live = Feed.from_generator(batches_of(100), COLUMNS)
+    for options, where in (({"steps": None, "epochs": 1}, "epochs"), ({"early_stopping": True}, "early_stopping")):
+        with pytest.raises(ConfigError, match=f"training.{where}"):
+            train(request(written, **options), tmp_path, Monitor(), feed=live)
+    with pytest.raises(ConfigError, match="neither examples nor a feed"):
+        train(request(written), tmp_path, Monitor())

@@ -1,0 +1,487 @@
+"""Several devices and several processes: the same losses as one device, one clear error, and an exact resume.
+
+A training here has processes of its own, which import TensorFlow first: those that can follow each other in the same
+processes do (`several.run`), and the killed ones are one training that is killed again and again.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import keras
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from tests.tfcore.train.test_killed import varied_images
+from tfcore.distribute import launch
+from tfcore.distribute.placement import Choice, Placement, choose
+from tfcore.distribute.process_group import run_together
+from tfcore.models.config import ModelConfig
+from tfcore.testing import write_examples
+from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.steps.replicated import DistributedLearner
+
+pytestmark = pytest.mark.slow
+ROWS, STEPS, FEWER = 5000, 200, 120
+COLUMNS = (
+    Column(name="delay", type="float32", nullable=True),
+    Column(name="carrier", type="bytes", nullable=False, encoding="dictionary"),
+    Column(name="importance", type="float32", nullable=False, role="weight"),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+TWO = {"strategy": "multi_worker", "workers": 2}
+MIRRORED = {"strategy": "mirrored", "replicas": 2}
+# a point of the history for every step, dropout on, weights of rows, clipping, and a carve
+WATCHED = {
+    "steps_per_call": 1,
+    "clip_norm": 0.5,
+    "early_stopping": {"every_steps": 50, "carve": 0.2},
+    "knobs": {"positive_weight": 2.0, "label_smoothing": 0.1},
+}
+BROKEN = 1
+MEMBER = "several:member"
+PYTHONPATH = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+SYNCS = 4
+"""Files and folders that a checkpoint makes sure of."""
+HALF = WATCHED | {"precision": "float16", "steps": 80, "knobs": {"temperature": 0.2}}
+MICRO = WATCHED | {"steps": 100, "micro_batches": 4}
+KILLED = {"steps": FEWER, "checkpoint_every_steps": 20}
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    rng = np.random.default_rng(1)
+    delay, carrier = rng.standard_normal(ROWS).astype(np.float32), rng.integers(0, 5, ROWS)
+    importance = rng.uniform(0.5, 2, ROWS).astype(np.float32)
+    importance[::600] = 1000  # one row alone is too much for float16 at first
+    rows = pa.table(
+        {
+            "delay": pa.array(delay, mask=rng.random(ROWS) < 0.1),
+            "carrier": pa.array([b"AA", b"BB", b"CC", b"DD", b"EE"]).take(pa.array(carrier)),
+            "importance": pa.array(importance),
+            "label": pa.array((delay + 0.5 * carrier + 0.3 * rng.standard_normal(ROWS) > 1).astype(np.int64)),
+        }
+    )
+    return write_examples(tmp_path_factory.mktemp("examples"), {"train": rows}, COLUMNS, rows_per_record=256, shards=5)
+
+
+def request(examples, **training):
+    training = {"batch_size": 32, "steps": STEPS, "steps_per_call": 8, "jit": "off", "learning_rate": 0.01} | training
+    training.setdefault("threads", 1)  # alike in all processes, whoever starts them
+    return TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(task="binary"),
+        model=ModelConfig(hidden=(16, 8), embedding=3, dropout=0.1),
+        training=TrainingConfig(**training),
+        seed=3,
+    )
+
+
+class Lines(Monitor):
+    """Keeps what it is told; may act when a step is reached."""
+
+    def __init__(self, at=None, act=lambda: None):
+        super().__init__()
+        self.lines, self.at, self.act, self.reached = [], at, act, 0
+
+    def log(self, line):
+        self.lines.append(line)
+
+    def progress(self, done, total, unit, **facts):
+        self.reached = done
+        if self.at is not None and done >= self.at:
+            self.at = None
+            self.act()
+
+
+def losses(out):
+    """(losses of training, losses on the carve), point by point."""
+    history = json.loads((out / "history.json").read_text())["history"]
+    return [np.asarray([p[name] for p in history if name in p], float) for name in ("loss", "carve_loss")]
+
+
+def weights(out):
+    reader = tf.train.load_checkpoint(str(out / "weights"))
+    names = sorted(n for n in reader.get_variable_to_shape_map() if n.startswith("model/"))
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def same(one, other):
+    assert list(one) == list(other)
+    for name, value in one.items():
+        assert value.tobytes() == other[name].tobytes(), name
+
+
+def workers():
+    """The processes that this one has started for a training, by the worker they are."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            environment = (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        for entry in environment if parent == os.getpid() else ():
+            if entry.startswith(b"TF_CONFIG="):
+                found[json.loads(entry.partition(b"=")[2])["task"]["index"]] = int(process.name)
+    return found
+
+
+@pytest.fixture(scope="module")
+def one(examples, tmp_path_factory):
+    """The training on one device that others are compared with."""
+    out = tmp_path_factory.mktemp("one")
+    return out, train(request(examples, **WATCHED), out, Monitor())
+
+
+@pytest.fixture(scope="module")
+def half(examples, tmp_path_factory):
+    """The same in float16."""
+    out = tmp_path_factory.mktemp("half")
+    return out, train(request(examples, **HALF), out, Monitor())
+
+
+def run_jobs(jobs, out, strategy):
+    """Run `several.run` as workers or replicas are run."""
+    choice = choose(TrainingConfig(**strategy), gpus=0)
+    own = {"replicas": choice.replicas, "workers": choice.workers, "name": choice.name}
+    requests = [{"jobs": jobs, "worker": worker} | own for worker in range(choice.workers)]
+    environments = [{**environment, "PYTHONPATH": PYTHONPATH} for environment in launch._environments(choice)]
+    return run_together("several:run", requests, out, Monitor(), environments)
+
+
+def job(name, request, **more):
+    return {"name": name, "request": request.model_dump(mode="json"), **more}
+
+
+def common_jobs(examples, out, strategy):
+    """Of workers and replicas alike."""
+    halted = request(examples, **KILLED, **strategy).model_copy(update={"checkpoints": out / "checkpoints"})
+    return [
+        job("losses", request(examples, **WATCHED, **strategy)),
+        job("half", request(examples, **HALF, **strategy)),
+        job("whole", request(examples, **KILLED, **strategy)),
+        job("stopped", halted, act={"what": "stop", "at": 50}),
+    ]
+
+
+@pytest.fixture(scope="module")
+def mirrored(examples, tmp_path_factory):
+    """The folder of many trainings in one process on two devices, and the error of the last: it is killed."""
+    out = tmp_path_factory.mktemp("mirrored")
+    killed = request(examples, **KILLED, **MIRRORED).model_copy(update={"checkpoints": out / "again"})
+    jobs = [
+        *(jobs := common_jobs(examples, out, MIRRORED)),
+        jobs[-1] | {"name": "resumed", "act": None},
+        job("micro", request(examples, **MICRO, **MIRRORED, jit="on")),
+        # in the middle of writing the first checkpoint
+        job("killed", killed, act={"what": "signal", "at": 1, "inside": True}),
+    ]
+    with pytest.raises(HeadwayError, match="was ended by SIGKILL") as failed:
+        run_jobs(jobs, out, MIRRORED)
+    return out, failed.value
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """A training on images of two workers, each of which reads its own shards: mixup would need all of them."""
+    asked = varied_images(tmp_path_factory.mktemp("images"))
+    varied = asked.training.augment.model_copy(update={"mixup": 0.0})
+    changes = {"strategy": "multi_worker", "workers": 2, "threads": 1, "augment": varied, "keep_best": 0}
+    return asked.model_copy(update={"training": asked.training.model_copy(update=changes)})
+
+
+TOWERS = """
+import keras
+
+@keras.saving.register_keras_serializable("mine")
+class Square(keras.layers.Layer):
+    def call(self, x):
+        return x * x
+"""
+MINE = """
+import keras
+from towers import Square
+
+def build(layout, options):
+    inputs = {name: keras.Input(shape, dtype=dtype, name=name) for name, (shape, dtype) in layout.inputs().items()}
+    return keras.Model(inputs, keras.layers.Dense(1)(Square()(inputs["numeric"])))
+"""
+
+
+@pytest.fixture(scope="module")
+def pair(examples, tmp_path_factory):
+    """The folder of many trainings in one pair of workers, and the error of the last: a shard is broken."""
+    out = tmp_path_factory.mktemp("pair")
+    turned = request(examples, steps=80, **TWO)
+    broken = request(broken_copy(examples, out / "broken"), steps=80, **TWO)
+    (out / "towers.py").write_text(TOWERS)
+    (out / "mine.py").write_text(MINE)
+    mine = {"model": ModelConfig(name="mine:build"), "module": out / "mine.py"}
+    jobs = [
+        *common_jobs(examples, out, TWO),
+        job("compiled", request(examples, **WATCHED, **TWO, jit="on")),
+        job("micro", request(examples, **MICRO, **TWO)),
+        job("turned", turned.model_copy(update={"control": out / "knobs.json"}), act={"what": "turn", "at": 30}),
+        job("planned", turned, planned="turned"),
+        job("beside", turned.model_copy(update=mine)),
+        job("mistaken", broken),
+    ]
+    with pytest.raises(DataError) as failed:
+        run_jobs(jobs, out, TWO)
+    return out, failed.value
+
+
+def broken_copy(examples, folder):
+    """The examples with one altered shard, which is among the second worker's."""
+    folder.mkdir()
+    for file in examples.folder.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    shard = sorted(folder.glob("train-*"))[BROKEN]
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    return replace(examples, folder=folder)
+
+
+def told(out):
+    return json.loads((out / "history.json").read_text())["result"]
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "facts"),
+    [
+        ("mirrored", "losses", ("mirrored", 2, 1, "graph")),
+        ("pair", "losses", ("multi_worker", 2, 2, "graph")),
+        ("pair", "compiled", ("multi_worker", 2, 2, "jit")),
+    ],
+)
+def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, request):
+    expected, alone = one
+    out = request.getfixturevalue(name)[0] / job
+    for mine, theirs in zip(losses(out), losses(expected), strict=True):
+        assert len(mine) == len(theirs) and len(mine) in (STEPS, 4)
+        np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=0)
+    theirs = weights(expected)
+    for name, value in weights(out).items():
+        np.testing.assert_allclose(value, theirs[name], atol=1e-4)
+    several = told(out)
+    assert (several["strategy"], several["replicas"], several["workers"], several["jit"]) == facts
+    assert (alone["strategy"], alone["replicas"], alone["workers"]) == ("cpu", 1, 1)
+    assert (several["steps"], several["rows"], several["traces"]) == (STEPS, alone["rows"], 1)
+
+
+@pytest.mark.parametrize(("name", "jit", "reads"), [("mirrored", "jit", None), ("pair", "graph", "own shards")])
+def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, name, jit, reads, request):
+    out = request.getfixturevalue(name)[0] / "micro"
+    for mine, theirs in zip(losses(out), losses(one[0]), strict=True):
+        assert len(mine) in (MICRO["steps"], 2)
+        np.testing.assert_allclose(mine, theirs[: len(mine)], atol=1e-5, rtol=0)
+    several = told(out)
+    assert (several["jit"], several["traces"], several.get("reads")) == (jit, 1, reads)
+
+
+def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
+    placement = Placement(Choice("mirrored"), tf.distribute.MirroredStrategy(["CPU:0"]))
+    with (
+        placement.scope(),
+        pytest.raises(ConfigError, match="float variables that are not trained, a layer's moving averages"),
+    ):
+        DistributedLearner(
+            placement=placement,
+            model=keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]),
+            task="binary",
+            step=tf.Variable(0, dtype=tf.int64, trainable=False),
+            specs={
+                "numeric": tf.TensorSpec([1, 8, 2]),
+                "weight": tf.TensorSpec([1, 8]),
+                "label": tf.TensorSpec([1, 8]),
+            },
+            optimizer=TrainingConfig().optimizer,
+            micro_batches=True,
+        )
+
+
+@pytest.mark.parametrize("name", ["mirrored", "pair"])
+def test_replicas_in_float16_skip_and_scale_as_one_device_does(half, name, request):
+    expected, alone = half
+    out = request.getfixturevalue(name)[0] / "half"
+    assert alone["loss_scale"]["skipped"] == 2, "no row was too much for float16"
+    assert told(out)["loss_scale"] == alone["loss_scale"]
+    mine, theirs = losses(out)[0], losses(expected)[0]
+    assert len(mine) == HALF["steps"]
+    np.testing.assert_array_equal(np.isnan(mine), np.isnan(theirs))  # the steps that were skipped
+    # sums of rows in half of the bits: 0.1 apart from float32's, where it does the same
+    np.testing.assert_allclose(mine[:50], theirs[:50], atol=5e-3, rtol=0)
+    np.testing.assert_allclose(mine, theirs, atol=3e-2, rtol=0)
+
+
+def test_a_mirrored_training_that_is_stopped_resumes_to_the_same_bits(mirrored):
+    out = mirrored[0]
+    assert not (out / "stopped").exists()
+    assert 50 <= told(out / "resumed")["resumed_from"] < FEWER
+    same(weights(out / "resumed"), weights(out / "whole"))
+
+
+def test_a_knob_turned_by_hand_reaches_every_worker(pair):
+    out = pair[0]
+    assert told(out / "turned")["knob_changes"][0]["step"] < 80
+    same(weights(out / "turned"), weights(out / "planned"))
+
+
+def test_a_module_of_ones_own_imports_files_beside_it_in_every_worker(pair):
+    assert told(pair[0] / "beside")["steps"] == 80
+
+
+def test_a_mistake_in_one_worker_is_told_as_what_it_is(pair):
+    assert isinstance(pair[1], DataError)
+    assert f"train-{BROKEN:05}" in str(pair[1]) and "worker 1 of 2" in str(pair[1])
+
+
+def test_a_stop_before_the_workers_are_there_ends_them_at_once(tmp_path):
+    class Stopped(Monitor):
+        def cancelled(self):
+            return True
+
+    with pytest.raises(Cancelled, match="before the first step"):
+        run_together("several:run", [{}, {}], tmp_path, Stopped(), [{}, {}])
+    assert workers() == {}
+
+
+def ended(monkeypatch, asked, out, **act):
+    """Train in processes, one of which does something to itself -> the error."""
+    monkeypatch.setattr(launch, "run_together", lambda call, *rest, **named: run_together(MEMBER, *rest, **named))
+    monkeypatch.setenv("ACT", json.dumps({"what": "signal"} | act))
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
+    with pytest.raises(HeadwayError) as failed:
+        train(asked, out, Monitor())
+    monkeypatch.undo()
+    assert not (out / "weights.index").exists()
+    assert workers() == {}, "a worker outlived the training"
+    return failed.value
+
+
+def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bits(
+    examples, pair, tmp_path, monkeypatch
+):
+    asked = request(examples, **KILLED, **TWO).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+    out = tmp_path / "killed"
+    killed = r"worker {} of 2 \(pid \d+\) was ended by SIGKILL; the others were stopped"
+    # before any checkpoint, where it is frozen and not killed: TensorFlow's own check would take ten seconds
+    shorter = asked.model_copy(update={"training": asked.training.model_copy(update={"worker_timeout": 3.0})})
+    error = ended(monkeypatch, shorter, out, at=10, worker=1, signal="SIGSTOP")
+    assert re.search(r"worker 1 of 2 \(pid \d+\) is frozen: nothing was heard of it for 3 seconds; all", str(error))
+    assert "it begins anew" in error.fix
+    # the stop of one that went so far was agreed on
+    assert not (pair[0] / "stopped").exists()
+    shutil.copytree(pair[0] / "checkpoints", asked.checkpoints, dirs_exist_ok=True)
+    stop = max(int(path.name) for path in asked.checkpoints.iterdir())
+    assert 50 <= stop < 60
+    # the chief, in the middle of writing the next
+    error = ended(monkeypatch, asked, out, at=SYNCS - 2, inside=True)
+    assert re.search(killed.format(0), str(error)) and error.fix.endswith(f"from its checkpoint of step {stop}")
+    assert list(asked.checkpoints.glob(".staged-*"))
+    # between two
+    error = ended(monkeypatch, asked, out, at=90, worker=1)
+    assert re.search(killed.format(1), str(error)) and error.fix.endswith("from its checkpoint of step 80")
+    # to the end, with a TF_CONFIG as a cluster gives it
+    addresses = [f"127.0.0.1:{port}" for port in launch._free_ports(2)]
+    asked = asked.model_copy(update={"training": asked.training.model_copy(update={"workers": None})})
+    results = {}
+
+    def one(index):
+        results[index] = train(asked, tmp_path / str(index), Monitor())
+
+    threads = []
+    for index in (0, 1):
+        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+        threads.append(threading.Thread(target=one, args=(index,)))
+        threads[-1].start()
+        while index not in workers():
+            time.sleep(0.05)
+    for thread in threads:
+        thread.join(200)
+    assert (results[0]["workers"], results[0]["resumed_from"]) == (2, 80)
+    assert results[1] == {"steps": FEWER, "worker": 1}
+    assert not (tmp_path / "1").exists(), "only the chief writes"
+    same(weights(tmp_path / "0"), weights(pair[0] / "whole"))
+    assert not list(asked.checkpoints.glob(".*"))
+
+
+def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, tmp_path, monkeypatch):
+    train(images, tmp_path / "images", Monitor())
+    asked = images.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+    # the chief, in the middle of writing the third checkpoint
+    error = ended(monkeypatch, asked, tmp_path / "killed", at=2 * SYNCS + 2, inside=True)
+    assert "worker 0 of 2" in str(error) and error.fix.endswith("from its checkpoint of step 16")
+    assert list(asked.checkpoints.glob(".staged-*"))
+    # the other one, between two
+    error = ended(monkeypatch, asked, tmp_path / "killed", at=43, worker=1)
+    assert "worker 1 of 2" in str(error) and error.fix.endswith("from its checkpoint of step 40")
+    result = train(asked, tmp_path / "resumed", Monitor())
+    assert (result["resumed_from"], result["reads"]) == (40, "own shards")
+    same(weights(tmp_path / "resumed"), weights(tmp_path / "images"))
+    histories = [
+        json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("images", "resumed")
+    ]
+    assert histories[0] == histories[1]
+
+
+def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bits(
+    examples, mirrored, tmp_path, monkeypatch
+):
+    out, error = mirrored
+    asked = request(examples, **KILLED, **MIRRORED).model_copy(update={"checkpoints": out / "again"})
+    # in the middle of writing the first checkpoint
+    assert "was ended by SIGKILL" in str(error)
+    assert [path.name[:8] for path in asked.checkpoints.iterdir()] == [".staged-"]
+    # between two
+    error = ended(monkeypatch, asked, tmp_path / "killed", at=50)
+    assert "was ended by SIGKILL" in str(error) and error.fix.endswith("from its checkpoint of step 40")
+    result = train(asked, tmp_path / "resumed", Monitor())
+    assert result["resumed_from"] == 40
+    same(weights(tmp_path / "resumed"), weights(out / "whole"))
+    assert not list(asked.checkpoints.glob(".*"))
+
+
+def test_a_worker_that_waits_for_others_ends_with_its_parent(examples, tmp_path, monkeypatch):
+    addresses = [f"127.0.0.1:{port}" for port in launch._free_ports(2)]
+    task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+    monitor = Lines()
+    failed = []
+
+    def one():
+        try:
+            train(request(examples, strategy="multi_worker"), tmp_path / "out", monitor)
+        except Cancelled as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=one)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not _listens(addresses[1]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.0)  # it waits now, in native code
+    monitor.stop.set()
+    thread.join(10)
+    assert len(failed) == 1
+    assert workers() == {}
+
+
+def _listens(address):
+    host, _, port = address.partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0

@@ -1,0 +1,205 @@
+"""Which devices a config comes to, what cannot be had, and which rows a worker reads."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.errors import ConfigError, HeadwayError
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from tfcore.data.owned_rows import owned
+from tfcore.data.pipeline import Carve, Labeler, Shards, training_dataset
+from tfcore.distribute.launch import given_cluster
+from tfcore.distribute.placement import choose, workers_of
+from tfcore.distribute.worker_slice import PLACE, compact, slice_of
+from tfcore.models.config import ModelConfig
+from tfcore.testing import write_examples
+from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.transform.preprocess import transform_of
+
+COLUMNS = (
+    Column(name="delay", type="float32", nullable=False),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+ROWS, BATCH, STACK = 3000, 32, 4
+
+
+def config(**settings):
+    return TrainingConfig(**{"batch_size": 64} | settings)
+
+
+def test_a_training_without_a_strategy_keeps_its_fingerprint():
+    assert not {"strategy", "replicas", "workers"} & set(TrainingConfig().model_dump(mode="json"))
+    assert config(strategy="mirrored", replicas=2).model_dump(mode="json")["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpus", "name", "replicas", "apart"),
+    [
+        ({}, 0, "cpu", 1, False),
+        ({}, 1, "gpu", 1, False),
+        ({}, 4, "mirrored", 4, False),
+        ({"batch_size": 63}, 2, "gpu", 1, False),
+        ({"micro_batches": 2}, 2, "gpu", 1, False),
+        ({"strategy": "mirrored", "micro_batches": 2}, 2, "mirrored", 2, False),
+        ({"ranking": {}}, 2, "gpu", 1, False),
+        ({"strategy": "cpu"}, 2, "cpu", 1, False),
+        ({"strategy": "mirrored", "replicas": 2}, 0, "mirrored", 2, True),
+        ({"strategy": "mirrored", "replicas": 2}, 4, "mirrored", 2, False),
+        ({"strategy": "mirrored"}, 2, "mirrored", 2, False),
+        ({"strategy": "multi_worker", "workers": 4}, 0, "multi_worker", 4, True),
+    ],
+)
+def test_a_strategy_comes_to_devices(settings, gpus, name, replicas, apart):
+    choice = choose(config(**settings), gpus=gpus)
+    assert (choice.name, choice.replicas, choice.apart) == (name, replicas, apart)
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpus", "words"),
+    [
+        ({"strategy": "gpu"}, 0, "TensorFlow sees no GPU"),
+        ({"strategy": "mirrored"}, 0, "at least two devices"),
+        ({"strategy": "mirrored"}, 1, "at least two devices"),
+        ({"strategy": "mirrored", "replicas": 4}, 2, "4 replicas, but TensorFlow sees 2 GPUs"),
+        ({"strategy": "mirrored", "replicas": 3}, 0, "64 cannot be split evenly over 3"),
+        ({"strategy": "multi_worker"}, 0, "neither training.workers nor a TF_CONFIG"),
+        ({"strategy": "multi_worker", "workers": 3}, 0, "64 cannot be split evenly over 3"),
+        (
+            {"strategy": "multi_worker", "workers": 2, "micro_batches": 64},
+            0,
+            "over 2 workers with 64 micro-batches each",
+        ),
+        ({"strategy": "multi_worker", "workers": 2, "ranking": {}}, 0, "would cut groups"),
+    ],
+)
+def test_what_cannot_be_had_is_a_mistake_with_a_way_out(settings, gpus, words):
+    with pytest.raises(ConfigError, match=words) as failed:
+        choose(config(**settings), gpus=gpus)
+    assert failed.value.fix
+
+
+def test_replicas_and_workers_belong_to_their_strategies():
+    for settings in ({"replicas": 2}, {"workers": 2}, {"strategy": "mirrored", "workers": 2}):
+        with pytest.raises(ValueError, match="is for strategy"):
+            config(**settings)
+
+
+def test_a_tf_config_says_who_the_workers_are(monkeypatch):
+    task = {"type": "worker", "index": 1}
+    assert workers_of({"cluster": {"worker": ["a:1", "b:2"]}, "task": task}) == (["a:1", "b:2"], 1)
+    chief = {"chief": ["c:1"], "worker": ["a:1", "b:2"]}
+    assert workers_of({"cluster": chief, "task": task}) == (["c:1", "a:1", "b:2"], 2)
+    assert workers_of({"cluster": chief, "task": {"type": "chief", "index": 0}})[1] == 0
+    for wrong in ({}, {"cluster": {"ps": ["a:1"]}, "task": task}, {"cluster": {"worker": ["a:1"]}, "task": task}):
+        with pytest.raises(ConfigError, match="TF_CONFIG"):
+            workers_of(wrong)
+    monkeypatch.setenv("TF_CONFIG", "{")
+    with pytest.raises(ConfigError, match="no JSON"):
+        given_cluster()
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:2"]}, "task": task}))
+    with pytest.raises(ConfigError, match="4 workers, but TF_CONFIG names 2"):
+        choose(config(strategy="multi_worker", workers=4), gpus=0, cluster=len(given_cluster()[0]))
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    delay = np.arange(ROWS).astype(np.float32)
+    rows = pa.table({"delay": delay, "label": (np.arange(ROWS) % 3 == 0).astype(np.int64)})
+    return write_examples(tmp_path_factory.mktemp("examples"), {"train": rows}, COLUMNS, rows_per_record=128, shards=5)
+
+
+def stacks(examples, own=None, share=None, count=40, start=0):
+    parameters = examples.fit(task="binary")
+    part = examples.part("train")
+    shards = Shards.of([(part.path, part.result, part.split)])
+    dataset = training_dataset(
+        shards,
+        transform_of(parameters, None),
+        Labeler(parameters.label),
+        seed=3,
+        batch=BATCH,
+        stack=STACK,
+        start_step=start,
+        window_rows=700,
+        carve=Carve(0.1, inside=False),
+        own=None if own is None else own(shards),
+    )
+    dataset = dataset if share is None else dataset.map(share)
+    return [{name: value.numpy() for name, value in stack.items()} for stack in dataset.take(count)]
+
+
+@pytest.mark.parametrize("start", [0, 57])
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_that_read_their_own_shards_have_together_the_rows_of_every_batch(examples, workers, start):
+    whole = stacks(examples, start=start)
+    found = [np.zeros(stack["numeric"].shape, np.float32) for stack in whole]
+    seen = [np.zeros(stack["label"].shape, int) for stack in whole]
+    for worker in range(workers):
+        own = lambda shards, worker=worker: owned(shards, worker=worker, workers=workers)  # noqa: E731
+        parts = stacks(examples, own, compact(workers), start=start)
+        assert np.mean([part["weight"].shape[1] for part in parts]) < 0.8 * BATCH, "holes were not left out"
+        for total, marks, stack, part in zip(found, seen, whole, parts, strict=True):
+            for k in range(STACK):
+                there = part["weight"][k] > 0
+                places = part[PLACE][k][there]
+                total[k][places] = part["numeric"][k][there]
+                marks[k][places] += 1
+                assert np.array_equal(part["label"][k][there], stack["label"][k][places])
+                assert np.array_equal(part["weight"][k][there], stack["weight"][k][places])
+    for total, marks, stack in zip(found, seen, whole, strict=True):
+        assert np.array_equal(total, stack["numeric"])
+        assert (marks == 1).all()
+
+
+def test_a_worker_opens_no_shard_but_its_own(tmp_path):
+    rows = pa.table({"delay": np.arange(ROWS).astype(np.float32), "label": np.arange(ROWS) % 2})
+    made = write_examples(tmp_path, {"train": rows}, COLUMNS, rows_per_record=128, shards=4)
+    part = made.part("train")
+    shards = Shards.of([(part.path, part.result, part.split)])
+    mine = owned(shards, worker=1, workers=2)
+    own = lambda _: mine  # noqa: E731
+    before = stacks(made, own, compact(2))
+    for path, keep in zip(shards.paths, mine, strict=True):
+        if not keep:
+            part.path.joinpath(path).unlink()
+    after = stacks(made, own, compact(2))
+    for one, other in zip(before, after, strict=True):
+        assert all(np.array_equal(value, other[name]) for name, value in one.items())
+
+
+def test_shards_are_shared_out_evenly_or_not_at_all():
+    def shards(*rows, size=4096):
+        return Shards(tuple(map(str, range(len(rows)))), tuple((n,) for n in rows), COLUMNS, size)
+
+    parts = [owned(shards(100, 90, 80, 50, 40, 10), worker=w, workers=2) for w in (0, 1)]
+    assert (parts[0] ^ parts[1]).all()
+    assert abs(np.dot(parts[0], [100, 90, 80, 50, 40, 10]) - 185) < 20
+    assert owned(shards(100), worker=0, workers=2) is None
+    assert owned(shards(1000, 10, 10), worker=0, workers=2) is None
+    assert owned(shards(50, 50, size=1), worker=0, workers=2) is None
+
+
+def test_slices_are_whole_batches_together(examples):
+    whole = stacks(examples, count=3)
+    parts = [stacks(examples, share=slice_of(worker, 4), count=3) for worker in range(4)]
+    for number, stack in enumerate(whole):
+        for name in ("numeric", "label", "weight"):
+            assert np.array_equal(np.concatenate([part[number][name] for part in parts], axis=1), stack[name])
+        places = np.concatenate([part[number][PLACE] for part in parts], axis=1)
+        assert np.array_equal(places, np.broadcast_to(np.arange(BATCH), (STACK, BATCH)))
+
+
+def test_a_gpu_that_is_not_there_is_told_before_anything_is_read(examples, tmp_path):
+    training = TrainingConfig(batch_size=32, steps=4, strategy="gpu")
+    asked = TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(task="binary"),
+        model=ModelConfig(hidden=(4,)),
+        training=training,
+    )
+    with pytest.raises(HeadwayError, match="sees no GPU"):
+        train(asked, tmp_path / "out", Monitor())
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,215 @@
+"""tfcore.evaluation.stage: predictions in the order of the shards, of a trained model and of a SavedModel."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+
+from headway.errors import ConfigError, DataError, StoreError
+from headway.evaluation.metrics import auc
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel
+from tfcore.evaluation.stage import predict, text_column
+from tfcore.export.metadata import describe_model
+from tfcore.export.predictor import Predictor
+from tfcore.export.saved_model import ExportRequest, export
+from tfcore.models.config import ModelConfig
+from tfcore.testing import write_examples
+from tfcore.train import TrainingConfig, TrainRequest, train
+
+ROWS = 5000
+MODEL = ModelConfig(hidden=(8,), embedding=2)
+COLUMNS = (
+    Column(name="delay", type="float32", nullable=True),
+    Column(name="hour", type="int64", nullable=False),
+    Column(name="carrier", type="bytes", nullable=True, encoding="dictionary"),
+    Column(name="house", type="int64", nullable=False, role="group"),
+    Column(name="importance", type="float32", nullable=False, role="weight"),
+)
+
+
+def table(task, rows, seed):
+    rng = np.random.default_rng(seed)
+    delay, carrier = rng.standard_normal(rows).astype(np.float32), rng.integers(0, 3, rows)
+    score = delay + 0.8 * carrier - 0.8 + 0.5 * rng.standard_normal(rows)
+    label = {
+        "binary": pa.array((score > 0).astype(np.int64)),
+        "multiclass": pa.array([[b"early", b"fair", b"late"][i] for i in np.digitize(score, [-0.7, 0.7])], pa.binary()),
+        "regression": pa.array((10 * score).astype(np.float32)),
+    }[task]
+    return pa.table(
+        {
+            "delay": pa.array(delay, mask=rng.random(rows) < 0.1),
+            "hour": pa.array(rng.integers(0, 24, rows)),
+            "carrier": pa.array([b"AA", b"BB", b"\xff"]).take(pa.array(carrier, mask=rng.random(rows) < 0.05)),
+            "house": pa.array(rng.integers(0, 40, rows)),
+            "importance": pa.array(rng.uniform(0.5, 2, rows).astype(np.float32)),
+            "label": label,
+        }
+    )
+
+
+class World:
+    """A trained and exported model of a task, and the rows it is evaluated on."""
+
+    def __init__(self, folder, task):
+        kind = {"binary": "int64", "multiclass": "bytes", "regression": "float32"}[task]
+        columns = (*COLUMNS, Column(name="label", type=kind, nullable=False, role="label"))
+        self.task, self.folder, self.rows = task, folder, table(task, ROWS, 2)
+        splits = {"train": table(task, 3000, 1), "eval": self.rows}
+        self.examples = write_examples(folder / "examples", splits, columns, rows_per_record=512, shards=3)
+        self.transform = self.examples.fit(task=task)
+        self.saved = folder / "export" / "saved_model"
+        trained = TrainRequest(
+            examples=(self.examples.part("train"),),
+            transform=self.transform,
+            model=MODEL,
+            training=TrainingConfig(steps=150, batch_size=128, learning_rate=0.01, jit="off"),
+        )
+        train(trained, folder / "trained", Monitor())
+        (folder / "export").mkdir()
+        request = ExportRequest(trained=folder / "trained", transform=self.transform, model=MODEL)
+        export(request, folder / "export", Monitor())
+
+    def request(self, model=None, **changes):
+        model = model or TrainedModel(path=self.folder / "trained", config=MODEL)
+        return EvaluateRequest(
+            model=model,
+            transform=self.transform,
+            examples=(self.examples.part("eval"),),
+            batch_size=700,
+            **changes,
+        )
+
+
+@pytest.fixture(scope="module")
+def binary(tmp_path_factory):
+    return World(tmp_path_factory.mktemp("binary"), "binary")
+
+
+@pytest.fixture(scope="module", params=["multiclass", "regression"])
+def other(tmp_path_factory, request):
+    return World(tmp_path_factory.mktemp(request.param), request.param)
+
+
+def test_every_row_is_predicted_once_in_order_with_its_slices_and_group(binary, tmp_path):
+    result = predict(binary.request(slices=("carrier", "hour"), group="house", slice_min_rows=100), tmp_path, Monitor())
+    json.dumps(result)
+    written = pq.read_table(tmp_path / result["predictions"])
+    assert written.column_names == ["row", "label", "weight", "prediction", "carrier", "hour", "house"]
+    assert written["row"].to_pylist() == list(range(ROWS))
+    assert written["label"].to_pylist() == binary.rows["label"].to_pylist()
+    assert np.allclose(written["weight"], binary.rows["importance"])
+    assert written["house"].to_pylist() == [str(n) for n in binary.rows["house"].to_pylist()]
+    names = {b"AA": "AA", b"BB": "BB", b"\xff": "\\xff", None: None}
+    assert written["carrier"].to_pylist() == [names[value] for value in binary.rows["carrier"].to_pylist()]
+    assert written["prediction"].type == pa.float64()
+    assert (result["rows"], result["traces"]) == (ROWS, 1)
+    beside = pq.read_table(tmp_path / result["baselines"]["linear"])
+    assert beside.drop_columns("prediction").equals(written.drop_columns("prediction"))
+    assert auc(beside["label"].to_numpy(), beside["prediction"].to_numpy()) > 0.85
+    assert result["metrics"]["auc"] > 0.85
+    assert abs(result["metrics"]["calibration"] - 1) < 0.2
+    assert set(result["by_slice"]["carrier"]) == {"AA", "BB", "\\xff", "(null)"}
+    assert result["by_slice"]["carrier"]["AA"]["rows"] == names_count(binary.rows, b"AA")
+    assert json.loads((tmp_path / "metrics.json").read_text())["overall"] == result["metrics"]
+    expected = np.load(tmp_path / "expected.npy")
+    assert expected.dtype == np.float32
+    assert expected.shape == (2000,)
+    assert np.allclose(expected, written["prediction"].to_numpy()[:2000], atol=1e-6)
+
+
+def names_count(rows, value):
+    return rows["carrier"].to_pylist().count(value)
+
+
+def test_a_saved_model_predicts_what_was_trained(binary, tmp_path):
+    trained = predict(binary.request(), tmp_path / "a", Monitor())
+    saved = predict(binary.request(SavedModel(path=binary.saved)), tmp_path / "b", Monitor())
+    a, b = (pq.read_table(tmp_path / name / "predictions.parquet") for name in "ab")
+    assert np.abs(a["prediction"].to_numpy() - b["prediction"].to_numpy()).max() < 1e-6
+    assert a.drop(["prediction"]) == b.drop(["prediction"])
+    assert abs(trained["metrics"]["auc"] - saved["metrics"]["auc"]) < 1e-6
+
+
+def test_a_version_whose_serving_default_has_the_companions_is_evaluated_and_predicted_with(binary, tmp_path):
+    """As versions were exported before `serving_nullable`: champions of today's registries."""
+    loaded = tf.saved_model.load(str(binary.saved))
+    old = tmp_path / "old"
+    tf.saved_model.save(loaded, str(old), signatures={"serving_default": loaded.signatures["serving_nullable"]})
+    shutil.copytree(binary.saved / "assets.extra", old / "assets.extra")
+    described = json.loads((old / "assets.extra" / "signatures.json").read_text())
+    described["serving_default"] = described.pop("serving_nullable")
+    (old / "assets.extra" / "signatures.json").write_text(json.dumps(described))
+    for saved, name in ((binary.saved, "a"), (old, "b")):
+        predict(binary.request(SavedModel(path=saved)), tmp_path / name, Monitor())
+    a, b = (pq.read_table(tmp_path / name / "predictions.parquet") for name in "ab")
+    assert a == b
+    raw = describe_model(old).columns
+    batch = binary.rows.select([column.name for column in raw]).combine_chunks().to_batches()[0]
+    assert Predictor(old)(batch) == Predictor(binary.saved)(batch)
+
+
+def test_other_tasks(other, tmp_path):
+    trained = predict(other.request(slices=("carrier",)), tmp_path / "a", Monitor())
+    predict(other.request(SavedModel(path=other.saved)), tmp_path / "b", Monitor())
+    a, b = (pq.read_table(tmp_path / name / "predictions.parquet")["prediction"].to_pylist() for name in "ab")
+    assert np.abs(np.asarray(a) - np.asarray(b)).max() < 1e-5
+    if other.task == "multiclass":
+        assert np.allclose(np.asarray(a).sum(1), 1)
+        assert trained["metrics"]["accuracy"] > 0.6
+    else:
+        assert trained["metrics"]["rmse"] < 9
+
+
+def test_a_saved_model_that_does_not_fit_is_told_not_raised(binary, other, tmp_path):
+    def reason(saved, examples=binary.examples, transform=binary.transform):
+        request = EvaluateRequest(model=SavedModel(path=saved), transform=transform, examples=(examples.part("eval"),))
+        result = predict(request, tmp_path / "out", Monitor())
+        assert not (tmp_path / "out" / "predictions.parquet").exists()
+        return result["incompatible"]
+
+    assert "no output 'probability' for a binary label" in reason(other.saved)
+    columns = [c for c in binary.examples.columns if c.name != "hour"]
+    fewer = write_examples(tmp_path / "fewer", {"eval": binary.rows.drop(["hour"])}, columns)
+    assert reason(binary.saved, fewer) == "it needs column 'hour', which is not among the stored ones"
+    columns = [
+        Column(name="hour", type="float32", nullable=False) if c.name == "hour" else c for c in binary.examples.columns
+    ]
+    hour = binary.rows["hour"].cast(pa.float32())
+    changed = binary.rows.set_column(1, "hour", hour)
+    retyped = write_examples(tmp_path / "retyped", {"eval": changed}, columns)
+    assert "takes column 'hour' as int64, and it is float32 now" in reason(binary.saved, retyped)
+    columns = [c.model_copy(update={"nullable": True}) for c in binary.examples.columns]
+    hour = pa.array(binary.rows["hour"].to_numpy(), mask=np.arange(ROWS) == 77)
+    nulls = write_examples(tmp_path / "nulls", {"eval": binary.rows.set_column(1, "hour", hour)}, columns)
+    assert reason(binary.saved, nulls) == "column 'hour' has nulls now, which it does not take"
+
+    tf.saved_model.save(tf.Module(), str(tmp_path / "bare"))
+    assert reason(tmp_path / "bare") == "it has no signature serving_default"
+    with pytest.raises(StoreError, match="no SavedModel"):
+        reason(tmp_path / "gone")
+
+
+def test_mistakes_are_named(binary, tmp_path):
+    with pytest.raises(ConfigError, match="'carier' is no stored column"):
+        predict(binary.request(slices=("carier",)), tmp_path, Monitor())
+    empty = binary.examples.result | {"splits": {"eval": {"rows": 0, "shards": []}}}
+    part = binary.examples.part("eval").model_copy(update={"result": empty})
+    with pytest.raises(DataError, match="eval split has no rows"):
+        predict(binary.request().model_copy(update={"examples": (part,)}), tmp_path, Monitor())
+    model = TrainedModel(path=binary.folder / "trained", config=ModelConfig(hidden=(9,), embedding=2))
+    with pytest.raises(StoreError, match="another model"):
+        predict(binary.request(model), tmp_path, Monitor())
+
+
+def test_values_become_text_as_they_are_written():
+    present = np.array([True, True, False])
+    assert text_column(np.array([0.1, 2, 3], np.float32), present).to_pylist() == ["0.1", "2", None]
+    assert text_column(np.array([5, -1, 0]), present).to_pylist() == ["5", "-1", None]
+    assert text_column(np.array([b"a", b"\xfe", b""], object), present).to_pylist() == ["a", "\\xfe", None]

@@ -1,0 +1,117 @@
+"""Names, dtypes and shapes of an exported model's signatures: frozen, since servers and clients are written to them."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.schema.columns import Column
+from headway.schema.tensor_name import tensor_name
+from tfcore.export.signatures import PRESENT, describe, nullable_inputs, prediction_outputs, tensor_names
+
+
+def column(name, type="float32", nullable=False):
+    return Column(name=name, type=type, nullable=nullable)
+
+
+def shown(tensors):
+    return [(t.name, t.dtype, t.shape) + ((t.default,) if t.default is not None else ()) for t in tensors]
+
+
+def test_golden_flights_like_inputs():
+    columns = [
+        column("dep_delay", nullable=True),
+        column("month", "int64"),
+        column("carrier", "bytes"),
+        column("tailnum", "bytes", nullable=True),
+    ]
+    signatures = describe(columns, "binary")
+    plain = [
+        ("dep_delay", "float32", (None,)),
+        ("month", "int64", (None,)),
+        ("carrier", "string", (None,)),
+        ("tailnum", "string", (None,)),
+    ]
+    assert shown(signatures["serving_default"].inputs) == plain
+    assert shown(signatures["serving_nullable"].inputs) == [
+        *plain,
+        ("dep_delay__present", "bool", (None,), True),
+        ("tailnum__present", "bool", (None,), True),
+    ]
+    assert shown(signatures["serve_examples"].inputs) == [("examples", "string", (None,))]
+    outputs = [("probability", "float32", (None,)), ("logit", "float32", (None,))]
+    assert shown(signatures["serving_default"].outputs) == shown(signatures["serve_examples"].outputs) == outputs
+    assert shown(signatures["serving_nullable"].outputs) == outputs
+    assert signatures["transform"].inputs == signatures["serving_nullable"].inputs
+    raw = shown(signatures["serving_nullable"].inputs)
+    assert shown(signatures["classify"].inputs) == [*raw, ("threshold", "float32", (), 0.5)]
+    assert "classify" not in describe(columns, "regression")
+    several = describe(columns, "multiclass", ["a", "b"])["classify"]
+    assert shown(several.inputs) == [*raw, ("top_k", "int32", (), 1)]
+    assert shown(several.outputs) == [("classes", "string", (None, None)), ("probabilities", "float32", (None, None))]
+
+
+def test_golden_outputs():
+    assert shown(prediction_outputs("regression")) == [("prediction", "float32", (None,))]
+    assert shown(prediction_outputs("multiclass", ["a", "b", "c"])) == [
+        ("probabilities", "float32", (None, 3)),
+        ("class", "string", (None,)),
+    ]
+    assert shown(prediction_outputs("multiclass", [3, 5]))[1] == ("class", "int64", (None,))
+
+
+def test_names_tensorflow_cannot_use_are_changed_and_stay_apart():
+    names = [
+        "arr delay (min)",
+        "arr_delay_min",
+        "class",
+        "self",
+        "1st",
+        "_x",
+        "Ü",
+        "examples",
+        "a.b",
+        "a b",
+        "价格",
+        "温度",
+    ]
+    made = tensor_names([column(name) for name in names])
+    assert made["arr_delay_min"] == "arr_delay_min"
+    others = {name: made[name] for name in names if name != "arr_delay_min"}
+    assert others == {name: tensor_name(name) for name in others}
+    assert {name: found[:-7] for name, found in others.items()} == {
+        "arr delay (min)": "arr_delay_min",
+        "class": "class",
+        "self": "self",
+        "1st": "c_1st",
+        "_x": "x",
+        "Ü": "U",
+        "examples": "examples",
+        "a.b": "a_b",
+        "a b": "a_b",
+        "价格": "c",
+        "温度": "c",
+    }
+    assert len(set(made.values())) == len(names)
+    assert tensor_names([column("价格")])["价格"] == made["价格"]  # whatever stands beside it
+    both = [column("x", nullable=True), column("x" + PRESENT)]
+    assert names_of(both) == ["x", "x__present_2", "x__present"]
+
+
+def names_of(columns):
+    return [tensor.name for tensor in nullable_inputs(columns)]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    st.lists(
+        st.tuples(st.text("aA1_ .-é", min_size=1, max_size=4) | st.sampled_from(["if", "a__present"]), st.booleans()),
+        unique_by=lambda pair: pair[0],
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_every_input_has_a_name_of_its_own_that_python_takes(pairs):
+    columns = [column(name, nullable=nullable) for name, nullable in pairs]
+    names = names_of(columns)
+    assert len(set(names)) == len(names)
+    assert all(name.isidentifier() and name.isascii() and name[0].isalpha() for name in names)
+    assert names_of(columns) == names

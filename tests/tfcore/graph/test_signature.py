@@ -1,0 +1,100 @@
+"""tfcore.graph.signature: what is bound to a spec, and the one readable error for all else."""
+
+from collections import namedtuple
+
+import keras
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from tfcore.graph.function import graph_function
+from tfcore.graph.signature import Binder, SignatureError, unflatten
+
+ROWS = tf.TensorSpec([None, 2], tf.float32)
+TEXT = tf.TensorSpec([None], tf.string)
+Pair = namedtuple("Pair", "left right")
+
+
+def bound(spec, value, **named):
+    (tensor,) = Binder("f", {"x": spec}, **named).bind({"x": value})
+    return tensor
+
+
+def refused(spec, value, **named):
+    with pytest.raises(SignatureError) as caught:
+        bound(spec, value, **named)
+    assert str(caught.value).startswith("f: argument 'x': expected ")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("make", [tf.constant, tf.Variable, keras.Variable, np.float32])
+def test_tensors_variables_and_arrays_are_bound(make):
+    assert bound(ROWS, make([[1.0, 2.0]])).numpy().tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (tf.ragged.constant([[1.0, 2.0]]), ["given RaggedTensor", "values and row_splits"]),
+        (tf.sparse.from_dense([[1.0, 2.0]]), ["given SparseTensor", "indices, values, dense_shape"]),
+        (np.zeros([1, 2], "datetime64[s]"), ["given datetime64[s] [1, 2]"]),
+        (np.zeros(2, [("a", "f4")]), ["given [('a', '<f4')] [2]"]),
+        (pd.Series(["a"], dtype="category"), ["given Series", ".to_numpy()"]),
+        (pd.DataFrame({"a": [1.0], "b": [2.0]}), ["given DataFrame", ".to_numpy()"]),
+        (pa.array([1.0, 2.0]), ["given DoubleArray", ".to_numpy()"]),
+        (np.ma.masked_array(np.ones([1, 2], np.float32), [[True, False]]), ["given masked float32 [1, 2]", "mask"]),
+        ([[1.0, 2.0]], ["given list", "np.asarray(..., np.float32)"]),
+        (keras.KerasTensor([1, 2]), ["given KerasTensor"]),
+        (None, ["given NoneType"]),
+    ],
+)
+def test_what_is_no_tensor_is_named_and_what_to_pass_instead(value, words):
+    said = refused(ROWS, value)
+    assert "expected float32 [None, 2]" in said
+    for word in words:
+        assert word in said
+
+
+def test_text_is_str_or_bytes_and_nothing_else():
+    for text in (np.array(["a", b"b"], object), np.array(["a", "b"]), np.array([b"a", b"b"])):
+        assert bound(TEXT, text).numpy().tolist() == [b"a", b"b"]
+    assert "given object [2] with NoneType in it" in refused(TEXT, np.array(["a", None], object))
+    assert "given object [1] with float 1.5 in it" in refused(TEXT, np.array([1.5], object))
+    assert "given object [1]: " in refused(TEXT, np.array(["\ud800"], object))
+
+
+@pytest.mark.parametrize("value", [2.5, True, 2**31])
+def test_no_fix_casts_a_number_into_another(value):
+    for scalars in ("refuse", "convert"):
+        said = refused(tf.TensorSpec([], tf.int32), value, scalars=scalars)
+        assert "np.int32(" not in said
+        assert "a tensor or an array of int32 []: a tf.function would trace a graph anew" in said
+
+
+def test_a_number_that_a_tensor_holds_is_told_how_to_pass_it():
+    assert "np.float32(2): a tf.function would" in refused(tf.TensorSpec([], tf.float32), 2)
+    assert "tf.constant(2, tf.bfloat16): a tf.function would" in refused(tf.TensorSpec([], tf.bfloat16), 2)
+    assert "np.float32(" not in refused(ROWS, 2.0)
+
+
+def test_numbers_of_the_small_floats_are_converted_where_nothing_is_lost():
+    half = tf.TensorSpec([], tf.bfloat16)
+    assert [float(bound(half, value, scalars="convert")) for value in (1, 128, 0.5)] == [1.0, 128.0, 0.5]
+    for value in (257, 2**60, 1e39):
+        refused(half, value, scalars="convert")
+    assert "given float 1e-60" in refused(tf.TensorSpec([], tf.float32), 1e-60, scalars="convert")  # it would be 0
+
+
+def test_keys_of_any_type_are_told():
+    assert "the keys ['a'], given the keys ['b', 1]" in refused({"a": ROWS}, {1: 2, "b": 3})
+
+
+def test_a_namedtuple_stays_one():
+    @graph_function(pair=Pair(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32)))
+    def difference(pair):
+        return pair.left - pair.right
+
+    assert float(difference(pair=Pair(np.float32(3), np.float32(1)))) == 2.0
+    assert unflatten({"a": [ROWS, Pair(ROWS, ROWS)]}, iter([1, 2, 3])) == {"a": (1, Pair(2, 3))}

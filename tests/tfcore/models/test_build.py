@@ -1,0 +1,309 @@
+"""tfcore.models.build: shapes, seeds, user modules, weights."""
+
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from headway.errors import ConfigError, StoreError
+from tfcore.graph.knobs import KnobVariables
+from tfcore.models.build import build, load_weights, save_weights, to_predictions
+from tfcore.models.config import ModelConfig
+from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip, hash_uniform
+from tfcore.testing import assert_same_bytes
+
+
+def layout(task="binary", numeric=2, sizes=(5, 7), classes=None, **label):
+    return SimpleNamespace(
+        numeric=tuple(f"n{i}" for i in range(numeric)),
+        categorical=tuple(SimpleNamespace(name=f"c{i}", size=size) for i, size in enumerate(sizes)),
+        lists=(),
+        inputs=lambda: {"numeric": ((numeric,), "float32"), "categorical": ((len(sizes),), "int32")},
+        label=SimpleNamespace(task=task, classes=classes, **label),
+    )
+
+
+def rows(layout, count=6, seed=0):
+    rng = np.random.default_rng(seed)
+    sizes = [entry.size for entry in layout.categorical]
+    return {
+        "numeric": tf.constant(rng.standard_normal((count, len(layout.numeric))), tf.float32),
+        "categorical": tf.constant(rng.integers(0, sizes or 1, (count, len(sizes))), tf.int32),
+    }
+
+
+SMALL = {"hidden": (8, 4), "embedding": 3}
+
+
+@pytest.mark.parametrize("name", ["mlp", "wide_deep"])
+@pytest.mark.parametrize(
+    ("kind", "width"),
+    [
+        (layout(), 1),
+        (layout(numeric=0), 1),
+        (layout(sizes=()), 1),
+        (layout("multiclass", classes=["a", "b", "c"]), 3),
+        (layout("regression", mean=100.0, std=10.0), 1),
+    ],
+)
+def test_built_in_models_give_one_output_for_each_row(name, kind, width):
+    model = build(ModelConfig(name=name, **SMALL), kind, seed=1)
+    assert model(rows(kind)).shape == (6, width)
+
+
+def test_the_initial_weights_are_a_function_of_the_seed():
+    def weights(seed):
+        keras.random.normal([3])  # what was drawn before must not matter
+        model = build(ModelConfig(name="wide_deep", **SMALL), layout(), seed=seed)
+        return [value.tobytes() for value in model.get_weights()]
+
+    assert weights(3) == weights(3)
+    assert weights(3) != weights(4)
+
+
+def test_outputs_begin_at_what_the_label_is_on_average():
+    kind = layout(counts=(90, 10))
+    model = build(ModelConfig(**SMALL), kind, seed=0)
+    nothing = {key: tf.zeros_like(value) for key, value in rows(kind).items()}
+    assert np.allclose(to_predictions("binary", model(nothing)), 0.1, atol=0.03)
+    model = build(ModelConfig(**SMALL, base_rate_bias=False), kind, seed=0)
+    assert np.allclose(to_predictions("binary", model(nothing)), 0.5, atol=0.05)
+    kind = layout("multiclass", classes=["a", "b"], counts=(90, 10))
+    assert np.allclose(
+        to_predictions("multiclass", build(ModelConfig(**SMALL), kind, seed=0)(nothing))[:, 1], 0.1, atol=0.03
+    )
+    kind = layout("regression", mean=2000.0, std=3.0)
+    assert np.allclose(build(ModelConfig(**SMALL), kind, seed=0)(nothing), 2000, atol=1)
+
+
+@pytest.mark.parametrize("name", ["mlp", "wide_deep"])
+def test_a_linear_path_begins_at_the_base_rate_and_has_the_penalty_of_its_weights(name):
+    kind = layout(numeric=64, counts=(90, 10))  # 66 inputs: it learns 32 / 66 * 10 times as fast
+    config = ModelConfig(name=name, linear=True, soft_clip=4.0, l2=0.5, linear_l2=0.1, **SMALL)
+    model = build(config, kind, seed=0)
+    np.testing.assert_allclose(to_predictions("binary", model(rows(kind))), 0.1, atol=1e-6)
+    table = model.get_layer("wide_numeric").kernel
+    hidden = [layer.kernel for layer in model.layers if layer.name.startswith(("hidden", "output"))]
+    hidden.append(model.get_layer("embeddings").table)
+    before = 0.25 * sum(float(tf.reduce_sum(tf.square(kernel))) for kernel in hidden)
+    assert np.isclose(float(tf.add_n(model.losses)), before)
+    table.assign(tf.ones_like(table))
+    speed = 10.0 * 32 / 66
+    assert np.isclose(float(tf.add_n(model.losses)) - before, 0.1 / 2 * 64 * speed**2)
+    inputs = rows(kind)
+    logit = np.log(0.1 / 0.9) + speed * tf.reduce_sum(inputs["numeric"], axis=1)
+    np.testing.assert_allclose(model(inputs)[:, 0], logit, rtol=1e-4)
+    assert not build(ModelConfig(**SMALL), kind, seed=0).losses
+
+
+def test_soft_clip_bounds_what_is_far_and_leaves_what_is_near():
+    found = SoftClip(4.0)(tf.constant([[0.0, 0.1, -1.0, 40.0, 1e30, -1e30]])).numpy()[0]
+    np.testing.assert_allclose(found, [0.0, 0.1, -0.9701, 3.9801, 4.0, -4.0], atol=1e-3)
+    assert np.isfinite(SoftClip(4.0, dtype="float16")(tf.constant([[6e4]], tf.float16)).numpy()).all()
+
+
+def test_one_table_looks_up_what_a_table_for_each_column_would():
+    layer = OffsetEmbedding((5, 7), 3, seed=0)
+    ids = tf.constant([[0, 0], [4, 6]])
+    table = (layer(ids), layer.table.numpy())[1]
+    assert np.array_equal(layer(ids), [[table[0], table[5]], [table[4], table[11]]])
+
+
+def test_crosses_are_exact_when_they_fit_and_in_range_when_not():
+    ids = tf.constant([[a, b] for a in range(5) for b in range(7)], tf.int32)
+    exact, shared = Cross([(0, 1)], (5, 7), 35), Cross([(0, 1), (1, 0)], (5, 7), 10)
+    assert exact(ids).numpy()[:, 0].tolist() == list(range(35))
+    codes = shared(ids).numpy()
+    assert shared.sizes == (10, 10)
+    assert codes.min() >= 0
+    assert codes.max() < 10
+    assert len(set(codes[:, 0].tolist())) > 7
+
+
+def test_an_unknown_column_in_a_cross_is_named():
+    with pytest.raises(ConfigError, match="'nope' is no categorical input"):
+        build(ModelConfig(name="wide_deep", crosses=(("c0", "nope"),)), layout(), seed=0)
+
+
+def test_dropout_masks_are_the_same_with_and_without_xla_and_change_with_every_part():
+    def draw(step, seed, salt):
+        return hash_uniform([50, 20], seed, step, salt)
+
+    plain = draw(tf.constant(7, tf.int64), 3, 1).numpy()
+    jitted = tf.function(draw, jit_compile=True)(tf.constant(7, tf.int64), 3, 1).numpy()
+    assert_same_bytes(plain, jitted)
+    assert plain.min() >= 0
+    assert plain.max() < 1
+    for other in [(8, 3, 1), (7, 4, 1), (7, 3, 2), (7 + 2**32, 3, 1)]:
+        different = draw(tf.constant(other[0], tf.int64), *other[1:]).numpy()
+        assert abs(np.corrcoef(plain.ravel(), different.ravel())[0, 1]) < 0.1
+
+
+def test_dropout_drops_its_share_scales_the_rest_and_is_off_in_prediction():
+    layer = HashDropout(0.3, seed=0, salt=0, step=tf.Variable(0, dtype=tf.int64))
+    x = tf.ones([200, 100])
+    dropped = layer(x, training=True).numpy()
+    assert abs((dropped == 0).mean() - 0.3) < 0.02
+    assert np.allclose(dropped[dropped > 0], 1 / 0.7)
+    assert np.array_equal(layer(x, training=False), x)
+    with pytest.raises(ValueError, match="built to predict"):
+        HashDropout(0.3, seed=0, salt=0, step=None)(x, training=True)
+
+
+def test_weights_come_back_and_other_models_are_refused(tmp_path):
+    model, again = (build(ModelConfig(**SMALL), layout(), seed=seed) for seed in (1, 2))
+    save_weights(model, tmp_path / "weights")
+    load_weights(again, tmp_path / "weights")
+    assert np.array_equal(model(rows(layout())), again(rows(layout())))
+    with pytest.raises(StoreError, match=r"output/kernel|hidden_0/kernel"):
+        load_weights(build(ModelConfig(hidden=(9,), embedding=3), layout(), seed=1), tmp_path / "weights")
+    with pytest.raises(StoreError, match="cannot be read"):
+        load_weights(again, tmp_path / "nothing")
+
+
+def with_everything(task="binary"):
+    """A layout of numbers, categories, lists of categories and images."""
+    kind = layout(task, counts=(90, 10))
+    kind.lists = (SimpleNamespace(name="l", size=6, width=4),)
+    inputs = kind.inputs() | {"lists": ((4,), "int32"), "photo": ((8, 8, 3), "uint8")}
+    kind.inputs = lambda: inputs
+    given = rows(kind)
+    given["lists"] = tf.constant(np.random.default_rng(1).integers(-1, 6, (6, 4)), tf.int32)
+    given["photo"] = tf.constant(np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3)), tf.uint8)
+    return kind, given
+
+
+@pytest.mark.parametrize("name", ["mlp", "wide_deep"])
+def test_keras_saves_and_loads_a_built_in_model(tmp_path, name):
+    kind, given = with_everything()
+    knobs, step = KnobVariables(["dropout"]), tf.Variable(0, dtype=tf.int64)
+    crosses = (("c0", "c1"),) if name == "wide_deep" else ()
+    config = ModelConfig(name=name, dropout=0.25, crosses=crosses, **SMALL)
+    model = build(config, kind, seed=3, step=step, knobs=knobs)
+    for variable in model.variables:  # as if trained: not what the seed gives
+        variable.assign_add(np.random.default_rng(0).normal(0, 0.1, variable.shape).astype("float32"))
+    knobs.assign({"dropout": tf.constant(0.25)})
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert_same_bytes(model(given, training=False).numpy(), loaded(given, training=False).numpy())
+    names = {type(layer).__name__ for layer in loaded.layers}
+    assert {"HashDropout", "OffsetEmbedding", "ListEmbedding"} <= names and ("Cross" in names) == bool(crosses)
+    assert loaded.get_layer("dropout_0").get_config()["rate"] == 0.25
+    with pytest.raises(ValueError, match="built to predict"):
+        loaded(given, training=True)
+    assert keras.models.clone_model(model).count_params() == model.count_params()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        HashDropout(0.3, seed=5, salt=2, step=tf.Variable(0, dtype=tf.int64), name="d"),
+        OffsetEmbedding(np.array([5, 7]), 3, seed=4, initial="zeros"),
+        ListEmbedding((5, 7), (2, 3), 3, seed=4),
+        Cross([(0, 1), (1, 0)], (5, 7), 10, name="c"),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_a_layer_comes_back_from_its_config(layer):
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(again) is type(layer) and again.get_config() == layer.get_config()
+    if not isinstance(layer, HashDropout):
+        ids = tf.constant([[0, 1, 2, 3, -1], [4, 3, 2, 1, 0]], tf.int32)[
+            :, : 5 if "List" in type(layer).__name__ else 2
+        ]
+        assert_same_bytes(layer(ids).numpy(), again(ids).numpy())
+
+
+USER = """
+import keras
+
+def good(layout, options):
+    inputs = {"numeric": keras.Input((len(layout.numeric),), name="numeric"),
+              "categorical": keras.Input((len(layout.categorical),), dtype="int32", name="categorical")}
+    x = keras.layers.Dense(options["width"], activation="relu")(inputs["numeric"])
+    return keras.Model(inputs, keras.layers.Dense(options.get("outputs", 1))(x))
+
+def one_input(layout, options):
+    x = keras.Input((len(layout.numeric),))
+    return keras.Model(x, keras.layers.Dense(1)(x))
+
+def nothing(layout, options):
+    return None
+
+def fails(layout, options):
+    return layout.numerics
+
+def compiled(layout, options):
+    model = good(layout, {"width": 4})
+    model.compile("sgd", loss="hinge")
+    return model
+
+class Focal(keras.Model):
+    def compute_loss(self, **given):
+        return 0.0
+
+class Steps(Focal):
+    def train_step(self, data):
+        return {}
+
+def with_loss(layout, options):
+    model = good(layout, {"width": 4})
+    return Focal(model.input, model.output)
+
+def with_step(layout, options):
+    model = good(layout, {"width": 4})
+    return Steps(model.input, model.output)
+
+def patched(layout, options):
+    model = good(layout, {"width": 4})
+    object.__setattr__(model, "train_step", lambda data: {})
+    return model
+"""
+
+
+@pytest.fixture
+def module(tmp_path):
+    file = tmp_path / "my_models.py"
+    file.write_text(USER)
+    return file
+
+
+def test_a_users_model_is_built_from_its_file_by_the_seed(module):
+    config = ModelConfig(name="my_models:good", options={"width": 4})
+    first, second = (build(config, layout(), seed=5, module=module).get_weights() for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "words"),
+    [
+        ("goodd", {}, "did you mean 'good'?"),
+        ("good", {}, "KeyError: 'width'"),
+        ("good", {"width": 4, "outputs": 2}, "output is float32 of shape ['rows', 2]"),
+        ("one_input", {}, "inputs are"),
+        ("nothing", {}, "returned a NoneType, not a keras.Model"),
+        ("fails", {}, "my_models.py, line 18"),
+        ("compiled", {}, "the model is compiled (optimizer SGD, loss hinge), and Headway trains it otherwise"),
+        ("compiled", {}, "return the model without compile()"),
+        ("with_loss", {}, "the class Focal has a compute_loss of its own, and Headway does not call it"),
+        ("with_step", {}, "the class Steps has a train_step of its own"),
+        ("with_step", {}, "self.add_loss(...)"),
+        ("patched", {}, "has a train_step of its own"),
+    ],
+)
+def test_what_is_wrong_with_a_users_model_is_said(module, function, options, words):
+    with pytest.raises(ConfigError) as caught:
+        build(ModelConfig(name=f"my_models:{function}", options=options), layout(), seed=0, module=module)
+    assert words in str(caught.value)
+
+
+def test_a_module_that_is_missing_or_broken_is_named(tmp_path):
+    config = ModelConfig(name="gone:model")
+    with pytest.raises(ConfigError, match="no such file"):
+        build(config, layout(), seed=0, module=tmp_path / "gone.py")
+    broken = tmp_path / "gone.py"
+    broken.write_text("x = 1\ndef f(:\n")
+    with pytest.raises(ConfigError, match=r"gone.py, line 2: cannot be loaded: SyntaxError"):
+        build(config, layout(), seed=0, module=broken)

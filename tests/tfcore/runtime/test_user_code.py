@@ -1,0 +1,86 @@
+"""A user's module that imports files beside it."""
+
+import importlib
+import sys
+
+import pytest
+
+from headway.errors import ConfigError
+from tfcore.runtime.user_code import load_function
+from tfcore.transform.preprocess import load_preprocess
+
+
+def written(folder, **files):
+    for name, text in files.items():
+        path = folder / (name.replace("__in__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "mine.py"
+
+
+MINE = """
+import dataclasses
+import helpers
+import parts.deep as deep
+from parts import wide
+from helpers import SIZE
+
+@dataclasses.dataclass
+class Facts:
+    size: int = SIZE
+
+def build():
+    import lazy
+    from parts.deep import DEEP
+    return [helpers.SIZE, Facts().size, wide.WIDE, deep.DEEP, DEEP, lazy.LATE]
+"""
+
+
+def project(folder, size):
+    return written(
+        folder,
+        mine=MINE,
+        helpers=f"SIZE = {size}\n",
+        lazy="from helpers import SIZE\nLATE = SIZE + 1\n",
+        parts__in____init__="from .wide import WIDE\n",
+        parts__in__wide="import helpers\nWIDE = helpers.SIZE * 2\n",
+        parts__in__deep="from . import wide\nDEEP = wide.WIDE * 2\n",
+    )
+
+
+def test_two_pipelines_have_each_their_own_files_and_nothing_leaks(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "helpers", "somebody else's")
+    path, known = list(sys.path), {name for name in sys.modules if not name.startswith("_headway_user_")}
+    one, two = (load_function(project(tmp_path / str(size), size), "build") for size in (3, 50))
+    assert one() == [3, 3, 6, 12, 12, 4] and two() == [50, 50, 100, 200, 200, 51]
+    assert one() == [3, 3, 6, 12, 12, 4]
+    assert sys.path == path and sys.modules["helpers"] == "somebody else's"
+    assert {name for name in sys.modules if not name.startswith("_headway_user_")} == known
+    assert not list(tmp_path.rglob("__pycache__")), "bytecode tells a change by the second"
+    module = importlib.import_module(one.__module__)
+    assert module.Facts.__module__ == one.__module__ and sys.modules[one.__module__] is module
+
+
+def test_a_file_that_changes_within_the_second_is_loaded_anew(tmp_path):
+    for size in (3, 4, 5):
+        assert load_function(project(tmp_path, size), "build")()[0] == size
+
+
+def test_what_fails_in_a_file_beside_it_is_told_with_the_line_of_the_import(tmp_path):
+    file = written(tmp_path, mine="x = 1\nimport helpers\n", helpers="import nowhere_to_be_found\n")
+    with pytest.raises(
+        ConfigError, match=r"mine.py, line 2: cannot be loaded: ModuleNotFoundError.*nowhere_to_be_found"
+    ):
+        load_function(file, "build")
+    assert not any(name.startswith("_headway_user_") and name.endswith("mine") for name in _of(file))
+
+
+def _of(file):
+    return [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(file)]
+
+
+def test_a_preprocess_imports_where_autograph_converts_it(tmp_path):
+    text = "def features(columns):\n    import helpers\n    from parts.units import scaled\n"
+    text += "    return {'y': scaled(columns['x']) if helpers.ON else columns['x']}\n"
+    file = written(tmp_path, mine=text, helpers="ON = True\n", parts__in__units="def scaled(x):\n    return x * 3\n")
+    assert load_preprocess(file, "mine:features")({"x": 2}) == {"y": 6}

@@ -1,0 +1,322 @@
+"""What the compiled steps decide on their own: micro-batches, the loss scale, and where they end; in every mode alike."""
+
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from headway.errors import DataError
+from headway.monitor import Monitor
+from tfcore.graph.function import graph_function
+from tfcore.graph.knobs import KnobVariables
+from tfcore.models.build import build
+from tfcore.models.config import ModelConfig
+from tfcore.models.layers import OffsetEmbedding
+from tfcore.models.precision import FIRST, LossScale, computing_in
+from tfcore.testing import assert_resumes_exactly, assert_same_bytes
+from tfcore.train.callbacks.history import Recorder
+from tfcore.train.callbacks.stop_condition import DECAY, LEAST_STEPS, Ending
+from tfcore.train.config import OptimizerConfig
+from tfcore.train.steps.learner import Learner
+from tfcore.train.steps.loop import Every, run
+from tfcore.train.steps.micro_batches import accumulated
+
+K, B, NUMERIC, SIZES = 8, 16, 3, (5, 7)
+LAYOUT = SimpleNamespace(
+    numeric=("a", "b", "c"),
+    categorical=tuple(SimpleNamespace(name=str(i), size=size) for i, size in enumerate(SIZES)),
+    lists=(),
+    inputs=lambda: {"numeric": ((NUMERIC,), "float32"), "categorical": ((len(SIZES),), "int32")},
+    label=SimpleNamespace(task="binary", classes=None),
+)
+SPECS = {
+    "numeric": tf.TensorSpec([K, B, NUMERIC], tf.float32),
+    "categorical": tf.TensorSpec([K, B, len(SIZES)], tf.int32),
+    "label": tf.TensorSpec([K, B], tf.float32),
+    "weight": tf.TensorSpec([K, B], tf.float32),
+}
+
+
+def stack(first=0, spoilt=(), spoil=np.nan):
+    """Batches first .. first + K - 1 of an endless stream; in those that are spoilt one number is none."""
+    batches = []
+    for step in range(first, first + K):
+        rng = np.random.default_rng(step)
+        numeric = rng.standard_normal((B, NUMERIC), np.float32)
+        label = (numeric.sum(1) + rng.standard_normal(B) > 0).astype(np.float32)
+        if step in spoilt:
+            numeric[B - 1, 0] = spoil
+        ids = rng.integers(0, SIZES, (B, len(SIZES))).astype(np.int32)
+        batches.append((numeric, ids, label, rng.uniform(0.5, 2, B).astype(np.float32)))
+    return {name: tf.constant(np.stack(values)) for name, values in zip(SPECS, zip(*batches, strict=True), strict=True)}
+
+
+def stacks(step, **spoilt):
+    while True:
+        yield stack(step, **spoilt)
+        step += K
+
+
+def learner(jit="off", *, precision="float32", knobs=(), dropout=0.2, **options):
+    step = tf.Variable(0, dtype=tf.int64, trainable=False)
+    variables = KnobVariables(["learning_rate", *knobs])
+    config = ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout)
+    model = build(config, LAYOUT, seed=7, step=step, knobs=variables, precision=precision)
+    given = {"task": "binary", "optimizer": OptimizerConfig(name="sgd", momentum=0.9)} | options
+    return Learner(model=model, step=step, specs=SPECS, jit=jit, knobs=variables, **given)
+
+
+def rates(rate=0.05, **knobs):
+    return {name: np.full(K, value, np.float32) for name, value in ({"learning_rate": rate} | knobs).items()}
+
+
+def train(it, total, start=0, batches=stacks, rate=0.05, **options):
+    return run(it, batches, start=start, total=total, knobs=lambda first, count: rates(rate), **options)
+
+
+def eagerly(it, stack, *, steps, knobs, control):
+    """The same steps without a graph: every op at once, the loop and its conditions in Python."""
+    made, ran, counts = it._train_steps(
+        stack, tf.constant(0), tf.constant(steps), {n: tf.constant(v) for n, v in knobs.items()}, control
+    )
+    it.ending.take(counts)
+    return {name: value.numpy()[: int(ran)] for name, value in made.items()}
+
+
+# --- micro-batches
+
+
+@pytest.mark.parametrize("jit", ["off", "on", "eager"])
+def test_micro_batches_make_the_step_of_the_whole_batch_and_their_number_costs_no_trace(jit):
+    """Rows of unlike weights, dropout masks by row and every knob that changes a weight: to float tolerance the same."""
+    knobs = {"positive_weight": 3.0, "label_smoothing": 0.1, "clip_norm": 0.5}
+    whole = learner(knobs=knobs)
+    expected = [whole.run(stack(first), first=0, steps=K, knobs=rates(**knobs)) for first in (0, K, 2 * K)]
+    it = learner("off" if jit == "eager" else jit, knobs=knobs, micro_batches=True)
+    for i, count in enumerate((1, 4, 16)):
+        batches, given = stack(i * K), rates(**knobs)
+        if jit == "eager":
+            found = eagerly(it, batches, steps=K, knobs=given, control={"micro_batches": tf.constant(count)})
+        else:
+            found = vars(it.run(batches, first=0, steps=K, knobs=given, micro_batches=count))
+        np.testing.assert_allclose(found["losses"], expected[i].losses, rtol=2e-5)
+        np.testing.assert_allclose(found["weights"], expected[i].weights, rtol=1e-6)
+    for found, wanted in zip(it.model.get_weights(), whole.model.get_weights(), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    assert it.traces == (0 if jit == "eager" else 1)
+
+
+def test_what_is_added_up_is_the_whole_batch_s_gradient_in_graph_and_eager_mode():
+    it = learner()
+    batch = {name: value[0] for name, value in stack().items()}
+    total = tf.reduce_sum(batch["weight"])
+    whole = it.one.part(batch)
+    specs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype) for name, spec in SPECS.items()}
+    add = lambda batch, count: vars(accumulated(it.one, batch, count, total=tf.reduce_sum(batch["weight"])))  # noqa: E731
+    in_graph = graph_function(batch=specs, count=tf.TensorSpec([], tf.int32))(add)
+    for count in (1, 2, 8):
+        eager, graph = (
+            accumulated(it.one, batch, tf.constant(count), total=total),
+            in_graph(batch=batch, count=np.int32(count)),
+        )
+        for found in (vars(eager), graph):
+            np.testing.assert_allclose(found["loss"], whole.loss, rtol=1e-6)
+            for one, other in zip(found["gradients"], whole.gradients, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+    assert in_graph.traces == 1
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_one_micro_batch_that_is_not_finite_skips_the_whole_step(jit):
+    it = learner(jit, micro_batches=True)
+    it.run(stack(), first=0, steps=2, knobs=rates(), micro_batches=4)
+    before = it.model.get_weights()
+    outcome = it.run(stack(spoilt=[2]), first=2, steps=1, knobs=rates(), micro_batches=4)
+    assert outcome.applied.tolist() == [False]
+    assert_same_bytes(it.model.get_weights(), before)
+
+
+def test_a_number_of_micro_batches_that_does_not_divide_a_batch_is_refused():
+    with pytest.raises(ValueError, match="3 micro-batches of a batch of 16 rows"):
+        learner(micro_batches=True).run(stack(), first=0, steps=1, knobs=rates(), micro_batches=3)
+    with pytest.raises(ValueError, match="2 micro-batches"):  # a learner that was not made for them
+        learner().run(stack(), first=0, steps=1, knobs=rates(), micro_batches=2)
+
+
+# --- where the steps end
+
+
+@pytest.mark.parametrize("jit", ["off", "on", "eager"])
+def test_steps_that_stay_not_finite_end_the_call_at_the_last_of_them(jit):
+    it = learner("off" if jit == "eager" else jit, ending=Ending(non_finite_limit=3))
+    batches = stack(spoilt=[1, 3, 4, 5, 6])
+    if jit == "eager":
+        control = {name: tf.constant(value) for name, value in it.ending.arguments.items()}
+        applied = eagerly(it, batches, steps=K, knobs=rates(), control=control)["applied"]
+    else:
+        applied = it.run(batches, first=0, steps=K, knobs=rates()).applied
+    assert applied.tolist() == [True, False, True, False, False, False]
+    assert it.ending.reason == "non_finite"
+    assert int(it.step) == 6
+
+
+def test_the_row_of_steps_that_are_not_finite_goes_on_from_call_to_call():
+    it = learner(ending=Ending(non_finite_limit=3))
+    outcomes = [it.run(stack(spoilt=[2, 3, 4]), first=i, steps=1, knobs=rates()) for i in range(4)]
+    assert it.ending.reason is None and it.ending.state() == {"in_row": 2}
+    assert [len(o.losses) for o in outcomes] == [1, 1, 1, 1]
+    it.run(stack(spoilt=[2, 3, 4]), first=4, steps=4, knobs=rates())
+    assert it.ending.reason == "non_finite" and int(it.step) == 5
+    assert len(it.run(stack(), first=5, steps=3, knobs=rates()).losses) == 0
+
+
+def test_a_training_with_a_limit_says_the_step_it_ended_at():
+    recorder = Recorder(total=40, batch=B, monitor=Monitor(), non_finite_limit=3)
+    it = learner(ending=Ending(non_finite_limit=3))
+    spoilt = [10, 11, 12, 13, 14, 15]
+    with pytest.raises(DataError, match="not finite 3 steps in a row, up to step 13"):
+        train(it, 40, batches=lambda step: stacks(step, spoilt=spoilt), report=recorder)
+    assert int(it.step) == 13
+
+
+def running(losses, weights):
+    """The running mean after each step."""
+    total = weight = np.float32(0)
+    for one, w in zip(losses, weights, strict=True):
+        total, weight = total * np.float32(DECAY) + one * w, weight * np.float32(DECAY) + w
+        yield total / weight
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+@pytest.mark.parametrize("cut", [3, 200])
+def test_a_training_ends_where_its_running_loss_has_fallen_far_enough(jit, cut):
+    plain, outcomes = learner(jit), []
+    train(plain, 200, report=lambda step, outcome: outcomes.append(outcome))
+    losses, weights = (np.concatenate([getattr(o, name) for o in outcomes]) for name in ("losses", "weights"))
+    means = list(running(losses, weights))
+    target = float(np.mean(means[98:100]))
+    expected = next(i + 1 for i, mean in enumerate(means) if i + 1 >= LEAST_STEPS and mean <= target)
+    assert LEAST_STEPS < expected < 200
+    it, seen = learner(jit, ending=Ending(stop_at_loss=target)), []
+    acts = [Every(cut, seen.append, at_end=True)]
+    assert train(it, 200, every=acts) == expected == int(it.step)
+    assert seen[-1] == expected  # what acts at the end acts where it ended
+    assert (it.ending.reason, it.traces) == ("loss", 1)
+
+
+def test_nothing_ends_before_enough_steps_were_seen_and_a_restored_ending_goes_on():
+    it = learner(ending=Ending(stop_at_loss=1e9))
+    assert train(it, 30) == 30
+    again = learner(ending=Ending(stop_at_loss=1e9))
+    again.ending.restore(it.ending.state())
+    assert train(again, 200, start=30) == LEAST_STEPS
+
+
+def test_where_the_program_ended_counts_though_numpy_would_go_on():
+    """A loss of 1e-40 is zero to a program that flushes such numbers; it must not be called for ever."""
+    ending = Ending(stop_at_loss=0.0)
+    seen = {"loss": tf.constant(1e-40), "weight": tf.constant(1.0), "seen": tf.constant(LEAST_STEPS)}
+    ending.take(seen)
+    assert ending.reason is None
+    ending.take(seen, cut=True)
+    assert ending.reason == "loss"
+
+
+# --- mixed precision
+
+
+def test_a_loss_scale_is_halved_and_doubled_alike_in_graph_and_eager_mode():
+    flags = np.random.default_rng(3).random((60, 2)) > 0.15  # applied, and if not, whether the loss was a number
+    value, good, expected = FIRST, 0, []
+    for applied, finite in flags:
+        excused = bool(not applied and finite and value > 1)
+        value, good = (value, good + 1) if applied else (max(value / 2, 1.0), 0)
+        if good == 4:
+            value, good = value * 2, 0
+        expected.append((excused, value, good))
+    for mode in ("eager", "graph"):
+        scale = LossScale(good_steps=4)
+        update = tf.function(scale.update) if mode == "graph" else scale.update
+        found = []
+        for applied, finite in flags:
+            excused = bool(update(tf.constant(applied), tf.constant(finite)))
+            found.append((excused, float(scale.value), int(scale.good)))
+        assert found == expected
+    for _ in range(20):
+        scale.update(tf.constant(False), tf.constant(True))
+    assert float(scale.value) == 1.0
+    assert not bool(scale.update(tf.constant(False), tf.constant(True)))  # smaller it cannot be: that step is lost
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_float16_finds_its_loss_scale_and_learns_while_no_step_counts_as_gone_wrong(jit):
+    """An objective 1e4 times as large overflows at first; the limit of one step would end any training at that."""
+    recorder = Recorder(total=400, batch=B, monitor=Monitor(), non_finite_limit=1)
+    it = learner(
+        jit,
+        precision="float16",
+        dropout=0.0,
+        scale=LossScale(good_steps=50),
+        label_std=0.01,
+        ending=Ending(non_finite_limit=1),
+    )
+    outcomes = []
+
+    def report(step, outcome):
+        recorder(step, outcome)
+        outcomes.append(outcome)
+
+    assert train(it, 400, rate=1e-5, report=report) == 400
+    losses = np.concatenate([o.losses for o in outcomes])
+    applied = np.concatenate([o.applied for o in outcomes])
+    assert not applied[0] and applied[-100:].mean() > 0.9
+    assert recorder.skipped == recorder.excused == (~applied).sum() > 2
+    assert np.isfinite(losses).all() and losses[-50:].mean() < losses[:50].mean() - 0.05
+    assert 1.0 <= float(it.one.scale.value) < FIRST
+    assert {v.dtype.name for v in it.variables()["model"] if v.dtype.is_floating} == {"float32"}
+    assert it.traces == 1
+
+
+def test_what_is_not_finite_for_its_data_counts_in_float16_too():
+    it = learner(precision="float16", scale=LossScale(), ending=Ending(non_finite_limit=3))
+    outcome = it.run(stack(spoilt=[2, 3, 4, 5]), first=0, steps=K, knobs=rates())
+    assert len(outcome.losses) == 5 and it.ending.reason == "non_finite"
+    assert not outcome.excused.any()
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_mixed_precision_is_near_float32_and_its_variables_and_output_are_float32(precision):
+    scale = LossScale() if precision == "float16" else None
+    plain, mixed = learner(dropout=0.0), learner(dropout=0.0, precision=precision, scale=scale)
+    one, two = (it.run(stack(), first=0, steps=K, knobs=rates()) for it in (plain, mixed))
+    assert two.applied.all()
+    np.testing.assert_allclose(two.losses, one.losses, rtol=0.03)
+    assert not np.array_equal(two.losses, one.losses)  # it does compute in fewer bits
+    example = {name: stack()[name][0] for name in ("numeric", "categorical")}
+    assert mixed.model(example).dtype == tf.float32
+    assert {v.dtype for v in mixed.model.variables if "float" in v.dtype} == {"float32"}
+    assert keras.config.dtype_policy().name == "float32"
+
+
+def test_many_rows_of_one_id_lose_nothing_when_their_gradients_are_added_up():
+    """In float16 a sum of ones ends at 2,048: what is added to it then is rounded away."""
+    with computing_in("float16"):
+        layer = OffsetEmbedding((3,), 2, seed=0)
+    with tf.GradientTape() as tape:
+        out = layer(tf.zeros([5000, 1], tf.int32))
+        total = tf.reduce_sum(tf.cast(out, tf.float32))
+    assert out.dtype == tf.float16
+    gradient = tf.convert_to_tensor(tape.gradient(total, layer.table.value))
+    assert gradient.numpy()[0].tolist() == [5000.0, 5000.0]
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_a_resume_carries_the_loss_scale_and_micro_batches_change_no_bit_of_it(tmp_path, jit):
+    make = lambda: learner(  # noqa: E731
+        jit, precision="float16", label_std=0.01, scale=LossScale(good_steps=7), micro_batches=True
+    )
+    go = lambda it, first, end: train(it, end, first, rate=1e-5, micro_batches=2)  # noqa: E731
+    it = assert_resumes_exactly(make, go, Learner.variables, steps=30, stops=(13,), folder=tmp_path)
+    assert float(it.one.scale.value) != FIRST

@@ -1,0 +1,415 @@
+"""The compiled steps, the loop around them and their checkpoints, on data in memory."""
+
+import json
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from headway.errors import ConfigError, DataError, StoreError
+from headway.monitor import Monitor
+from tfcore.graph.knobs import KnobVariables, knob
+from tfcore.losses.class_weights import class_weights
+from tfcore.models.build import build
+from tfcore.models.config import ModelConfig
+from tfcore.testing import assert_resumes_exactly, assert_same_bytes
+from tfcore.train.callbacks.checkpoint import Checkpoints
+from tfcore.train.callbacks.control_file import Knobs
+from tfcore.train.callbacks.history import Recorder
+from tfcore.train.config import OptimizerConfig
+from tfcore.train.steps.learner import Learner, row_losses
+from tfcore.train.steps.loop import Every, run
+from tfcore.train.steps.schedule import CosineRate
+from tfcore.train.xla_choice import slow_under_xla
+
+K, B, NUMERIC, SIZES = 4, 16, 3, (5, 7)
+LAYOUT = SimpleNamespace(
+    numeric=("a", "b", "c"),
+    categorical=tuple(SimpleNamespace(name=str(i), size=size) for i, size in enumerate(SIZES)),
+    lists=(),
+    inputs=lambda: {"numeric": ((len(LAYOUT.numeric),), "float32"), "categorical": ((len(SIZES),), "int32")},
+    label=SimpleNamespace(task="binary", classes=None),
+)
+SPECS = {
+    "numeric": tf.TensorSpec([K, B, NUMERIC], tf.float32),
+    "categorical": tf.TensorSpec([K, B, len(SIZES)], tf.int32),
+    "label": tf.TensorSpec([K, B], tf.float32),
+    "weight": tf.TensorSpec([K, B], tf.float32),
+}
+
+
+def batch(step):
+    """Batch number `step` of an endless stream."""
+    rng = np.random.default_rng(step)
+    numeric = rng.standard_normal((B, NUMERIC), np.float32)
+    return {
+        "numeric": numeric,
+        "categorical": rng.integers(0, SIZES, (B, len(SIZES))).astype(np.int32),
+        "label": (numeric.sum(1) + rng.standard_normal(B) > 0).astype(np.float32),
+        "weight": rng.uniform(0.5, 2, B).astype(np.float32),
+    }
+
+
+def stacks(step, change=lambda step, batch: None):
+    while True:
+        batches = [batch(s) for s in range(step, step + K)]
+        for number, one in enumerate(batches):
+            change(step + number, one)
+        yield {key: tf.constant(np.stack([one[key] for one in batches])) for key in SPECS}
+        step += K
+
+
+def learner(jit="off", dropout=0.2, model=None, knobs=(), **options):
+    step = tf.Variable(0, dtype=tf.int64, trainable=False)
+    variables = KnobVariables(["learning_rate", *knobs])
+    if model is None:
+        config = ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout)
+        model = build(config, LAYOUT, seed=7, step=step, knobs=variables)
+    options = {"task": "binary", "optimizer": OptimizerConfig(), **options}
+    return Learner(model=model, step=step, specs=SPECS, jit=jit, knobs=variables, **options)
+
+
+def train(it, total, start=0, batches=stacks, knobs=None, **options):
+    schedule = CosineRate(name="cosine", initial=0.01)
+    knobs = Knobs(dict.fromkeys(it.knobs.variables_by_name, schedule), 30) if knobs is None else knobs
+    return run(it, batches, start=start, total=total, knobs=knobs.values, **options)
+
+
+def constant(**values):
+    return {name: np.full(K, value, np.float32) for name, value in values.items()}
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_training_learns_in_one_trace_whatever_number_of_steps_a_call_has(jit):
+    it = learner(jit, dropout=0.0)
+    outcomes = []
+    marks = []
+    ended = train(
+        it,
+        30,
+        every=[Every(7, marks.append), Every(11, marks.append, at_end=True)],
+        report=lambda s, o: outcomes.append(o),
+    )
+    losses = np.concatenate([o.losses for o in outcomes])
+    assert ended == 30
+    assert len(losses) == 30
+    assert {len(o.losses) for o in outcomes} > {1, 4}
+    assert marks == [7, 11, 14, 21, 22, 28, 30]
+    assert losses[-5:].mean() < losses[:5].mean()
+    assert it.traces == 1
+    assert int(it.step) == 30
+
+
+def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
+    it = learner(dropout=0.0)
+    reference = build(ModelConfig(hidden=(8, 4), embedding=3), LAYOUT, seed=7)
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    with tf.GradientTape() as tape:
+        logits = reference({k: one[k] for k in ("numeric", "categorical")})[:, 0]
+        rows = tf.nn.sigmoid_cross_entropy_with_logits(one["label"], logits)
+        loss = tf.reduce_sum(rows * one["weight"]) / tf.reduce_sum(one["weight"])
+    optimizer = keras.optimizers.Adam(0.01)
+    gradients = tape.gradient(loss, [v.value for v in reference.trainable_variables])
+    optimizer.apply([tf.convert_to_tensor(g) for g in gradients], reference.trainable_variables)
+    outcome = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.01))
+    assert np.allclose(outcome.losses, [loss], rtol=1e-5)
+    assert np.allclose(outcome.weights, [one["weight"].numpy().sum()], rtol=1e-5)
+    for a, b in zip(it.model.get_weights(), reference.get_weights(), strict=True):
+        assert np.allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_a_resumed_training_ends_at_the_same_bits(tmp_path, jit):
+    run = lambda it, first, end: train(it, end, first)  # noqa: E731
+    assert_resumes_exactly(lambda: learner(jit), run, Learner.variables, steps=30, stops=(13,), folder=tmp_path)
+
+
+def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
+    def with_keras_dropout():
+        keras.utils.set_random_seed(1)
+        inputs = {
+            "numeric": keras.Input((NUMERIC,), name="numeric"),
+            "categorical": keras.Input((len(SIZES),), dtype="int32", name="categorical"),
+        }
+        x = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization()(inputs["numeric"]))
+        return learner(model=keras.Model(inputs, keras.layers.Dense(1)(x)))
+
+    run = lambda it, first, end: train(it, end, first)  # noqa: E731
+    assert_resumes_exactly(with_keras_dropout, run, Learner.variables, steps=10, stops=(6,), folder=tmp_path)
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_a_step_that_is_not_finite_changes_nothing_but_the_count(jit):
+    def spoil(step, one):
+        if step == 2:
+            one["numeric"][0, 0] = np.nan
+
+    inputs = {
+        "numeric": keras.Input((NUMERIC,), name="numeric"),
+        "categorical": keras.Input((len(SIZES),), dtype="int32", name="categorical"),
+    }
+    keras.utils.set_random_seed(1)
+    normal = keras.layers.BatchNormalization()(inputs["numeric"])
+    it = learner(jit, model=keras.Model(inputs, keras.layers.Dense(1)(normal)))
+    outcomes = []
+    train(it, 2)
+    before = it.model.get_weights()
+    train(it, 3, start=2, batches=lambda s: stacks(s, spoil), report=lambda s, o: outcomes.append(o))
+    assert outcomes[-1].applied.tolist() == [False]
+    assert_same_bytes(it.model.get_weights(), before)
+    assert int(it.step) == 3
+    assert int(it.optimizer.iterations) == 2
+    train(it, 6, start=3)
+    assert all(np.isfinite(v).all() for v in it.model.get_weights())
+
+
+def test_steps_that_stay_not_finite_end_the_training():
+    def spoil(step, one):
+        one["weight"][0] = np.inf
+
+    recorder = Recorder(total=20, batch=B, monitor=Monitor(), non_finite_limit=6)
+    with pytest.raises(DataError, match="not finite 6 steps in a row, up to step 6"):
+        train(learner(), 20, batches=lambda s: stacks(s, spoil), report=recorder)
+    assert recorder.skipped == 6
+
+
+def test_gradients_are_clipped_to_their_global_norm():
+    before = learner(dropout=0.0)
+    start = before.model.get_weights()
+    it = learner(dropout=0.0, knobs=["clip_norm"], optimizer=OptimizerConfig(name="sgd"))
+    it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=1.0, clip_norm=0.01))
+    moved = np.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(it.model.get_weights(), start, strict=True)))
+    assert np.isclose(moved, 0.01, rtol=1e-3)
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_knobs_change_between_calls_and_steps_without_another_trace(jit):
+    names = ["dropout", "label_smoothing", "temperature", "positive_weight", "clip_norm"]
+    it = learner(jit, knobs=names)
+    off = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 1, "clip_norm": 1e6}
+    plain = learner(jit, dropout=0.0)
+    stack = next(stacks(0))
+    for values in (off, off | {"dropout": 0.5}, off | {"temperature": 4}, off):
+        it.run(stack, first=0, steps=2, knobs=constant(learning_rate=0.01, **values))
+    assert it.traces == 1
+    it, changing = learner(jit, knobs=names), learner(jit, knobs=names)
+    whole = it.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01, **off))
+    expected = plain.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01))
+    assert np.allclose(whole.losses, expected.losses, rtol=1e-5)
+    values = constant(learning_rate=0.01, **off)
+    values["temperature"][2] = 3.0  # one step of a call
+    outcome = changing.run(stack, first=0, steps=K, knobs=values)
+    assert np.array_equal(outcome.losses[:2], whole.losses[:2]) and outcome.losses[2] != whole.losses[2]
+
+
+def test_what_knobs_mean():
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    reference = build(ModelConfig(hidden=(8, 4), embedding=3), LAYOUT, seed=7)
+    logits = reference({k: one[k] for k in ("numeric", "categorical")})[:, 0]
+    label, weight = one["label"], one["weight"]
+
+    def loss(label, logits, weight):
+        rows = tf.nn.sigmoid_cross_entropy_with_logits(label, logits)
+        return float(tf.reduce_sum(rows * weight) / tf.reduce_sum(weight))
+
+    for name, value, wanted in (
+        ("label_smoothing", 0.2, loss(label * 0.8 + 0.1, logits, weight)),
+        ("temperature", 2.0, loss(label, logits / 2, weight)),
+        ("positive_weight", 3.0, loss(label, logits, weight * tf.where(label > 0, 3.0, 1.0))),
+    ):
+        it = learner(dropout=0.0, knobs=[name])
+        found = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.01, **{name: value}))
+        assert np.isclose(found.losses[0], wanted, rtol=1e-5), name
+
+
+def test_smoothed_losses_of_classes_are_those_of_soft_labels():
+    output, label = np.array([[0.3, -1.0, 2.0]], np.float32), tf.constant([1])
+    soft = np.full((1, 3), 0.3 / 3)
+    soft[0, 1] += 0.7
+    expected = tf.nn.softmax_cross_entropy_with_logits(soft.astype(np.float32), output)
+    for given in (label, tf.one_hot(label, 3)):
+        found = row_losses("multiclass", given, output, smoothing=tf.constant(0.3))
+        assert np.allclose(found, expected, rtol=1e-6)
+
+
+def test_a_mixed_label_counts_as_its_two_rows_with_every_knob_on():
+    """Of label 0.3 and weight 2 is 0.6 of a positive row and 1.4 of a negative one, for the gradient and the loss."""
+    knobs = {"positive_weight": 3.0, "label_smoothing": 0.2, "temperature": 2.0, "learning_rate": 0.01}
+
+    def end(labels, weights):
+        it = learner(dropout=0.0, knobs=list(knobs)[:-1], offsets=[0.7])
+        half = B // 2
+
+        def two(_, one):
+            for name in ("numeric", "categorical"):
+                one[name][half:] = one[name][:half]
+            for name, values in (("label", labels), ("weight", weights)):
+                one[name] = np.repeat(np.float32(values), half)
+
+        outcome = it.run(next(stacks(0, two)), first=0, steps=K, knobs=constant(**knobs))
+        return outcome, [v.numpy() for v in it.model.trainable_variables]
+
+    mixed, moved = end((0.3, 0.3), (2.0, 0.0))
+    apart, expected = end((1.0, 0.0), (0.6, 1.4))
+    assert np.allclose(mixed.losses, apart.losses, rtol=1e-4)
+    assert np.allclose(mixed.weights, apart.weights, rtol=1e-5)
+    for found, wanted in zip(moved, expected, strict=True):
+        assert np.allclose(found, wanted, atol=1e-4)
+
+
+def test_what_a_sample_added_to_the_odds_is_added_in_training_alone():
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    plain, offset = learner(dropout=0.0), learner(dropout=0.0, offsets=[2.0])
+    assert plain.evaluate([one]) == offset.evaluate([one])
+    rate = constant(learning_rate=0.0)
+    losses = [it.run(next(stacks(0)), first=0, steps=1, knobs=rate).losses[0] for it in (plain, offset)]
+    assert losses[0] != losses[1]
+
+
+def test_a_user_s_model_reads_its_own_knob_and_one_that_predicts_its_default():
+    def model(margin):
+        inputs = {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in LAYOUT.inputs().items()}
+        return keras.Model(inputs, keras.layers.Dense(1)(Shifted(margin)(inputs["numeric"])))
+
+    variables = KnobVariables(["learning_rate", "margin"])
+    with variables.offered():
+        inside = knob("margin", 1.0)
+    assert inside is variables.get("margin")
+    assert float(knob("margin", 1.0)) == 1.0
+    with pytest.raises(ConfigError, match="no knob 'margin'"):
+        knob("margin")
+    it = learner(model=model(inside), knobs=["margin"])
+    it.knobs.variables_by_name["margin"] = inside
+    losses = [
+        it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.0, margin=m)).losses[0]
+        for m in (0.0, 2.0, 0.0)
+    ]
+    assert losses[0] == losses[2] != losses[1] and it.traces == 1
+
+
+class Shifted(keras.layers.Layer):
+    def __init__(self, margin):
+        super().__init__()
+        self._margin = [margin]
+
+    def call(self, x):
+        return x + self._margin[0]
+
+
+def test_evaluation_ignores_padding_and_dropout():
+    it = learner(dropout=0.5)
+    ones = [{key: tf.constant(value) for key, value in batch(s).items()} for s in range(2)]
+    loss = it.evaluate(ones)
+    padded = {key: value.numpy().copy() for key, value in ones[1].items()}
+    padded["numeric"][10:] = np.nan
+    padded["weight"][10:] = 0
+    part = it.evaluate([ones[0], {key: tf.constant(value) for key, value in padded.items()}])
+    assert np.isfinite(part)
+    assert loss == it.evaluate(ones)
+    assert loss != part
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_row_losses(task):
+    output = np.array([[0.3, -1.0], [2.0, 0.1]] if task == "multiclass" else [[0.3], [2.0]], np.float32)
+    label = tf.constant([1, 0], tf.int64)
+    softmax = np.exp(output) / np.exp(output).sum(1, keepdims=True)
+    sigmoid = 1 / (1 + np.exp(-output[:, 0]))
+    expected = {
+        "binary": [-np.log(sigmoid[0]), -np.log(1 - sigmoid[1])],
+        "multiclass": [-np.log(softmax[0, -1]), -np.log(softmax[1, 0])],
+        "regression": [0.49, 4.0],
+    }
+    assert np.allclose(row_losses(task, label, tf.constant(output)), expected[task], rtol=1e-5)
+
+
+def test_class_weights():
+    assert class_weights(None, ["0", "1"], None) is None
+    assert class_weights("balanced", ["0", "1"], {"0": 75, "1": 25}) == [100 / 150, 2.0]
+    assert class_weights({"1": 3}, ["0", "1"], None) == [1.0, 3.0]
+    with pytest.raises(ConfigError, match="'2' is no class"):
+        class_weights({"2": 3}, ["0", "1"], None)
+    with pytest.raises(ConfigError, match="no classes"):
+        class_weights("balanced", [], None, "regression")
+
+
+def test_checkpoints_are_kept_torn_ones_passed_over_and_leftovers_swept(tmp_path):
+    it, lines = learner(), []
+    checkpoints = Checkpoints(tmp_path, keep=2, log=lines.append)
+    assert checkpoints.newest() is None
+    for step in (5, 10, 100):
+        checkpoints.save(step, it.variables(), {"at": step})
+    (tmp_path / ".staged-of-a-killed-process").mkdir()
+    assert checkpoints.newest().state == {"at": 100}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["10", "100"]
+    data = next((tmp_path / "100").glob("variables.data*"))
+    whole = data.read_bytes()
+    data.write_bytes(whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:])
+    assert checkpoints.newest().step == 10
+    assert "passed over: variables.data-00000-of-00001 has changed (crc32c)" in lines[-1]
+    data.write_bytes(whole[:-8])
+    assert checkpoints.newest().step == 10
+    assert f"has {len(whole) - 8} bytes, not {len(whole)}" in lines[-1]
+    (tmp_path / "10" / "checkpoint.json").write_text("{")
+    assert checkpoints.newest() is None
+    assert len(lines) == 4
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    Checkpoints(tmp_path).save(1, learner().variables(), {})
+    other = learner(optimizer=OptimizerConfig(name="sgd"))
+    with pytest.raises(StoreError, match="optimizer has"):
+        Checkpoints(tmp_path).restore(Checkpoints(tmp_path).newest(), other.variables())
+
+
+def test_the_history_is_the_same_however_steps_were_cut_into_calls():
+    def history(cut, start_again=None):
+        recorder = Recorder(total=24, batch=B, monitor=Monitor(), non_finite_limit=3)
+        points = Every(8, lambda step: (recorder.point(step), None)[1])
+        it = learner()
+        train(
+            it,
+            24 if start_again is None else start_again,
+            every=[points, Every(cut, lambda step: None)],
+            report=recorder,
+        )
+        if start_again is not None:
+            again = Recorder(total=24, batch=B, monitor=Monitor(), non_finite_limit=3)
+            again.restore(json.loads(json.dumps(recorder.state())))
+            recorder = again
+            train(it, 24, start=start_again, every=[points], report=recorder)
+        return recorder.history
+
+    assert history(3) == history(24) == history(5, start_again=13)
+
+
+def test_cancelling_ends_the_loop_between_calls():
+    asked = iter([False, False, True])
+    assert train(learner(), 30, cancelled=lambda: next(asked)) == 8
+
+
+class Pooled(keras.layers.Layer):
+    def call(self, inputs):
+        return tf.nn.max_pool2d(inputs, 2, 2, "VALID")
+
+
+@pytest.mark.parametrize(
+    ("layers", "op"),
+    [
+        ([keras.layers.Flatten(), keras.layers.Dense(4, activation="relu")], None),
+        ([keras.layers.Conv2D(2, 3)], "Conv2D"),
+        ([keras.layers.Reshape((32, 3)), keras.layers.Conv1D(2, 3)], "Conv2D"),
+        ([keras.layers.MaxPooling2D()], "MaxPool"),
+        ([Pooled()], "MaxPool"),
+        ([keras.Sequential([keras.layers.Dense(2), keras.layers.DepthwiseConv2D(2)])], "DepthwiseConv2dNative"),
+    ],
+)
+def test_what_xla_makes_slow_on_a_cpu_is_known_without_a_compilation(layers, op):
+    photo = keras.Input([8, 12, 1], name="photo")
+    x = photo
+    for layer in layers:
+        x = layer(x)
+    model = keras.Model({"photo": photo}, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
+    assert slow_under_xla(model, {"photo": tf.TensorSpec([4, None, 8, 12, 1], tf.float32)}) == op

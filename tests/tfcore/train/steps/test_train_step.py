@@ -1,0 +1,90 @@
+"""The pieces of a step: parts of a batch add up to it, and a step that is not finite puts back what it moved."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfcore.graph.knobs import KnobVariables
+from tfcore.models.layers import HashDropout
+from tfcore.testing import assert_same_bytes
+from tfcore.train.config import OptimizerConfig
+from tfcore.train.steps.train_step import Part, TrainStep, make_optimizer
+
+B, NUMERIC = 12, 3
+
+
+def batch(seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "numeric": tf.constant(rng.standard_normal((B, NUMERIC)), tf.float32),
+        "label": tf.constant(rng.integers(0, 2, B), tf.float32),
+        "weight": tf.constant(rng.uniform(0.5, 2, B), tf.float32),
+    }
+
+
+def rows(batch, first, last):
+    return {name: value[first:last] for name, value in batch.items()}
+
+
+def step(*, normal=False, knobs=(), dropout=False, **options):
+    keras.utils.set_random_seed(4)
+    counter = tf.Variable(5, dtype=tf.int64)
+    inputs = {"numeric": keras.Input((NUMERIC,), name="numeric")}
+    x = keras.layers.BatchNormalization()(inputs["numeric"]) if normal else inputs["numeric"]
+    x = keras.layers.Dense(8, "tanh", kernel_regularizer=keras.regularizers.L2(0.1))(x)
+    if dropout:
+        x = HashDropout(0.4, seed=1, salt=0, step=counter)(x)
+    model = keras.Model(inputs, keras.layers.Dense(1)(x))
+    optimizer = make_optimizer(OptimizerConfig())
+    optimizer.build(model.trainable_variables)
+    variables = KnobVariables(["learning_rate", *knobs])
+    variables.assign({name: tf.constant(2.0) for name in variables.variables_by_name})
+    return TrainStep(model=model, task="binary", optimizer=optimizer, knobs=variables, counter=counter, **options)
+
+
+@pytest.mark.parametrize("cut", [(6,), (1, 5, 11)])
+@pytest.mark.parametrize("knobs", [(), ("positive_weight", "regularization")])
+def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, knobs):
+    """Weights differ from row to row, each part draws the dropout of its own rows, and L2 counts once in all."""
+    it, data = step(knobs=knobs, dropout=True), batch()
+    whole = it.part(data)
+    total = tf.reduce_sum(it.row_weights(data))
+    ends = [0, *cut, B]
+    parts = [
+        it.part(rows(data, first, last), total=total, share=(last - first) / B, first_row=first)
+        for first, last in itertools.pairwise(ends)
+    ]
+    added = Part.sum(parts)
+    assert np.isclose(added.loss, whole.loss, rtol=1e-6)
+    assert np.isclose(added.objective, whole.objective, rtol=1e-6)
+    for found, wanted in zip(added.gradients, whole.gradients, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_a_part_alone_knows_neither_the_batch_s_weight_nor_its_place():
+    """What the test above would miss: each of the three arguments matters."""
+    it, data = step(dropout=True), batch()
+    half = rows(data, 6, B)
+    total = tf.reduce_sum(it.row_weights(data))
+    right = it.part(half, total=total, share=0.5, first_row=6)
+    for given in ({}, {"total": total, "share": 0.5}, {"total": total, "first_row": 6}, {"share": 0.5, "first_row": 6}):
+        other = it.part(half, **given)
+        assert not np.allclose(other.objective, right.objective, rtol=1e-4)
+
+
+@pytest.mark.parametrize("spoilt", ["numeric", "weight"])
+def test_a_step_that_is_not_finite_is_skipped_in_one_place(spoilt):
+    it, data = step(normal=True), batch()
+    values = data[spoilt].numpy()
+    values.reshape(-1)[3] = np.inf
+    before = [v.numpy() for v in it.model.variables]
+    kept = it.keep()
+    done = it.finish(it.part(data | {spoilt: tf.constant(values)}), kept)
+    assert not bool(done.applied)
+    assert_same_bytes([v.numpy() for v in it.model.variables], before)
+    assert int(it.counter) == 6 and int(it.optimizer.iterations) == 0
+    assert bool(it.finish(it.part(data), it.keep()).applied)
+    assert int(it.counter) == 7 and int(it.optimizer.iterations) == 1

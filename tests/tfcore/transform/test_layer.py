@@ -1,0 +1,165 @@
+"""The graph against NumPy, row groups against single rows, dictionaries against plain values."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
+from tfcore.transform.config import ColumnTransform
+from tfcore.transform.layer import RawColumn, Transform
+from tfcore.transform.numpy_ops import apply_numeric, bucket
+from tfcore.transform.parameters import fit_parameters
+
+FLOAT = Column(name="x", type="float32", nullable=True)
+INT = Column(name="n", type="int64", nullable=True)
+TEXT = Column(name="s", type="bytes", nullable=True, encoding="dictionary")
+LABEL = Column(name="label", type="int64", nullable=False, role="label")
+
+
+def _fitted(column, values, transform):
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(values, column.arrow), pa.array([i % 2 for i in range(len(values))])], names=[column.name, "label"]
+    )
+    statistics = SplitStatistics.create((column, LABEL))
+    statistics.update(batch)
+    parameters, _ = fit_parameters((column, LABEL), {column.name: ColumnTransform(transform=transform)}, statistics)
+    return parameters
+
+
+CHAINS = [
+    "standardize",
+    "min_max",
+    "identity",
+    ["log", "standardize"],
+    [{"clip": {"min": -3, "max": 3}}, {"min_max": {"low": -1, "high": 1}}],
+    [{"clip": {"quantiles": [0.1, 0.9]}}, "standardize"],
+]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+def test_numbers_equal_the_numpy_reference(chain):
+    r = np.random.default_rng(0)
+    train = np.round(r.normal(0, 50, 500), 1).astype(np.float32).tolist()
+    parameters = _fitted(FLOAT, [*train, None], chain)
+    values = np.array([*train[:50], np.nan, np.inf, 0.0, -0.0, 1e6], np.float32)
+    present = np.ones(len(values), bool)
+    present[3] = False
+    got = Transform(parameters).named({"x": RawColumn(tf.constant(values), tf.constant(present))})
+    fitted = parameters.fitted[0]
+    usable = present & np.isfinite(values)
+    want = np.where(usable, values, fitted.fill).astype(np.float64)
+    for op in fitted.ops:
+        want = apply_numeric(op, want)
+    np.testing.assert_allclose(got["x"].numpy(), want, rtol=2e-5, atol=2e-6)
+    np.testing.assert_array_equal(got["x__missing"].numpy(), (~present).astype(np.float32))
+
+
+@given(st.lists(st.integers(-(2**53), 2**53), min_size=2, max_size=40, unique=True))
+def test_large_integers_are_told_apart_by_centring_in_float64(values):
+    parameters = _fitted(INT, values, "standardize")
+    got = Transform(parameters).named({"n": RawColumn(tf.constant(values, tf.int64), None)})["n"].numpy()
+    op = parameters.fitted[0].ops[0]
+    np.testing.assert_allclose(got, (np.array(values, np.float64) - op.mean) / op.std, rtol=1e-5, atol=1e-6)
+
+
+def test_buckets_equal_searchsorted_and_null_has_an_id_of_its_own():
+    parameters = _fitted(FLOAT, list(range(100)), {"bucketize": {"boundaries": [10, 20, 30]}})
+    values = np.array([-5, 10, 10.5, 29.9, 30, 99, 7, np.nan], np.float32)
+    present = np.array([1, 1, 1, 1, 1, 1, 0, 1], bool)
+    got = Transform(parameters).named({"x": RawColumn(tf.constant(values), tf.constant(present))})["x"].numpy()
+    want = bucket(parameters.fitted[0].ops[0], values.astype(np.float64))
+    want[6] = want[7] = 4
+    np.testing.assert_array_equal(got, want)
+    assert parameters.categorical[0].size == 5
+
+
+@pytest.mark.parametrize("before", ["log", "standardize", {"min_max": {"low": -2, "high": 5}}], ids=str)
+def test_a_value_on_a_boundary_has_one_bucket_whatever_stands_before_and_beside_it(before):
+    train = np.repeat(np.arange(0, 700, dtype=np.float32) * np.float32(0.1), 2).tolist()
+    behind = Transform(_fitted(FLOAT, train, [before, {"bucketize": {"buckets": 200}}]))
+    plain = Transform(_fitted(FLOAT, train, {"bucketize": {"buckets": 200}}))
+    values = tf.constant(train[::2])
+    want = plain.named({"x": RawColumn(values, None)})["x"].numpy()
+    assert len(set(want)) == 200
+    ids = tf.function(lambda x: behind.named({"x": RawColumn(x, None)})["x"], autograph=False)
+    np.testing.assert_array_equal(ids(values), want)
+    for start in (1, 2, 3, 5):
+        np.testing.assert_array_equal(ids(values[start:][:333]), want[start:][:333])
+    singly = [ids(values[i : i + 1])[0] for i in range(0, 700, 7)]
+    np.testing.assert_array_equal(singly, want[::7])
+
+
+WORDS = st.lists(
+    st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"NaN", "é".encode(), b"new", b"\xff"])), max_size=30
+)
+
+
+@pytest.mark.parametrize("transform", [{"vocabulary": {"oov_buckets": 3}}, {"hash": {"buckets": 5}}], ids=str)
+@given(rows=WORDS)
+def test_a_dictionary_gives_the_same_ids_as_plain_values_and_as_single_rows(transform, rows):
+    parameters = _fitted(TEXT, [b"a"] * 5 + [b"b"] * 3 + [b""] * 2 + [None], transform)
+    module = Transform(parameters)
+    array = pa.array(rows, pa.binary())
+    present = tf.constant([row is not None for row in rows], tf.bool)
+    plain = tf.constant([row or b"" for row in rows], tf.string)
+    encoded = array.dictionary_encode()
+    codes = tf.constant([0 if i is None else i for i in encoded.indices.to_pylist()], tf.int64)
+    whole = module({"s": RawColumn(tf.constant(encoded.dictionary.to_pylist(), tf.string), present, codes)})
+    flat = module({"s": RawColumn(plain, present)})
+    np.testing.assert_array_equal(whole["categorical"], flat["categorical"])
+    single = [
+        module({"s": RawColumn(plain[i : i + 1], present[i : i + 1])})["categorical"][0, 0] for i in range(len(rows))
+    ]
+    np.testing.assert_array_equal(flat["categorical"][:, 0], single)
+    size = parameters.categorical[0].size
+    ids = flat["categorical"].numpy()[:, 0]
+    assert ((ids >= 0) & (ids < size)).all()
+    assert all((row is None) == (i == size - 1) for row, i in zip(rows, ids, strict=True))
+
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+
+
+@pytest.mark.parametrize("spread", [40, 10**9], ids=["close together", "far apart"])
+@given(values=st.lists(INTEGERS | st.integers(-60, 60), max_size=20))
+def test_integer_vocabularies_know_train_values_and_nothing_else(spread, values):
+    train = [-spread, -3, 0, 0, 7, 7, 7, spread] * 2
+    parameters = _fitted(INT, train, "vocabulary")
+    got = Transform(parameters)({"n": RawColumn(tf.constant(values, tf.int64), None)})["categorical"].numpy()[:, 0]
+    known = parameters.fitted[0].ops[0].integers
+    assert known[:2] == (7, 0) and set(known) == set(train)
+    assert got.tolist() == [known.index(v) if v in known else len(known) for v in values]
+
+
+def test_the_empty_string_is_a_value_and_not_a_null():
+    parameters = _fitted(TEXT, [b""] * 4 + [b"a"] * 3 + [None] * 2, "vocabulary")
+    module = Transform(parameters)
+    got = module({"s": RawColumn(tf.constant([b"", b"a", b""]), tf.constant([True, True, False]))})["categorical"]
+    assert got.numpy()[:, 0].tolist() == [0, 1, 3]
+
+
+def test_a_large_vocabulary_survives_export_and_a_move(tmp_path):
+    words = [f"word-{i}".encode() for i in range(100_000)]
+    parameters = _fitted(TEXT, words * 2, "vocabulary")
+    module = Transform(parameters)
+
+    class Served(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.transform = module
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def ids(self, values):
+            return self.transform({"s": RawColumn(values, None)})["categorical"]
+
+    served = Served()
+    values = tf.constant([b"word-7", b"word-99999", b"unknown"])
+    want = served.ids(values).numpy()
+    tf.saved_model.save(served, str(tmp_path / "a"))
+    (tmp_path / "a").rename(tmp_path / "b")
+    np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path / "b")).ids(values).numpy(), want)
+    assert len(set(want[:2, 0])) == 2

@@ -1,0 +1,1 @@
+"""The tf.data input pipeline: shards in, batches out, in an order that can be repeated."""

@@ -1,0 +1,107 @@
+"""Records to raw columns, and raw columns to labels and weights; all in the graph.
+
+columns = Decoder(shards.columns, shards.rows_per_record, ["carrier", "label"])(record)
+label, weight = Labeler(parameters.label)(columns)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from headway.records.spec import feature_spec
+from headway.schema.columns import LABEL, Column
+from tfcore.ops.example_parser import parse_examples
+from tfcore.transform.layer import RawColumn
+from tfcore.transform.parameters import LabelParameters
+
+
+class Decoder:
+    """Records to raw columns, by the manifest's feature spec; only the columns that are asked for."""
+
+    def __init__(self, columns: Sequence[Column], rows_per_record: int, wanted: Sequence[str]):
+        self.columns = [column for column in columns if column.name in set(wanted)]
+        self.grouped = rows_per_record > 1
+        if not self.grouped:
+            return
+        kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
+        self._spec: dict[str, Any] = {}
+        for name, entry in feature_spec(self.columns, rows_per_record).items():
+            dtype = kinds[entry["dtype"]]
+            shape = entry.get("shape", [])
+            self._spec[name] = tf.io.FixedLenSequenceFeature(shape, dtype, allow_missing=True)
+
+    def __call__(self, records: tf.Tensor) -> dict[str, RawColumn]:
+        """One serialized row group (scalar), or a batch of classic Examples [n], as raw columns."""
+        if self.grouped:
+            parsed = tf.io.parse_single_example(records, self._spec)
+            nullable = [column.name for column in self.columns if column.nullable]
+            present = {}
+            if nullable:  # at once, since a wide table has thousands
+                known = tf.cast(tf.stack([parsed[f"{name}/present"] for name in nullable]), tf.bool)
+                present = dict(zip(nullable, tf.unstack(known, len(nullable)), strict=True))
+            return {column.name: self._group(column, parsed, present.get(column.name)) for column in self.columns}
+        return raw_columns(parse_examples(records, self.columns), self.columns)
+
+    @staticmethod
+    def _group(column: Column, parsed: Mapping[str, tf.Tensor], present: tf.Tensor | None) -> RawColumn:
+        lengths = parsed[f"{column.name}/lengths"] if column.is_list else None
+        if column.encoding == "dictionary":
+            return RawColumn(parsed[f"{column.name}/dict"], present, parsed[f"{column.name}/codes"], lengths)
+        return RawColumn(parsed[f"{column.name}/values" if column.is_list else column.name], present, None, lengths)
+
+
+def raw_columns(chunk: Mapping[str, tf.Tensor], columns: Sequence[Column]) -> dict[str, RawColumn]:
+    """A chunk of classic Examples, as `tfcore.ops` gives it, as raw columns."""
+    return {
+        column.name: RawColumn(
+            chunk[column.name], chunk.get(f"{column.name}/present"), None, chunk.get(f"{column.name}/lengths")
+        )
+        for column in columns
+    }
+
+
+class Labeler:
+    """The label tensor of a task, and rows' weights."""
+
+    def __init__(
+        self, label: LabelParameters, *, weight: Column | None = None, class_weights: Sequence[float] | None = None
+    ):
+        self._label, self._weight = label, weight
+        self._class_weights = None if class_weights is None else tf.constant(list(class_weights), tf.float32)
+        self._table = None
+        if label.classes is not None:
+            dtype = tf.string if label.type == "bytes" else tf.int64
+            keys = tf.constant(list(label.classes), dtype)
+            init = tf.lookup.KeyValueTensorInitializer(keys, tf.range(len(label.classes), dtype=tf.int64))
+            self._table = tf.lookup.StaticHashTable(init, default_value=-1)
+
+    @property
+    def needs(self) -> list[str]:
+        return [LABEL] + ([self._weight.name] if self._weight else [])
+
+    def __call__(self, columns: Mapping[str, RawColumn]) -> tuple[tf.Tensor, tf.Tensor]:
+        """(label, weight): float32 [rows] each for binary and regression; an int32 class index for multiclass.
+
+        A row whose label is no known class or no finite number, or whose weight is null or not finite, has weight 0.
+        """
+        raw = columns[LABEL].plain()
+        if self._table is not None:
+            keys = raw if self._label.type != "float32" else tf.cast(tf.round(raw), tf.int64)
+            index = self._table.lookup(keys)
+            weight = tf.cast(index >= 0, tf.float32)
+            index = tf.maximum(index, 0)
+        else:
+            known = tf.ones_like(raw, tf.bool) if raw.dtype.is_integer else tf.math.is_finite(raw)
+            # 0 times NaN is NaN, so the label goes as well as the weight
+            index, weight = tf.where(known, raw, tf.zeros_like(raw)), tf.cast(known, tf.float32)
+        if self._class_weights is not None:
+            weight *= tf.gather(self._class_weights, tf.cast(index, tf.int32))
+        if self._weight is not None:
+            column = columns[self._weight.name]
+            given = tf.cast(column.plain(), tf.float32)
+            usable = tf.math.is_finite(given) if column.present is None else tf.math.is_finite(given) & column.present
+            weight *= tf.where(usable, given, tf.zeros_like(given))
+        return tf.cast(index, tf.int32 if self._label.task == "multiclass" else tf.float32), weight

@@ -1,0 +1,65 @@
+"""Shards that were never written: the records of a table in memory, read as those of files are.
+
+    held = hold(table, columns, rows_per_record=4096, shards=1)
+    HeldRecords(held)(shard)                        # (shard, number, record) as `tfcore.data.reader` reads them
+
+The same rows in the same records come in the same order and through the same graph as from files, so what is learnt has
+the same bits. A record is encoded once, and costs about its bytes in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from headway.records.encode import encode
+from headway.records.tables import pieces, record_parts
+from headway.schema.columns import Column
+from tfcore.data.shards import Shards
+
+ROWS_PER_RECORD = 4096
+
+
+@dataclass(frozen=True)
+class Held(Shards):
+    """`Shards` whose records are here; its paths are names for messages."""
+
+    records: tuple[tuple[bytes, ...], ...] = ()
+    """By shard."""
+
+
+def hold(
+    table: pa.Table, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
+) -> Held:
+    """A table of stored columns, cut into `shards` of equal length and records of `rows_per_record` rows (2 or more).
+    With a group column neither cuts a group, and they are as long as that lets them be."""
+    records, rows = [], []
+    for piece in pieces(table, columns, shards):
+        parts = record_parts(piece, columns, rows_per_record)
+        records.append(tuple(encode(_one_batch(part), columns) for part in parts))
+        rows.append(tuple(part.num_rows for part in parts))
+    names = tuple(f"memory, part {number}" for number in range(len(records)))
+    return Held(names, tuple(rows), tuple(columns), max(2, rows_per_record), records=tuple(records))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0]
+
+
+class HeldRecords:
+    """The records as tensors. Made outside of any graph, so that none holds a copy."""
+
+    def __init__(self, held: Held):
+        self._records = tf.constant([record for shard in held.records for record in shard], tf.string)
+        counts = [len(shard) for shard in held.records]
+        self._begin = tf.constant(np.concatenate([[0], np.cumsum(counts)]), tf.int64)
+
+    def __call__(self, shard: tf.Tensor) -> tf.data.Dataset:
+        """(shard, number, record) of one shard."""
+        first, count = self._begin[shard], self._begin[shard + 1] - self._begin[shard]
+        return tf.data.Dataset.range(count).map(lambda number: (shard, number, self._records[first + number]))

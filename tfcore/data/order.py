@@ -1,0 +1,190 @@
+"""Which rows a step sees: a pure function of (seed, epoch, step) and the shards' row counts. NumPy only.
+
+    plan = Plan(rows_of_records=[[4096, 4096, 17], [4096]], seed=7)
+    start = plan.start(first_row=100_000)
+    start.epoch, start.skip_records, start.drop_rows, start.window, start.drop_in_window
+
+Rows form one endless sequence, epoch after epoch; step s of batch B reads rows s * B to (s + 1) * B of it, so a batch at
+an epoch's end carries over into the next. Within an epoch shards come in an order of their own, read `cycle` at a time,
+record by record; the rows are cut into windows, and each window is permuted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from headway.tabular.hashing import permutation
+
+WINDOW_ROWS = 65_536
+CYCLE = 8
+RowsOfRecords = Sequence[Sequence[int] | NDArray[np.int64]]
+_SHARDS = 0x73686172  # "shar": the seed of shard orders, apart from those of windows
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where reading begins so that the first row to come is the wanted one."""
+
+    epoch: int
+    skip_records: int
+    """Records of the epoch's sequence to pass over unread."""
+    drop_rows: int
+    """Rows to drop of the first record that is read, so that a window begins."""
+    window: int
+    """Number of the first window in its epoch."""
+    drop_in_window: int
+    """Rows of that window, after its permutation, that earlier steps have seen."""
+
+
+class Plan:
+    """The order of all rows.
+
+    Args:
+        rows_of_records: for each shard the rows that each record contributes (after any carve); or, where that is another
+            number in each epoch, a function of the epoch.
+        seed: another seed, another order.
+        block: records read from one shard before the next has its turn.
+    """
+
+    def __init__(
+        self,
+        rows_of_records: RowsOfRecords | Callable[[int], RowsOfRecords],
+        seed: int,
+        *,
+        window: int = WINDOW_ROWS,
+        cycle: int = CYCLE,
+        block: int = 1,
+    ):
+        self._rows_of = rows_of_records if callable(rows_of_records) else None
+        first = rows_of_records(0) if callable(rows_of_records) else rows_of_records
+        self._rows = [np.asarray(rows, np.int64) for rows in first]
+        self.seed, self.window, self.cycle, self.block = seed, window, cycle, block
+        self.rows = int(sum(rows.sum() for rows in self._rows))
+        """Rows of the first epoch."""
+
+    def shard_order(self, epoch: int) -> NDArray[np.int64]:
+        """The shards' order in an epoch; int64 [shards]."""
+        return shard_order(len(self._rows), self.seed, int(epoch))
+
+    @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
+    def record_rows(self, epoch: int) -> NDArray[np.int64]:
+        """Rows of each record in the order in which an epoch reads them; int64 [records]."""
+        order = self.shard_order(epoch)
+        places = interleave([len(self._rows[i]) for i in order], self.cycle, self.block)
+        if not len(places):
+            return np.zeros(0, np.int64)
+        rows = self._rows if self._rows_of is None or not epoch else [np.asarray(r) for r in self._rows_of(epoch)]
+        return np.concatenate([rows[order[shard]][first : first + count] for shard, first, count in places])
+
+    def places(self, epoch: int) -> NDArray[np.int32]:
+        """Where each row of an epoch, before windows are permuted, stands in the order of the manifests; int32 [rows].
+        Only of a plan that has the same rows in every epoch."""
+        lengths = np.concatenate(self._rows)
+        begins = np.cumsum(lengths) - lengths
+        read = self.sequence(epoch)
+        return ranges(begins[read], lengths[read], np.int32)
+
+    def sequence(self, epoch: int) -> NDArray[np.int64]:
+        """The numbers of the records, counted through all shards, in the order in which an epoch reads them."""
+        records = np.cumsum([0, *map(len, self._rows)])
+        order = self.shard_order(epoch)
+        runs = np.asarray(interleave([len(self._rows[i]) for i in order], self.cycle, self.block), np.int64).reshape(
+            -1, 3
+        )
+        return ranges(records[order[runs[:, 0]]] + runs[:, 1], runs[:, 2])
+
+    def runs(self, epoch: int, skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """An epoch's records from number `skip` of its sequence on, in chunks of `size` records: see `chunks`."""
+        order = self.shard_order(epoch)
+        places = interleave([len(self._rows[i]) for i in order], self.cycle, self.block)
+        runs = np.asarray(places, np.int64).reshape(-1, 3)
+        runs[:, 0] = order[runs[:, 0]]
+        return chunks(runs, int(skip), size)
+
+    def start(self, first_row: int) -> Start:
+        """Where to begin so that `first_row` of the endless sequence comes first."""
+        epoch, row = divmod(first_row, self.rows) if self._rows_of is None else self._epoch_of(first_row)
+        window, drop_in_window = divmod(row, self.window)
+        return Start(epoch, *self.skip(epoch, window * self.window), window, drop_in_window)
+
+    def skip(self, epoch: int, row: int) -> tuple[int, int]:
+        """(records to pass over, rows to drop of the next) so that row `row` of those that an epoch reads comes first."""
+        ends = np.cumsum(self.record_rows(epoch))
+        skip = int(np.searchsorted(ends, row, side="right"))
+        return skip, row - (int(ends[skip - 1]) if skip else 0)
+
+    def _epoch_of(self, row: int) -> tuple[int, int]:
+        epoch = 0
+        while row >= (rows := int(self.record_rows(epoch).sum())):
+            row, epoch = row - rows, epoch + 1
+        return epoch, row
+
+
+def ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64], dtype: DTypeLike = np.int64) -> NDArray[Any]:
+    """Ranges of integers, `counts` of them from each of `firsts` on, one behind the other; `dtype` must hold them."""
+    made = np.arange(counts.sum(), dtype=dtype)
+    made += np.repeat((firsts - (np.cumsum(counts) - counts)).astype(dtype), counts)
+    return made
+
+
+def chunks(runs: NDArray[np.int64], skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Runs of records, cut where chunks of `size` records end.
+
+    Args:
+        runs: int64 [n, 3] of (shard, first record, count), counts above 0.
+        skip: how many records of the sequence to leave out at its beginning.
+
+    Returns:
+        (int64 [m, 3], int64 [chunks + 1]): chunk i is made of runs splits[i] to splits[i + 1].
+    """
+    ends = np.cumsum(runs[:, 2])
+    total = int(ends[-1]) if len(ends) else 0
+    firsts = np.arange(skip, total, size)
+    begins = np.union1d(firsts, ends[(ends > skip) & (ends < total)])
+    of = np.searchsorted(ends, begins, side="right")
+    first = runs[of, 1] + begins - (ends[of] - runs[of, 2])
+    cut = np.stack([runs[of, 0], first, np.diff(begins, append=total)], 1)
+    return cut, np.append(np.searchsorted(begins, firsts), len(begins)).astype(np.int64)
+
+
+def shard_order(shards: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order in which an epoch opens its shards; int64 [shards]."""
+    return permutation(shards, _SHARDS, seed, epoch)
+
+
+def interleave(lengths: Sequence[int], cycle: int, block: int) -> list[tuple[int, int, int]]:
+    """How tf.data.Dataset.interleave(cycle_length=cycle, block_length=block) walks datasets of these lengths.
+
+    Returns:
+        (dataset, first element, count) in order. A dataset that ends gives up its turn, and the next one takes its place
+        when that turn comes round again.
+    """
+    places: list[tuple[int, int, int]] = []
+    slots: list[int | None] = [None] * cycle
+    done = [0] * len(lengths)
+    waiting, active, at = 0, 0, 0
+    while waiting < len(lengths) or active:
+        if slots[at] is None:
+            if waiting == len(lengths):
+                at = (at + 1) % cycle
+                continue
+            slots[at] = waiting
+            waiting += 1
+            active += 1
+        shard = slots[at]
+        assert shard is not None
+        count = min(block, lengths[shard] - done[shard])
+        if count:
+            places.append((shard, done[shard], count))
+            done[shard] += count
+        if count < block:  # its end is only noticed by asking for one more
+            slots[at] = None
+            active -= 1
+        at = (at + 1) % cycle
+    return places

@@ -1,0 +1,367 @@
+"""The input pipeline: shards of row groups to stacked, shuffled, transformed batches.
+
+    shards = Shards.of([(ingest_folder, ingest_result, "train"), ...])
+    for stack in safe(training_dataset(shards, transform, label, seed=0, batch=256, stack=32), shards):
+        stack["numeric"]                     # float32 [32, 256, n]
+
+Rows never pass one by one: a record is parsed, transformed and permuted as a whole. The order is `tfcore.data.order`'s.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError, DataError
+from headway.records.tfrecord import read_records
+from headway.schema.columns import Column
+from tfcore.augment.rows import Augment
+from tfcore.data.decode import Labeler
+from tfcore.data.groups.batching import GroupOrder
+from tfcore.data.groups.group_ids import GROUP, group_ids, placed
+from tfcore.data.in_memory import Held
+from tfcore.data.order import CYCLE, WINDOW_ROWS, Plan
+from tfcore.data.owned_rows import Holes
+from tfcore.data.reader import Reader, block_of
+from tfcore.data.resample import Resample, Resampling
+from tfcore.data.row_cache import ROW, Kept, row_bytes, taken
+from tfcore.data.shards import Batch, Carve, Carving, Shards, kept_rows
+from tfcore.graph.op_errors import op_of, why
+from tfcore.graph.python_errors import PythonOpError, python_text, reraise
+from tfcore.graph.python_op import numpy_op
+from tfcore.transform.layer import Transform
+from tfcore.transform.preprocess import SCOPE
+
+__all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", "training_dataset", "training_rows"]
+
+AUTOTUNE = tf.data.AUTOTUNE
+AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
+_BOUNDS = tf.TensorSpec([None], tf.int64)
+_WINDOW = tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int64)
+_DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
+
+
+@tf.autograph.experimental.do_not_convert  # there is nothing to convert, and looking takes a second
+def training_dataset(
+    shards: Shards,
+    transform: Transform,
+    labeler: Labeler,
+    *,
+    seed: int,
+    batch: int,
+    stack: int,
+    start_step: int = 0,
+    carve: Carve | None = None,
+    window_rows: int = WINDOW_ROWS,
+    cycle: int = CYCLE,
+    augment: Augment | None = None,
+    resample: Resample | None = None,
+    own: NDArray[np.bool_] | None = None,
+    keep_bytes: int = 0,
+    groups: GroupOrder | None = None,
+    jit: bool = False,
+    count: int | None = None,
+) -> tf.data.Dataset:
+    """Stacks without end: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m], ...), label
+    [K, B], weight float32 [K, B]; with groups "group" int64 [K, B], see `tfcore.data.groups.group_ids`.
+
+    Args:
+        start_step: the step whose batch comes first.
+        carve: which rows take part; None: all.
+        augment: varies the rows, each by its epoch and its place in it.
+        resample: leaves rows out, or repeats them.
+        own: bool [shards], of row groups: only these are read. The rows of others stand in their places as zeros, and
+            "own" bool [K, B] says which rows are no such holes. Neither with `resample` nor with mixup, which need all.
+        keep_bytes: rows that take no more stay in memory as they are after the transform, and are read once. Neither with
+            `resample` nor with `own`.
+        groups: batches hold whole groups, in this order, filled up with rows of weight 0. Made of the same rows, and neither
+            with `own` nor with mixup.
+        jit: rows in memory are put together by XLA; the same rows in less time.
+        count: how many stacks are wanted, where that is known: what is made ahead would else be many epochs of few rows.
+
+    Raises:
+        DataError: there are no rows, or those that are to stay in memory cannot be read.
+    """
+    reader = Reader(shards, [c.name for c in shards.columns], own)
+    plan = groups.plan if groups else training_plan(shards, seed, carve, resample, window=window_rows, cycle=cycle)
+    if not plan.rows:
+        raise DataError("there are no rows to train on", where=", ".join(shards.paths[:3]) or "the train split")
+    start = groups.start(start_step) if groups else plan.start(start_step * batch)
+    seed64 = tf.constant(seed, tf.int64)
+    carving = None if carve is None else Carving(carve, shards)
+    resampling = None if resample is None else Resampling(resample, shards, carve)
+    holes = None if own is None else Holes(shards, own)
+
+    def transformed(*piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
+        columns, shard, number = reader(*piece)
+        rows = transform(columns)
+        rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+        if groups is not None:
+            rows[GROUP] = group_ids(columns[groups.column])
+        return rows, shard, number
+
+    def prepared(piece: tuple[tf.Tensor, ...], epoch: tf.Tensor | None) -> Batch:
+        rows, shard, number = transformed(*piece) if holes is None else holes(transformed, piece)
+        if resampling is not None:
+            return resampling(rows, shard, number, epoch)
+        return rows if carving is None else carving(rows, shard, number)
+
+    kept = None
+    if keep_bytes and resampling is None and own is None:
+        shards.ahead()
+        load = lambda pieces: list(safe(pieces, shards))  # noqa: E731
+        kept = Kept.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
+
+    # until they are stacked, kept rows are nothing but their places, unless more has to be known of them
+    late = kept is not None and augment is None
+
+    def read(epoch: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor | int) -> tf.data.Dataset:
+        """The windows of an epoch, from its records."""
+        skip = tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64))
+        pieces = reader.in_epoch(plan, epoch, skip)
+        chunks = pieces.map(lambda *piece: prepared(piece, epoch), num_parallel_calls=AUTOTUNE, deterministic=True)
+        if start.drop_rows:
+            # the graph is one for every epoch, so the drop is by number
+            chunks = chunks.enumerate().map(
+                lambda i, rows: _drop(
+                    rows, tf.where(first & tf.equal(i, 0), tf.constant(start.drop_rows), tf.constant(0))
+                )
+            )
+        return chunks.rebatch(sizes)
+
+    def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
+        first = tf.equal(epoch, start.epoch)
+        begin = tf.where(first, tf.constant(start.window, tf.int64), tf.constant(0, tf.int64))
+        # where windows begin: with groups, where one of them does
+        bounds = None if groups is None else numpy_op(groups.bounds, _BOUNDS, stateful=False)(epoch)
+        if kept is None:
+            sizes = window_rows if bounds is None else bounds[begin + 1 :] - bounds[begin:-1]
+            windows = read(epoch, first, sizes)
+        else:
+            windows = kept.windows(epoch, begin, bounds)
+        if kept is not None and not late:
+            windows = windows.map(
+                lambda window: taken(kept.rows, window[ROW]), num_parallel_calls=AUTOTUNE, deterministic=True
+            )
+
+        def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
+            number = i + begin
+            seen = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_in_window), tf.constant(0))
+            if groups is None:
+                n = tf.shape(next(iter(rows.values())))[0]
+                key = tf.stack([seed64 * 1_000_003 + epoch, number])
+                order = tf.random.experimental.stateless_shuffle(tf.range(n), seed=key)
+                before = number * window_rows
+            else:
+                order, before = numpy_op(groups.window, _WINDOW, stateful=False)(epoch, number)
+            places = {} if augment is None else augment.placed(rows, order, seen, epoch, before)
+            order = order[seen:]
+            if groups is None:
+                return {name: tf.gather(value, order) for name, value in rows.items()} | places
+            if kept is not None and late:
+                row = tf.gather(rows[ROW], tf.where(order < 0, -1 - order, order))
+                return {ROW: tf.where(order < 0, -1 - row, row)}
+            return placed(rows, order) | places
+
+        windows = windows.enumerate().map(shuffled, num_parallel_calls=AUTOTUNE, deterministic=True)
+        if augment is None:
+            return windows
+        return windows.rebatch(augment.chunk).map(augment, num_parallel_calls=AUTOTUNE, deterministic=True)
+
+    epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
+    rows = epochs.flat_map(epoch_rows).rebatch(stack * batch, drop_remainder=True)
+    if count is not None:
+        rows = rows.take(count)
+    spec = kept.spec if kept is not None and late else rows.element_spec
+
+    pick = None
+    if kept is not None and late:
+        pick = kept.picked(taken if groups is None else placed, stack * batch, jit=jit)
+
+    def stacked(rows: Batch) -> Batch:
+        if pick is not None:
+            rows = pick(tf.ensure_shape(rows[ROW], [stack * batch]))
+        stacks = {
+            name: tf.reshape(value, tf.concat([[stack, batch], tf.shape(value)[1:]], 0)) for name, value in rows.items()
+        }
+        return {name: tf.ensure_shape(value, [stack, batch, *spec[name].shape[1:]]) for name, value in stacks.items()}
+
+    ahead = _stacks_ahead(spec, stack * batch)
+    return rows.map(stacked, num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(ahead)
+
+
+def training_plan(
+    shards: Shards, seed: int, carve: Carve | None, resample: Resample | None, *, window: int, cycle: int
+) -> Plan:
+    """The order in which `training_dataset` reads the rows that take part."""
+    counts = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
+    return Plan(counts, seed, window=window, cycle=cycle, block=block_of(shards))
+
+
+def _weighed(rows: Batch, label: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Takes the transform's "usable" out of the rows: what is not has no weight."""
+    usable = rows.pop("usable", None)
+    return label, weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
+
+
+def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
+    """Stacks to hold ready. A new window costs its parsing and shuffling before its first row comes: with fewer stacks
+    ahead the training waits for it at every window and every epoch."""
+    return max(2, min(AHEAD_STACKS, AHEAD_BYTES // max(1, row_bytes(spec) * rows)))
+
+
+def training_rows(shards: Shards, carve: Carve | None = None) -> int:
+    """How many rows `training_dataset` passes through in an epoch."""
+    return int(sum(sum(rows) for rows in kept_rows(shards, carve)))
+
+
+def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
+    """The class of each row, by shard; only labels are parsed."""
+    reader = Reader(shards, labeler.needs)
+    shards.ahead()
+
+    def classes(*piece: tf.Tensor) -> tf.Tensor:
+        return tf.cast(labeler(reader(*piece).columns)[0], tf.uint16)
+
+    labels = reader.in_order().map(classes, num_parallel_calls=AUTOTUNE, deterministic=True)
+    found = [label.numpy() for label in safe(labels, shards)]
+    ends = np.cumsum([sum(rows) for rows in shards.rows])[:-1]
+    return np.split(np.concatenate(found) if found else np.zeros(0, np.uint16), ends)
+
+
+def least_label(shards: Shards, labeler: Labeler) -> float:
+    """The smallest label of a row that counts; only labels are parsed."""
+    reader = Reader(shards, labeler.needs)
+    shards.ahead()
+
+    def least(*piece: tf.Tensor) -> tf.Tensor:
+        label, weight = labeler(reader(*piece).columns)
+        return tf.reduce_min(tf.where(weight > 0, label, math.inf))
+
+    labels = reader.in_order().map(least, num_parallel_calls=AUTOTUNE, deterministic=True)
+    return min((float(label) for label in safe(labels, shards)), default=math.inf)
+
+
+def _drop(rows: Batch, count: tf.Tensor) -> Batch:
+    return {name: value[count:] for name, value in rows.items()}
+
+
+@tf.autograph.experimental.do_not_convert  # there is nothing to convert, and looking takes a second
+def evaluation_dataset(
+    shards: Shards,
+    transform: Transform | None,
+    labeler: Labeler,
+    *,
+    batch: int,
+    carve: Carve | None = None,
+    raw: Sequence[str] = (),
+) -> tf.data.Dataset:
+    """Every row once, in the order of the manifests; the last batch is filled up with rows of weight 0.
+
+    Yields numeric [B, n] and categorical [B, m] (with a transform), label [B], weight [B], valid bool [B], and for each
+    column of `raw` raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list column the values are
+    padded to the longest list there is, and raw/<name>/length says how many count.
+    """
+    reader = Reader(shards, [c.name for c in shards.columns])
+    carving = None if carve is None else Carving(carve, shards)
+    longest = {c.name: _longest(shards, c) for c in shards.columns if c.is_list and c.name in raw}
+
+    def prepared(*piece: tf.Tensor) -> Batch:
+        columns, shard, number = reader(*piece)
+        rows: Batch = dict(transform(columns)) if transform is not None else {}
+        rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+        rows["valid"] = tf.ones_like(rows["weight"], tf.bool)
+        for name in raw:
+            column = columns[name]
+            if column.lengths is None:
+                rows[f"raw/{name}"] = column.plain()
+            else:
+                empty = tf.zeros([], column.values.dtype)
+                rows[f"raw/{name}"] = column.padded(longest[name], empty)
+                rows[f"raw/{name}/length"] = column.lengths
+            present = columns[name].present
+            rows[f"raw/{name}/present"] = rows["valid"] if present is None else present
+        return rows if carving is None else carving(rows, shard, number)
+
+    def padded(rows: Batch) -> Batch:
+        missing = batch - tf.shape(rows["label"])[0]
+        return {name: _pad(value, missing, batch) for name, value in rows.items()}
+
+    chunks = reader.in_order().map(prepared, num_parallel_calls=AUTOTUNE, deterministic=True)
+    return chunks.rebatch(batch).map(padded, num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(2)
+
+
+def _longest(shards: Shards, column: Column) -> int:
+    """The longest list of a column; at least 1."""
+    reader = Reader(shards, [column.name])
+
+    def of(*piece: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_max(tf.concat([reader(*piece).columns[column.name].lengths, [1]], 0))
+
+    longest = reader.in_order().map(of, num_parallel_calls=AUTOTUNE).reduce(tf.constant(1, tf.int64), tf.maximum)
+    return int(longest)
+
+
+def _pad(value: tf.Tensor, missing: tf.Tensor, batch: int) -> tf.Tensor:
+    tail = tf.zeros(tf.concat([[missing], tf.shape(value)[1:]], 0), value.dtype)
+    return tf.ensure_shape(tf.concat([value, tail], 0), [batch, *value.shape[1:]])
+
+
+def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
+    """Iterate; a damaged shard becomes a DataError that names the file and the byte.
+
+    Raises:
+        DataError: a shard is cut off, changed or gone.
+        ConfigError: the user's preprocess failed.
+        PythonOpError: a Python function in the pipeline failed, from its own exception.
+    """
+    iterator = iter(dataset)
+    while True:
+        try:
+            value = next(iterator)
+        except StopIteration:
+            return
+        except UnicodeDecodeError:  # of an error that quotes a damaged record
+            raise _named(None, shards) from None
+        except tf.errors.OpError as error:
+            if shards.stager is not None and shards.stager.error is not None:
+                raise shards.stager.error from None
+            reraise(error)
+            said = python_text(error)
+            if said:
+                raise PythonOpError(
+                    f"a Python function of the input pipeline raised {said}",
+                    fix="make it a tfcore.graph.python_op: its exception then comes with its whole traceback",
+                ) from error
+            if SCOPE in (op_of(error) or "").split("/"):
+                raise ConfigError(f"the function failed on the data: {why(error)}", where=SCOPE) from None
+            if isinstance(error, _DAMAGE):
+                raise _named(error, shards) from None
+            raise
+        yield value
+
+
+def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
+    """TensorFlow does not say which file it was reading, so they are read again, and their checksums with them."""
+    for path in () if isinstance(shards, Held) else shards.paths:
+        try:
+            for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)):
+                pass
+        except DataError as damage:
+            return damage
+    where = str(Path(shards.paths[0]).parent) if shards.paths else None
+    said = str(error.message) if error is not None else "one is no tf.Example"
+    lines = re.sub(r"\{\{.*?\}\} ", "", said).strip().splitlines() or [""]
+    problem = f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}"
+    return DataError(
+        problem,
+        where=where,
+        fix="delete the folder: the next run ingests the span anew",
+    )

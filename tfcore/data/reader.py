@@ -1,0 +1,146 @@
+"""The records of shards as raw columns: in the order of the manifests, or in that of an epoch.
+
+    reader = Reader(shards, ["carrier", "label"])
+    pieces = reader.in_epoch(plan, epoch, skip)          # or reader.in_order()
+    pieces.map(lambda *piece: reader(*piece).columns, num_parallel_calls=AUTOTUNE)
+
+A piece is cheap: what is to be read. Classic Examples are read by the op in C++ where it is built, and by TFRecordDataset
+and parse_example elsewhere: the same chunks of the same rows in the same order. Records in memory
+(`tfcore.data.in_memory`) come in the order in which those of files would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfcore.data.decode import Decoder, raw_columns
+from tfcore.data.in_memory import Held, HeldRecords
+from tfcore.data.order import Plan, chunks
+from tfcore.data.remote import here
+from tfcore.data.shards import Shards
+from tfcore.graph.python_op import numpy_op
+from tfcore.ops.example_parser import read_runs
+from tfcore.ops.library import library
+from tfcore.transform.layer import RawColumn
+
+READ_BYTES = 1 << 20
+CLASSIC_ROWS = 4096
+"""Classic Examples are parsed this many at a time."""
+BLOCK = 256
+"""Classic Examples read from one shard before the next has its turn."""
+
+
+class Rows(NamedTuple):
+    """Some rows, and where they stand: one record of a shard, or several of several when both are vectors."""
+
+    columns: dict[str, RawColumn]
+    shard: tf.Tensor
+    number: tf.Tensor
+
+
+class Reader:
+    """See the module.
+
+    Args:
+        wanted: the columns that are read.
+        own: bool [shards]; of row groups, the shards that are opened. Records of others come empty; None: all are opened.
+    """
+
+    def __init__(self, shards: Shards, wanted: Sequence[str], own: NDArray[np.bool_] | None = None):
+        self._shards, self._own = shards, own
+        self._decoder = Decoder(shards.columns, shards.rows_per_record, wanted)
+        self._paths = tf.constant(shards.paths, tf.string)
+        self._held = HeldRecords(shards) if isinstance(shards, Held) else None
+        self.grouped = self._decoder.grouped
+        self.block = block_of(shards)
+        """Records read from one shard before the next has its turn: what a `Plan` must know."""
+        self.native = not self.grouped and self._held is None and bool(self._decoder.columns) and library() is not None
+        """Whether the op in C++ reads: files of classic Examples."""
+
+    def in_order(self) -> tf.data.Dataset:
+        """Pieces of every row, shard after shard."""
+        if self.native:
+            lengths = [len(rows) for rows in self._shards.rows]
+            runs = np.asarray([(i, 0, length) for i, length in enumerate(lengths) if length], np.int64).reshape(-1, 3)
+            cut, splits = chunks(runs, 0, CLASSIC_ROWS)
+            return _pieces(tf.constant(cut), tf.constant(splits))
+        return self._batched(tf.data.Dataset.range(len(self._shards.paths)).flat_map(self._records))
+
+    def in_epoch(self, plan: Plan, epoch: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
+        """Pieces of an epoch's rows, from record `skip` (int64) of its sequence on."""
+        if self.native:
+
+            def runs(epoch: int, skip: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+                self._ahead(plan, epoch)
+                return plan.runs(int(epoch), int(skip), CLASSIC_ROWS)
+
+            specs = tf.TensorSpec([None, 3], tf.int64), tf.TensorSpec([None], tf.int64)
+            return _pieces(*numpy_op(runs, specs, stateful=self._staged)(epoch, skip))
+
+        def shard_order(epoch: int) -> NDArray[np.int64]:
+            self._ahead(plan, epoch)
+            return plan.shard_order(epoch)
+
+        spec = tf.TensorSpec([len(self._shards.paths)], tf.int64)
+        records = tf.data.Dataset.from_tensor_slices(numpy_op(shard_order, spec, stateful=self._staged)(epoch))
+        return self._batched(
+            records.interleave(self._records, cycle_length=plan.cycle, block_length=plan.block).skip(skip)
+        )
+
+    def __call__(self, *piece: Any) -> Rows:
+        """What a piece says, read."""
+        if self.native:
+            (runs,) = piece
+            shard, first, count = runs[:, 0], runs[:, 1], runs[:, 2]
+            chunk = read_runs(
+                here(tf.gather(self._paths, shard), self._shards.stager), first, count, self._decoder.columns
+            )
+            number = tf.ragged.range(first, first + count).flat_values
+            return Rows(raw_columns(chunk, self._decoder.columns), tf.repeat(shard, count), number)
+        shard, number, record = piece
+        return Rows(self._decoder(record), shard, number)
+
+    @property
+    def _staged(self) -> bool:
+        """Whether asking for an epoch's order has an effect besides its answer."""
+        return self._shards.stager is not None
+
+    def _ahead(self, plan: Plan, epoch: int) -> None:
+        """Have the epoch's shards fetched in its order, if they are not here, and then the next one's."""
+        if self._staged:
+            orders = (plan.shard_order(epoch), plan.shard_order(epoch + 1))
+            self._shards.ahead(*(order if self._own is None else order[self._own[order]] for order in orders))
+
+    def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
+        """(shard, number, record) of one shard."""
+        if self._held is not None:
+            return self._held(shard)
+        path = tf.gather(self._paths, shard)
+        if self._own is None:
+            records = tf.data.TFRecordDataset(here(path, self._shards.stager), buffer_size=READ_BYTES)
+        else:
+            own = tf.gather(self._own, shard)
+            count = tf.gather(tf.constant([len(rows) for rows in self._shards.rows], tf.int64), shard)
+            paths = here(tf.boolean_mask(path[None], own[None]), self._shards.stager)
+            empty = tf.data.Dataset.range(tf.where(own, tf.zeros_like(count), count)).map(lambda _: "")
+            records = tf.data.TFRecordDataset(paths, buffer_size=READ_BYTES).concatenate(empty)
+        return records.enumerate().map(lambda number, record: (shard, number, record))
+
+    def _batched(self, records: tf.data.Dataset) -> tf.data.Dataset:
+        return records if self.grouped else records.batch(CLASSIC_ROWS)
+
+
+def block_of(shards: Shards) -> int:
+    """See `Reader.block`."""
+    return 1 if shards.rows_per_record > 1 else BLOCK
+
+
+def _pieces(cut: tf.Tensor, splits: tf.Tensor) -> tf.data.Dataset:
+    """The runs of each chunk, int64 [runs, 3]."""
+    numbers = tf.data.Dataset.range(tf.shape(splits, tf.int64)[0] - 1)
+    return numbers.map(lambda i: cut[splits[i] : splits[i + 1]])

@@ -1,0 +1,47 @@
+"""Shards that are still in a bucket when a stage begins: each is on the disk when its turn comes.
+
+with staged(remote, monitor, open_files=64) as stager:      # None when all files are here already
+    shards = Shards.of(parts, stager)
+    records = tf.data.TFRecordDataset(here(path, stager))     # in a dataset's function
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from headway.messages import counted
+from headway.monitor import Monitor
+from headway.storage.prefetch import OPEN_FILES, RemoteFiles, Stager
+
+
+@contextlib.contextmanager
+def staged(remote: RemoteFiles | None, monitor: Monitor, *, open_files: int = OPEN_FILES) -> Iterator[Stager | None]:
+    """The stager of a stage; says at the end what came and how long the stage waited for it."""
+    if remote is None:
+        yield None
+        return
+    with Stager(remote, open_files=open_files, cancelled=monitor.cancelled) as stager:
+        yield stager
+        if stager.fetched:
+            monitor.log(
+                f"fetched {counted(stager.fetched, 'shard')}, {stager.fetched_bytes / 1e6:,.1f} MB, while reading; "
+                f"waited {stager.waited:.1f} s for them"
+            )
+
+
+def here(paths: tf.Tensor, stager: Stager | None) -> tf.Tensor:
+    """The paths, string [] or [n], once their files are on this disk. What `ensure` raises is kept in `stager.error`."""
+    if stager is None:
+        return paths
+
+    def ensure(names: bytes | np.ndarray) -> np.ndarray:
+        found = [stager.ensure(name.decode()).encode() for name in np.atleast_1d(np.asarray(names, object))]
+        return np.asarray(found, object).reshape(np.shape(names))
+
+    found = tf.numpy_function(ensure, [paths], tf.string)
+    found.set_shape(paths.shape)
+    return found

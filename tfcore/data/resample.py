@@ -1,0 +1,99 @@
+"""Rows left out or repeated by class: how often a row comes is a hash of (seed, epoch, place in its shard).
+
+    resample = Resample(rates=[0.1, 1.0], classes=classes_of(shards, labeler), seed=7)
+    resample.copies(shard=0, epoch=2)                    # int64 [rows]: 0, 1, ...
+    Resampling(resample, shards, carve)(rows, shard, number, epoch)          # the same in the graph
+
+An epoch's number of rows depends on its labels, and where a training resumes on those numbers: so labels are read once
+at the start and kept, two bytes a row. A row of rate 2.3 comes twice in every epoch, and a third time in 0.3 of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.tabular.hashing import U64, mix64
+from tfcore.augment.draws import mix64 as hash_of
+from tfcore.data.shards import Batch, Carve, Carving, Shards
+
+_SALT = 0x726573 << 32
+_BITS = 24
+
+
+class Resample:
+    """See the module.
+
+    Args:
+        rates: [classes], how often a row of each comes.
+        classes: of each row, by shard; int [rows].
+        inverse: let each row count 1 / rate times.
+    """
+
+    def __init__(
+        self, rates: Sequence[float], classes: Sequence[NDArray[np.uint16]], *, seed: int, inverse: bool = False
+    ):
+        self.seed, self._classes = seed + _SALT, classes
+        self.whole = np.floor(rates).astype(np.int64)
+        self.part = np.round((np.asarray(rates) - self.whole) * (1 << _BITS)).astype(np.int64)
+        self.weights = 1.0 / np.asarray(rates, np.float64) if inverse else None
+        self._rates = np.asarray(rates, np.float64)
+
+    def copies(self, shard: int, epoch: int) -> NDArray[np.int64]:
+        """How often each row of a shard comes in an epoch; int64 [rows]. `Resampling` is its twin in the graph."""
+        classes = self._classes[shard]
+        place = mix64(np.arange(len(classes), dtype=U64), shard + 1)
+        drawn = mix64(place ^ U64(epoch), self.seed) >> U64(64 - _BITS)
+        return self.whole[classes] + (drawn.astype(np.int64) < self.part[classes])
+
+    def rows_of_records(self, shards: Shards, carve: Carve | None, epoch: int) -> list[NDArray[np.int64]]:
+        """Rows that each record contributes to an epoch, by shard."""
+        kept = []
+        for shard, rows in enumerate(shards.rows):
+            counts, copies = np.asarray(rows, np.int64), self.copies(shard, epoch)
+            if carve is not None:
+                copies = copies * carve.keeps(shard, len(copies), shards.runs_of(shard))
+            ends = np.concatenate([[0], np.cumsum(copies)])[np.cumsum(counts)] if len(counts) else counts
+            kept.append(np.diff(ends, prepend=0))
+        return kept
+
+    def most(self, shard: int) -> NDArray[np.int64]:
+        """How often each row of a shard comes in an epoch at most; int64 [rows]."""
+        return (self.whole + (self.part > 0))[self._classes[shard]]
+
+    def expected(self, shards: Shards, carve: Carve | None) -> int:
+        """Rows of an epoch, on average over epochs."""
+        total = 0.0
+        for shard, classes in enumerate(self._classes):
+            rates = self._rates[classes]
+            if carve is not None:
+                rates = rates * carve.keeps(shard, len(classes), shards.runs_of(shard))
+            total += float(rates.sum())
+        return round(total)
+
+
+class Resampling:
+    """`Resample` in the graph, and the carve with it."""
+
+    def __init__(self, resample: Resample, shards: Shards, carve: Carve | None):
+        self._resample = resample
+        self._carving = Carving(carve or Carve(0.0, inside=False), shards)
+
+    def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor, epoch: tf.Tensor) -> Batch:
+        """Record `number` of a shard (several classic records where both are vectors) as an epoch has it."""
+        resample = self._resample
+        places, keep = self._carving.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
+        classes = tf.cast(rows["label"], tf.int32)
+        place = hash_of(tf.cast(places, tf.uint64), tf.cast(shard + 1, tf.uint64))
+        drawn = hash_of(tf.bitwise.bitwise_xor(place, tf.cast(epoch, tf.uint64)), resample.seed)
+        drawn = tf.cast(tf.bitwise.right_shift(drawn, tf.constant(64 - _BITS, tf.uint64)), tf.int64)
+        more = tf.cast(drawn < tf.gather(resample.part, classes), tf.int64)
+        copies = (tf.gather(resample.whole, classes) + more) * tf.cast(keep, tf.int64)
+        if resample.weights is not None:
+            factor = tf.gather(tf.constant(resample.weights, tf.float32), classes)
+            rows = rows | {"weight": rows["weight"] * factor}
+        order = tf.repeat(tf.range(tf.size(copies)), copies)
+        return {name: tf.gather(value, order) for name, value in rows.items()}

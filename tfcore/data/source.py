@@ -1,0 +1,338 @@
+"""Rows from anywhere, as elements of one type: shards on disk, tables in memory, a generator of live data.
+
+    feed = Feed.from_shards([examples])
+    feed = Feed.from_arrow(table, columns)                    # an Arrow table, or a dict of NumPy arrays
+    feed = Feed.from_generator(batches, columns)              # a function; called anew for each pass
+    feed.element_spec                                         # {"delay": TensorSpec([None], float32), ...}
+    train(request, out, monitor, feed=feed)                   # and evaluate.predict(..., feed=feed)
+    for batch in feed.batches(): predictor(batch)             # Arrow, for a SavedModel
+
+A column that may be null has a companion `<name>__present`, as in an exported signature; a list column is ragged. What a
+table or generator gives is checked before TensorFlow sees it, which would cast some of it in silence and describe the
+rest by numbers of tensors: a DataError names the column, what is expected and what was given.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from headway.errors import ConfigError, DataError
+from headway.records.decode import decode
+from headway.records.encode import encode
+from headway.records.tfrecord import read_records
+from headway.schema.columns import Column, suggest
+from headway.tabular.list_arrays import is_text
+from tfcore.data.decode import Decoder
+from tfcore.data.in_memory import ROWS_PER_RECORD, Held, hold
+from tfcore.data.pipeline import safe
+from tfcore.data.reader import Reader
+from tfcore.data.shards import Shards
+from tfcore.export.signatures import PRESENT
+from tfcore.train.request import Examples
+from tfcore.transform.layer import RawColumn
+
+Batch = Any
+"""An Arrow batch or table, or a dict of NumPy arrays by column."""
+Generator = Callable[..., Iterator[Batch]]
+_DTYPES: dict[str, Any] = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
+_NUMPY: dict[str, Any] = {"int64": np.int64, "float32": np.float32, "bytes": np.object_}
+
+
+class Feed:
+    """See the module; made by `from_shards`, `from_arrow` or `from_generator`.
+
+    Attributes:
+        columns: the stored columns, the label's ("label") among them.
+        shards: where the rows are, on disk or in memory; of live data, columns without any row.
+    """
+
+    def __init__(self, shards: Shards, generator: Generator | None = None):
+        self.shards, self.columns = shards, shards.columns
+        self._generator = generator
+        self._error: BaseException | None = None
+
+    @classmethod
+    def from_shards(cls, examples: Sequence[Examples]) -> Feed:
+        """What ingest wrote: one split of each span, in window order."""
+        return cls(Shards.of([(part.path, part.result, part.split) for part in examples]))
+
+    @classmethod
+    def from_arrow(
+        cls, table: Batch, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
+    ) -> Feed:
+        """A table in memory. With the `rows_per_record` and number of shards that a table was written with, its rows come
+        in the same order as from those files.
+
+        Raises:
+            DataError: a column is missing, or of another type or shape.
+            ConfigError: not even one row a record, or not one shard.
+        """
+        for name, count in (("rows_per_record", rows_per_record), ("shards", shards)):
+            if count < 1:
+                raise ConfigError(f"{name} is {count}", where="Feed.from_arrow", fix="at least 1")
+        batch = as_batch(table, columns, "the table")
+        return cls(hold(pa.Table.from_batches([batch]), columns, rows_per_record=rows_per_record, shards=shards))
+
+    @classmethod
+    def from_generator(cls, function: Generator, columns: Sequence[Column]) -> Feed:
+        """Live data: `function()` gives batches of any number of rows, without end or with one.
+
+        A function that asks for an argument (one without a default, or called `first_row`) is given the number of the
+        first row that is wanted: with it a resumed training goes on where it was. One without goes on with whatever comes
+        next.
+
+        Raises:
+            ConfigError: it asks for more, or is no function.
+        """
+        _asked(function)
+        return cls(Shards((), (), tuple(columns), ROWS_PER_RECORD), function)
+
+    @property
+    def live(self) -> bool:
+        return self._generator is not None
+
+    @property
+    def rows(self) -> int | None:
+        """How many there are; None of live data."""
+        return None if self.live else self.shards.total
+
+    @property
+    def element_spec(self) -> dict[str, tf.TypeSpec]:
+        """The type of an element of `dataset()`: tensors of as many rows as a batch happens to have."""
+        spec: dict[str, tf.TypeSpec] = {}
+        for column in self.columns:
+            dtype = _DTYPES[column.type]
+            if column.is_list:
+                spec[column.name] = tf.RaggedTensorSpec([None, None], dtype, ragged_rank=1, row_splits_dtype=tf.int64)
+            else:
+                spec[column.name] = tf.TensorSpec([None, *column.shape], dtype)
+            if column.nullable:
+                spec[column.name + PRESENT] = tf.TensorSpec([None], tf.bool)
+        return spec
+
+    def dataset(self) -> tf.data.Dataset:
+        """The raw rows once, in their order: elements of `element_spec`, a record or a generator's batch each."""
+        names, spec = [column.name for column in self.columns], self.element_spec
+        if self.live:
+            decoder = Decoder(self.columns, ROWS_PER_RECORD, names)
+            pieces, read = self.records(), lambda _first, record: decoder(record)
+        else:
+            reader = Reader(self.shards, names)
+            pieces, read = reader.in_order(), lambda *piece: reader(*piece).columns
+
+        def element(*piece: tf.Tensor) -> dict[str, Any]:
+            made: dict[str, Any] = {}
+            for name, column in read(*piece).items():
+                made[name] = _tensor(column, spec[name])
+                if name + PRESENT in spec:
+                    made[name + PRESENT] = tf.ensure_shape(column.present, [None])
+            return {name: made[name] for name in spec}
+
+        return pieces.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The raw rows once, as Arrow."""
+        if self.live:
+            yield from (batch for _, batch in self._arrow(0))
+            return
+        held = self.shards.records if isinstance(self.shards, Held) else None
+        for number, path in enumerate(self.shards.paths):
+            for record in held[number] if held is not None else read_records(Path(path)):
+                yield decode(record, self.columns, self.shards.rows_per_record)
+
+    def collected(self) -> Shards:
+        """The rows as shards; live data is read to its end, into memory.
+
+        Raises:
+            DataError: live data without any row.
+        """
+        if not self.live:
+            return self.shards
+        batches = list(self.batches())
+        if not batches:
+            raise DataError("gave no batch", where="the generator")
+        return hold(pa.Table.from_batches([_plain(batch, self.columns) for batch in batches]), self.columns)
+
+    def records(self, first_row: int = 0) -> tf.data.Dataset:
+        """Live data from `first_row` on, (number of its first row, record): int64 and string scalars."""
+        signature = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string)
+        return tf.data.Dataset.from_generator(lambda: self._encoded(first_row), output_signature=signature)
+
+    def safe(self, dataset: tf.data.Dataset) -> Iterator[Any]:
+        """Iterate over what `dataset` or `records` gave; what went wrong in the generator is raised as it was, and a
+        damaged shard is named."""
+        if not self.live:
+            yield from safe(dataset, self.shards)
+            return
+        self._error = None
+        iterator = iter(dataset)
+        while True:
+            try:
+                value = next(iterator)
+            except StopIteration:
+                return
+            except tf.errors.OpError:
+                if self._error is not None:
+                    raise self._error from None
+                raise
+            yield value
+
+    def _encoded(self, first_row: int) -> Iterator[tuple[int, bytes]]:
+        try:
+            for first, batch in self._arrow(first_row):
+                yield first, encode(batch, self.columns)
+        except Exception as error:
+            self._error = error  # on its way through TensorFlow only its text would be left
+            raise
+
+    def _arrow(self, first_row: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        assert self._generator is not None
+        asked = _asked(self._generator)
+        if asked is None:
+            batches = self._generator()
+        elif asked.kind is asked.POSITIONAL_ONLY:
+            batches = self._generator(first_row)
+        else:
+            batches = self._generator(**{asked.name: first_row})
+        if not isinstance(batches, Iterable) or isinstance(batches, Mapping):
+            raise DataError(
+                f"expected batches, one after another, given {type(batches).__name__}",
+                where="the generator",
+                fix="yield each batch, or return an iterator or a list of them",
+            )
+        for number, given in enumerate(batches):
+            batch = as_batch(given, self.columns, f"the generator's batch {number}")
+            if batch.num_rows:
+                yield first_row, batch
+            first_row += batch.num_rows
+
+
+def _asked(function: Generator) -> inspect.Parameter | None:
+    """What a generator function is told a row by, if it is; ConfigError if it asks for anything else."""
+    where, fix = "Feed.from_generator", "def batches(first_row): ..., or def batches(): ..."
+    if not callable(function):
+        problem = f"expected a function that gives batches, given {type(function).__name__}"
+        raise ConfigError(problem, where=where, fix=fix)
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    try:
+        takes = [one for one in inspect.signature(function).parameters.values() if one.kind not in variable]
+    except ValueError:  # a built-in that does not tell
+        return None
+    asked = [one for one in takes if one.default is one.empty or one.name == "first_row"]
+    if len(asked) > 1:
+        names = " and ".join(one.name for one in asked)
+        problem = f"the function asks for {names}; it is given the number of the first row, no more"
+        raise ConfigError(problem, where=where, fix=fix)
+    return asked[0] if asked else None
+
+
+def as_batch(given: Batch, columns: Sequence[Column], where: str) -> pa.RecordBatch:
+    """One batch of the stored columns, in their order, from Arrow or NumPy.
+
+    Raises:
+        DataError: naming the column, what is expected, and what was given.
+    """
+    if isinstance(given, pa.Table):
+        given = {name: given.column(name).combine_chunks() for name in given.schema.names}
+    elif isinstance(given, pa.RecordBatch):
+        given = {name: given.column(name) for name in given.schema.names}
+    if not isinstance(given, Mapping):
+        raise DataError(f"expected a dict of arrays or an Arrow batch, given {type(given).__name__}", where=where)
+    known = {column.name for column in columns}
+    known |= {column.name + PRESENT for column in columns if column.nullable}
+    for name in given:
+        if name not in known:
+            raise DataError(f"column {name!r} is not expected", where=where, fix=suggest(str(name), sorted(known)))
+    arrays = []
+    for column in columns:
+        if column.name not in given:
+            raise DataError(f"column {column.name!r}: expected {_expected(column)}, given nothing", where=where)
+        arrays.append(_array(given[column.name], given.get(column.name + PRESENT), column, where))
+    rows = [len(array) for array in arrays]
+    for column, count in zip(columns, rows, strict=True):
+        if count != rows[0]:
+            raise DataError(
+                f"column {column.name!r}: expected {rows[0]} rows, as {columns[0].name!r} has, given {count}",
+                where=where,
+            )
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _array(given: Any, present: Any, column: Column, where: str) -> pa.Array:
+    array = given if isinstance(given, pa.Array) else _from_numpy(given, present, column, where)
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if column.type == "bytes" and not column.shape and is_text(kind):
+        array = array if pa.types.is_dictionary(array.type) else array.cast(pa.binary())
+    elif kind != column.arrow and not (column.shape and _same_lists(array.type, column)):
+        raise _differs(column, f"{array.type} [{len(array)}]", where)
+    elif column.shape:
+        array = array.cast(column.arrow)
+    if array.null_count and not column.nullable:
+        raise DataError(
+            f"column {column.name!r}: expected {_expected(column)} without nulls, given {array.null_count} nulls",
+            where=where,
+            fix="leave those rows out, or make the column nullable",
+        )
+    return array
+
+
+def _from_numpy(given: Any, present: Any, column: Column, where: str) -> pa.Array:
+    if column.is_list:
+        try:
+            return pa.array(given, column.arrow)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+            raise _differs(column, f"{type(given).__name__} ({str(error).splitlines()[0]})", where) from None
+    if not isinstance(given, np.ndarray):
+        raise _differs(column, f"{type(given).__name__} {given!r:.40}", where)
+    kind_fits = given.dtype.kind in "SO" if column.type == "bytes" else given.dtype == _NUMPY[column.type]
+    if not kind_fits or given.ndim != 1 + len(column.shape) or given.shape[1:] != column.shape:
+        raise _differs(column, f"{given.dtype} {list(given.shape)}", where)
+    mask = None
+    if present is not None:
+        if getattr(present, "dtype", None) != np.bool_ or np.shape(present) != given.shape[:1]:
+            raise DataError(f"column {column.name + PRESENT!r}: expected bool [{len(given)}]", where=where)
+        mask = ~present
+    try:
+        if not column.shape:
+            return pa.array(given, column.arrow, mask=mask)
+        flat = pa.array(given.reshape(-1), column.element.arrow)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise _differs(column, f"{given.dtype} ({str(error).splitlines()[0]})", where) from None
+    return pa.FixedSizeListArray.from_arrays(flat, column.length, mask=None if mask is None else pa.array(mask))
+
+
+def _same_lists(given: pa.DataType, column: Column) -> bool:
+    lists = pa.types.is_fixed_size_list(given) if column.length else pa.types.is_list(given)
+    if not lists or (column.length and given.list_size != column.length):
+        return False
+    value = given.value_type.value_type if pa.types.is_dictionary(given.value_type) else given.value_type
+    return is_text(value) if column.type == "bytes" else value == column.element.arrow
+
+
+def _plain(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Without dictionaries, which differ from batch to batch."""
+    arrays = [batch.column(column.name).cast(column.arrow) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _expected(column: Column) -> str:
+    if column.is_list:
+        return f"lists of {column.type} [rows]"
+    return f"{column.type} {['rows', *column.shape]}".replace("'", "")
+
+
+def _differs(column: Column, given: str, where: str) -> DataError:
+    return DataError(f"column {column.name!r}: expected {_expected(column)}, given {given}", where=where)
+
+
+def _tensor(column: RawColumn, spec: tf.TypeSpec) -> Any:
+    if column.lengths is not None:
+        return tf.RaggedTensor.from_row_lengths(column.plain(), column.lengths, validate=False)
+    return tf.ensure_shape(column.plain(), spec.shape)

@@ -1,0 +1,140 @@
+"""What a traced graph is made of: ops by type, those that leave the device, and those that XLA cannot compile.
+
+    found = Graph.of(concrete)
+    found.ops                 # {"MatMul": 12, "ReadVariableOp": 30, ...}, the bodies of nested functions included
+    found.copies()            # [{"op": "PyFunc", "count": 1, "why": "Python runs on the host", "names": [...]}]
+
+Where an op can run is asked of TensorFlow's own kernel registry, node by node with its dtypes: a node without a kernel
+for the GPU runs on the CPU, and what it reads and gives is copied. That holds on a machine without a GPU too, as what
+would be copied.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import kernels
+
+from tfcore.graph.python_errors import PYTHON_NODES, all_nodes, python_functions
+
+_GPU = ("GPU", "DEFAULT")
+_XLA = ("XLA_CPU_JIT", "XLA_GPU_JIT")
+_BOOKKEEPING = frozenset(
+    {"Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "NoOp"}
+)
+_CALLS = frozenset(
+    {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case"}
+)
+"""XLA follows these into their functions."""
+_NAMES = 8
+
+
+@dataclass(frozen=True)
+class Graph:
+    """See the module."""
+
+    definition: Any
+    """A GraphDef."""
+
+    @classmethod
+    def of(cls, concrete: tf.types.experimental.ConcreteFunction) -> Graph:
+        return cls(concrete.graph.as_graph_def())
+
+    @cached_property
+    def nodes(self) -> list[Any]:
+        return all_nodes(self.definition)
+
+    @cached_property
+    def ops(self) -> dict[str, int]:
+        """{type: nodes}, most first."""
+        # a function is a type of its own where a node names it
+        functions = {function.signature.name for function in self.definition.library.function}
+        counted = Counter(node.op for node in self.nodes if node.op not in functions)
+        return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def functions(self) -> int:
+        return len(self.definition.library.function)
+
+    def copies(self) -> list[dict[str, Any]]:
+        """The kinds of node that run on the host though the step does not: [{op, count, why, names}]."""
+        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for node in self.nodes:
+            if node.op in PYTHON_NODES:
+                found[node.op, "a Python function runs on the host"].append(node.name)
+            elif node.op not in _BOOKKEEPING and not _has_kernel(node, _GPU):
+                found[node.op, _why(node)].append(node.name)
+        told = [
+            {"op": op, "count": len(names), "why": why, "names": names[:_NAMES]} for (op, why), names in found.items()
+        ]
+        python = python_functions(self.definition)
+        for one in told:
+            if one["op"] in PYTHON_NODES:
+                one["functions"] = python
+        return sorted(told, key=lambda one: (one["op"] not in PYTHON_NODES, -one["count"], one["op"]))
+
+    def breaks_xla(self) -> list[dict[str, Any]]:
+        """The kinds of node that no XLA kernel is there for: [{op, count, names}]; empty before XLA was ever asked."""
+        if not xla_is_known():
+            return []
+        found: dict[str, list[str]] = defaultdict(list)
+        functions = {function.signature.name for function in self.definition.library.function}
+        for node in self.nodes:
+            if node.op not in _BOOKKEEPING | _CALLS | functions and not _has_kernel(node, _XLA):
+                found[node.op].append(node.name)
+        return [{"op": op, "count": len(names), "names": names[:_NAMES]} for op, names in sorted(found.items())]
+
+
+def has_gpu_kernels() -> bool:
+    """Whether this build of TensorFlow knows what runs on a GPU."""
+    return any(kernel.device_type == "GPU" for kernel in _kernels("MatMul"))
+
+
+def xla_is_known() -> bool:
+    """XLA registers its kernels when it first compiles something."""
+    return any(kernel.device_type in _XLA for kernel in _kernels("MatMul", again=True))
+
+
+def _kernels(op: str, *, again: bool = False) -> list[Any]:
+    if again:
+        _registered.cache_clear()
+    return _registered(op)
+
+
+@cache
+def _registered(op: str) -> list[Any]:
+    return list(kernels.get_registered_kernels_for_op(op).kernel)
+
+
+def _has_kernel(node: Any, devices: tuple[str, ...]) -> bool:
+    """Whether a kernel of one of `devices` takes the node's dtypes; an op with no kernel anywhere is none of ours."""
+    every = _kernels(node.op)
+    if not every:
+        return True
+    return any(kernel.device_type in devices and _fits(kernel, node) for kernel in every)
+
+
+def _fits(kernel: Any, node: Any) -> bool:
+    for constraint in kernel.constraint:
+        allowed = set(constraint.allowed_values.list.type)
+        if constraint.name not in node.attr or not allowed:
+            continue
+        attribute = node.attr[constraint.name]
+        types = list(attribute.list.type) or [attribute.type]
+        if not set(types) <= allowed:
+            return False
+    return True
+
+
+def _why(node: Any) -> str:
+    if "Lookup" in node.op or "HashTable" in node.op:
+        return "a lookup table lies in the host's memory"
+    types = {attribute.type for attribute in node.attr.values()}
+    types |= {type_ for attribute in node.attr.values() for type_ in attribute.list.type}
+    if node.op.startswith("String") or tf.string.as_datatype_enum in types:
+        return "strings lie in the host's memory"
+    return "there is no kernel of it for a GPU"

@@ -1,0 +1,200 @@
+"""One training step under the glass: what `headway debug step` runs in the TensorFlow process.
+
+    debug_step(DebugRequest(train=request), Path("out"), monitor)
+    # {"problems": [...], "inputs": [...], "layers": [...], "variables": [...], "graph": {...}, "profile": {...}, ...}
+
+The step is that of the training: same rows, same model, same knobs; its first one, or the one after a checkpoint. It is run
+once eagerly, then compiled together with those after it. `out` gets report.json, AutoGraph's code below autograph/, and
+TensorBoard's profile below profile/; nothing else is written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from headway.errors import StoreError
+from headway.monitor import Monitor
+from headway.storage.prefetch import RemoteFiles
+from tfcore.data.remote import staged
+from tfcore.debug.converted import Converted, conversions
+from tfcore.debug.eager import eager_step
+from tfcore.debug.findings import problems
+from tfcore.debug.graph_report import Graph, has_gpu_kernels
+from tfcore.debug.profiling import profiled
+from tfcore.debug.request import DebugRequest
+from tfcore.debug.session import pieces
+from tfcore.train.stage import _Training
+from tfcore.train.steps.learner import Learner
+
+REPORT = "report.json"
+
+
+def debug_step(
+    request: DebugRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
+) -> dict[str, Any]:
+    """See the module.
+
+    Returns:
+        problems: what `tfcore.debug.findings` found, first things first.
+        step: which one was looked at: the first, or the first that was skipped.
+        inputs, layers, variables, loss, gradient_norm, applied, eager_seconds: of that step, run eagerly.
+        autograph: {functions: [{name, place, file}], says}: what AutoGraph converted of the user's code and of Headway's.
+        graph: {ops, nodes, functions, devices, copies, fed_bytes (rows that a call is given), says,
+        xla: {mode, refused, ops}}.
+        compiled: {first, losses, applied, seconds}; profile: {folder, files, top}, or None.
+
+    Raises:
+        ConfigError, DataError, StoreError: as a training would; HeadwayError: a layer raised.
+    """
+    train = request.train
+    users = [file for file in (train.module, train.preprocess) if file is not None]
+    said: list[str] = []
+    with (
+        staged(remote, monitor) as stager,
+        conversions([*users, Path(__file__).parents[1]]) as functions,
+        pieces(train, _Listening(monitor, said), stager, request.checkpoints) as training,
+    ):
+        steps = min(request.steps, training.total - training.start)  # further there are no knobs
+        if not steps:
+            where = str(request.checkpoints)
+            raise StoreError(f"the newest is of the training's end, step {training.start:,}", where=where)
+        monitor.log(f"step {training.start:,} eagerly: {training.request.training.batch_size:,} rows")
+        walk = _Walk(training)
+        monitor.check()
+        monitor.log("the same compiled")
+        walk.compiled(0)
+        monitor.check()
+        folder = out / "profile" if request.profile and steps > 1 else None
+        told = profiled(lambda i: walk.compiled(i + 1), steps - 1, folder)
+    out.mkdir(parents=True, exist_ok=True)
+    report = {
+        "problems": problems(walk.eager, walk.losses[walk.at :], walk.applied[walk.at :], walk.still),
+        "step": training.start + walk.at,
+        "rows": training.request.training.batch_size,
+        "knobs": walk.knobs,
+        "eager_seconds": walk.eager.pop("seconds"),
+        **walk.eager,
+        "autograph": _autograph([Converted.of(function) for function in functions], out, bool(users)),
+        "graph": _graph(training.learner, walk.stack, said),
+        "compiled": {
+            "first": training.start,
+            "losses": walk.losses,
+            "applied": walk.applied,
+            "seconds": told.pop("seconds"),
+        },
+        "profile": told or None,
+    }
+    (out / REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return report
+
+
+class _Walk:
+    """The steps from a training's start on, compiled one at a time, with an eager look at the one that matters.
+
+    That is the first, unless a later one is the first to be skipped: skipped steps change no weight, so that it can be
+    looked at as it was.
+    """
+
+    def __init__(self, training: _Training):
+        self._training, self._learner = training, training.learner
+        self._offset = training.start % training.stack
+        self._stacks = training.data.stacks(training.stack)(training.start - self._offset)
+        self.stack = next(self._stacks)
+        self.losses: list[float | None] = []
+        self.applied: list[bool] = []
+        self.still: list[str] = []
+        """Variables that the compiled step does not train though the eager one does."""
+        self._look(0)
+
+    def _look(self, number: int) -> None:
+        used = (self._offset + number) % self._learner.stack
+        values = self._training._values(self._training.start + number - used, self._learner.stack)
+        self.at, self.knobs = number, {name: float(value[used]) for name, value in values.items()}
+        self.eager = eager_step(self._learner, {name: value[used] for name, value in self.stack.items()}, self.knobs)
+
+    def compiled(self, number: int) -> None:
+        """Run step `number` from the start; each once, in order."""
+        used = (self._offset + number) % self._learner.stack
+        if number and not used:
+            self.stack = next(self._stacks)
+        trained = self._learner.model.trainable_variables
+        before = [] if number else [variable.numpy() for variable in trained]
+        outcome = self._learner.run(
+            self.stack,
+            first=used,
+            steps=1,
+            knobs=self._training._values(self._training.start + number - used, self._learner.stack),
+            micro_batches=self._training.request.training.micro_batches,
+        )
+        if not len(outcome.losses):
+            return  # too many in a row were not finite: the training would have ended
+        self.losses.append(float(outcome.losses[0]) if np.isfinite(outcome.losses[0]) else None)
+        self.applied.append(bool(outcome.applied[0] or outcome.excused[0]))
+        if not number and outcome.applied[0] and self.eager["applied"]:
+            moved = {one["name"] for one in self.eager["variables"] if one["moved"]}
+            same = (v.path for v, value in zip(trained, before, strict=True) if np.array_equal(v.numpy(), value))
+            self.still = sorted(moved.intersection(same).union(self._learner.one.unreached))
+        if number and self.applied.index(self.applied[-1]) == number and not self.applied[-1]:
+            self._learner.step.assign_sub(1)  # what dropout draws from
+            self._look(number)
+            self._learner.step.assign_add(1)
+
+
+class _Listening(Monitor):
+    """Passes everything on, and keeps what was said."""
+
+    def __init__(self, inner: Monitor, said: list[str]):
+        super().__init__(inner.stop)
+        self._inner, self._said = inner, said
+
+    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
+        self._inner.progress(done, total, unit, **facts)
+
+    def log(self, line: str) -> None:
+        self._said.append(line)
+        self._inner.log(line)
+
+
+def _autograph(converted: list[Converted], out: Path, users: bool) -> dict[str, Any]:
+    functions = []
+    for number, one in enumerate(converted):
+        folder = out / "autograph"
+        folder.mkdir(exist_ok=True)
+        file = folder / f"{number:02d}_{''.join(c if c.isalnum() else '_' for c in one.name)}.py"
+        file.write_text(one.code, encoding="utf-8")
+        functions.append({"name": one.name, "place": one.place, "file": str(file), "code": one.code})
+    says = "the training step is traced without AutoGraph: its loop is tf.while_loop, its branches tf.cond"
+    if users and not functions:
+        says += "; nothing of the user's module is converted, so Python's if and for in a layer run while it is traced"
+    return {"functions": functions, "says": says}
+
+
+def _graph(learner: Learner, stack: Mapping[str, tf.Tensor], said: list[str]) -> dict[str, Any]:
+    graph = Graph.of(learner._run.trace())
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    copies = graph.copies()
+    if not has_gpu_kernels():
+        copies = [one for one in copies if "no kernel" not in one["why"]]  # of anything
+    which = "these nodes of the step" if copies else "no node of the step"
+    if gpus:
+        says = f"{which} run on the CPU, though there is a GPU: what they read and give is copied"
+    else:
+        says = f"there is one device here, the CPU, so nothing is copied; beside a GPU {which} would run on the CPU"
+    refused = [line for line in said if "XLA cannot compile" in line]
+    return {
+        "ops": graph.ops,
+        "nodes": sum(graph.ops.values()),
+        "functions": graph.functions,
+        "devices": [device.name for device in tf.config.list_physical_devices()],
+        "copies": copies,
+        "fed_bytes": sum(math.prod(value.shape) * value.dtype.size for value in stack.values()),
+        "says": says,
+        "xla": {"mode": learner.mode, "refused": refused, "ops": graph.breaks_xla() if learner.mode != "jit" else []},
+    }

@@ -1,0 +1,183 @@
+"""Trainings whose devices need processes of their own: workers on this machine or of a cluster, and logical CPU devices.
+
+    result = train_apart(choice, request, out, monitor, remote=remote)
+
+Workers on this machine are spawned here, and find each other on loopback by a TF_CONFIG made here. Where the environment
+has a TF_CONFIG, each machine calls this for its own worker. The first worker is the chief: it alone writes checkpoints,
+summaries and `out`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from headway.config import Frozen
+from headway.errors import ConfigError
+from headway.monitor import Monitor
+from headway.storage.prefetch import RemoteFiles
+from tfcore.distribute.heartbeat import beating
+from tfcore.distribute.placement import Choice, Placement, choose, place, workers_of
+from tfcore.distribute.process_group import ending_with, run_together
+from tfcore.train.request import TrainRequest
+
+TF_CONFIG = "TF_CONFIG"
+NO_GPU = "-1"
+
+
+class MemberRequest(Frozen):
+    """What one process of a training is asked."""
+
+    request: TrainRequest
+    remote: RemoteFiles | None = None
+    worker: int = 0
+    replicas: int
+    workers: int
+    logical: bool
+    lifeline: int | None = None
+    """The descriptor of the pipe that it lives as long as."""
+
+
+def given_cluster() -> tuple[list[str], int] | None:
+    """(the workers' addresses, which of them this is), where the environment has a TF_CONFIG."""
+    text = os.environ.get(TF_CONFIG)
+    if not text:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"is no JSON: {error}", where=TF_CONFIG) from None
+    return workers_of(value if isinstance(value, dict) else {})
+
+
+def chosen(request: TrainRequest, *, feeds: bool = False) -> Choice:
+    """What the request's strategy comes to on this machine.
+
+    Args:
+        feeds: whether the rows come from a feed, which lives in this process.
+    """
+    config = request.training
+    given = given_cluster() if config.strategy == "multi_worker" else None
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    choice = choose(config, gpus=gpus, cluster=len(given[0]) if given is not None else None)
+    if choice.apart and feeds:
+        raise ConfigError(
+            f"{choice.name} trains in other processes, which the rows of a feed do not reach",
+            where="training.strategy",
+            fix="leave it out, or train on ingested examples",
+        )
+    return choice
+
+
+def train_apart(
+    choice: Choice, request: TrainRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
+) -> dict[str, Any]:
+    """Train in processes of their own; as `tfcore.train.stage.train`.
+
+    Raises:
+        HeadwayError: a worker failed, died or is frozen; all have ended then.
+    """
+    cluster = given_cluster() if choice.name == "multi_worker" else None
+    if cluster is not None:
+        (_, first), here = cluster, 1
+        environments: list[dict[str, str]] = [{}]
+    else:
+        first, here = 0, choice.workers
+        environments = _environments(choice)
+    parts = [
+        MemberRequest(
+            request=_with_threads(request, here),
+            remote=remote,
+            worker=first + number,
+            replicas=choice.replicas,
+            workers=choice.workers,
+            logical=choice.logical,
+        ).model_dump(mode="json")
+        for number in range(here)
+    ]
+    return run_together(
+        "tfcore.distribute.launch:member",
+        parts,
+        out,
+        monitor,
+        environments,
+        first=first,
+        of=choice.workers,
+        remedy=lambda: _remedy(request.checkpoints),
+        timeout=request.training.worker_timeout,
+    )
+
+
+def member(request: MemberRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+    """One process's part of a training; called in a process that has computed nothing yet."""
+    from tfcore.train.stage import train_placed  # the stage knows this module
+
+    name = "mirrored" if request.workers == 1 else "multi_worker"
+    choice = Choice(name, replicas=request.replicas, workers=request.workers, logical=request.logical)  # type: ignore[arg-type]
+
+    with contextlib.ExitStack() as until_its_end:
+
+        def placed() -> Placement:
+            with ending_with(request.lifeline):
+                placement = place(choice, worker=request.worker, gpus=len(tf.config.list_physical_devices("GPU")))
+            # not before: waiting for the others keeps Python from running
+            until_its_end.enter_context(beating(monitor.alive))
+            return placement
+
+        return train_placed(request.request, out, monitor, placed, remote=request.remote)
+
+
+def _with_threads(request: TrainRequest, processes: int) -> TrainRequest:
+    """The machine's cores shared out, where the config does not say how many threads there are."""
+    if request.training.threads is not None or processes == 1:
+        return request
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    training = request.training.model_copy(update={"threads": max(1, cores // processes)})
+    return request.model_copy(update={"training": training})
+
+
+def _environments(choice: Choice) -> list[dict[str, str]]:
+    """Of each process: its TF_CONFIG, and the GPU it may see."""
+    if choice.name != "multi_worker":
+        return [{"CUDA_VISIBLE_DEVICES": NO_GPU}]
+    gpus = _visible_gpus()
+    addresses = [f"127.0.0.1:{port}" for port in _free_ports(choice.workers)]
+    return [
+        {
+            TF_CONFIG: json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": number}}),
+            # one each, or none for any: workers that differ would wait for the slowest
+            "CUDA_VISIBLE_DEVICES": gpus[number] if len(gpus) >= choice.workers else NO_GPU,
+            # the workers are on this machine, and a proxy is not
+            "no_proxy": "127.0.0.1",
+            "GRPC_ENABLE_FORK_SUPPORT": "0",
+        }
+        for number in range(choice.workers)
+    ]
+
+
+def _visible_gpus() -> list[str]:
+    """The GPUs of this process by the names that CUDA_VISIBLE_DEVICES takes."""
+    count = len(tf.config.list_physical_devices("GPU"))
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return named[:count] if named else [str(number) for number in range(count)]
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _remedy(checkpoints: Path | None) -> str:
+    """What to do when a worker has died."""
+    there = checkpoints.iterdir() if checkpoints is not None and checkpoints.is_dir() else ()
+    saved = [int(path.name) for path in there if path.name.isdigit()]
+    if saved:
+        return f"run again: the training goes on from its checkpoint of step {max(saved):,}"
+    return "run again: it begins anew, since there is no checkpoint yet"

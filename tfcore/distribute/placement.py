@@ -1,0 +1,200 @@
+"""Where a training runs: on the CPU, on a GPU, mirrored over several devices, or as one of several workers.
+
+    chosen = choose(config, gpus=len(tf.config.list_physical_devices("GPU")))       # Choice("mirrored", replicas=2)
+    placement = place(chosen, log=monitor.log)
+    with placement.scope():
+        ...                                 # build the model and its optimizer
+
+Devices must be set before TensorFlow first computes something, so logical CPU devices and workers get processes of their
+own: `tfcore.distribute.launch`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from headway.errors import ConfigError
+from tfcore.train.config import TrainingConfig
+
+Name = Literal["cpu", "gpu", "mirrored", "multi_worker"]
+
+
+_KEPT: list[tf.distribute.Strategy] = []
+"""Until the process ends: to let one go takes ten seconds, since it waits for a look at the others' health."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What `training.strategy` comes to on this machine."""
+
+    name: Name
+    replicas: int = 1
+    """Devices that each batch is split over, of all workers together."""
+    workers: int = 1
+    logical: bool = False
+    """The replicas are logical CPU devices, since there is no GPU."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether it needs processes of its own: what it sets cannot be set in one that has computed already."""
+        return self.logical or self.name == "multi_worker"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the model lies. Without a strategy, one device does it all."""
+
+    choice: Choice
+    strategy: tf.distribute.Strategy | None = None
+    worker: int = 0
+    device: str | None = None
+
+    @property
+    def chief(self) -> bool:
+        """Whether this process writes what the training writes."""
+        return self.worker == 0
+
+    @property
+    def replicas(self) -> int:
+        return self.choice.replicas
+
+    @property
+    def several(self) -> bool:
+        """Whether there are other workers beside this one."""
+        return self.choice.name == "multi_worker"
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        """Around everything that makes or changes variables."""
+        if self.strategy is not None:
+            return self.strategy.scope()
+        return self.device_scope()
+
+    def device_scope(self) -> contextlib.AbstractContextManager[Any]:
+        """Around everything that computes."""
+        return tf.device(self.device) if self.device else contextlib.nullcontext()
+
+    def facts(self) -> dict[str, Any]:
+        """For a training's result."""
+        return {"strategy": self.choice.name, "replicas": self.replicas, "workers": self.choice.workers}
+
+
+def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> Choice:
+    """What a config asks for on a machine with so many GPUs.
+
+    Args:
+        cluster: workers that TF_CONFIG names, where it is set.
+
+    Raises:
+        ConfigError: it cannot be had, or a batch cannot be split so.
+    """
+    name = config.strategy
+    if name == "auto":
+        # one device where several cannot do it: nobody asked for them
+        splits = config.ranking is None and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
+        name = "cpu" if not gpus else "mirrored" if gpus > 1 and splits else "gpu"
+    if name == "gpu" and not gpus:
+        raise ConfigError(
+            "gpu, but TensorFlow sees no GPU on this machine",
+            where="training.strategy",
+            fix="set it to auto or cpu; 'headway doctor' tells which devices there are",
+        )
+    if name in ("mirrored", "multi_worker") and config.ranking is not None:
+        raise ConfigError(
+            f"{name} splits the rows of a batch over devices, which would cut groups, and the pairs of a group's rows that "
+            "are on two devices would not be learnt from",
+            where="training.ranking",
+            fix="train on one device (training.strategy: cpu or gpu), or leave ranking out",
+        )
+    if name == "mirrored":
+        return _mirrored(config, gpus)
+    if name == "multi_worker":
+        workers = cluster or config.workers
+        if workers is None:
+            raise ConfigError(
+                "multi_worker, but neither training.workers nor a TF_CONFIG in the environment says how many",
+                where="training.strategy",
+                fix="set training.workers for workers on this machine, or give each machine its TF_CONFIG",
+            )
+        if config.workers not in (None, workers):
+            raise ConfigError(
+                f"{config.workers} workers, but TF_CONFIG names {workers}", where="training.workers", fix="leave it out"
+            )
+        _check_split(config, workers, "workers")
+        return Choice("multi_worker", replicas=workers, workers=workers)
+    return Choice(name)
+
+
+def _mirrored(config: TrainingConfig, gpus: int) -> Choice:
+    replicas = config.replicas or gpus
+    if replicas < 2:
+        raise ConfigError(
+            f"mirrored needs at least two devices, and TensorFlow sees {gpus or 'no'} GPU{'s' if not gpus else ''}",
+            where="training.strategy",
+            fix="set it to auto; or set training.replicas, to split each batch over so many logical CPU devices",
+        )
+    if 0 < gpus < replicas:
+        raise ConfigError(
+            f"{replicas} replicas, but TensorFlow sees {gpus} GPU{'s' if gpus > 1 else ''}",
+            where="training.replicas",
+            fix=f"at most {gpus}, or leave it out for all of them",
+        )
+    _check_split(config, replicas, "replicas")
+    return Choice("mirrored", replicas=replicas, logical=not gpus)
+
+
+def _check_split(config: TrainingConfig, parts: int, what: str) -> None:
+    batch, micro = config.batch_size, config.micro_batches
+    if batch % (parts * micro):
+        each = parts * micro
+        cut = f"{parts} {what}" + (f" with {micro} micro-batches each" if micro > 1 else "")
+        raise ConfigError(
+            f"a batch of {batch} cannot be split evenly over {cut}",
+            where="training.batch_size",
+            fix=" or ".join(str(size) for size in (batch - batch % each, batch - batch % each + each) if size),
+        )
+
+
+def place(choice: Choice, *, worker: int = 0, gpus: int = 0) -> Placement:
+    """Take the devices; in a process that must not have computed yet where the choice is `apart`."""
+    if choice.name == "mirrored":
+        kind = "GPU" if gpus else "CPU"
+        if not gpus:
+            (cpu, *_) = tf.config.list_physical_devices("CPU")
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * choice.replicas)
+        devices = [f"{kind}:{number}" for number in range(choice.replicas)]
+        return Placement(choice, tf.distribute.MirroredStrategy(devices))
+    if choice.name == "multi_worker":
+        return Placement(choice, _multi_worker(gpus), worker=worker)
+    if choice.name == "gpu":
+        return Placement(choice, device="/GPU:0")
+    return Placement(choice, device="/CPU:0" if gpus else None)
+
+
+def _multi_worker(gpus: int) -> tf.distribute.Strategy:
+    kind = tf.distribute.experimental.CommunicationImplementation
+    # the ring sums in one order, whatever the timing; NCCL's own on GPUs
+    options = tf.distribute.experimental.CommunicationOptions(implementation=kind.AUTO if gpus else kind.RING)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    _KEPT.append(strategy)
+    return strategy
+
+
+def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
+    """(the workers' addresses, which of them this is) of a TF_CONFIG; ConfigError for one that names no workers."""
+    where, fix = "TF_CONFIG", '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
+    cluster, task = tf_config.get("cluster"), tf_config.get("task")
+    if not isinstance(cluster, dict) or not isinstance(task, dict):
+        raise ConfigError("names no cluster and task", where=where, fix=fix)
+    addresses = [*cluster.get("chief", []), *cluster.get("worker", [])]
+    other = sorted(set(cluster) - {"chief", "worker"})
+    if other or not addresses:
+        raise ConfigError(f"has {', '.join(other) or 'no workers'}; only workers train here", where=where, fix=fix)
+    kind, index = task.get("type"), task.get("index")
+    if kind not in ("chief", "worker") or not isinstance(index, int) or not 0 <= index < len(cluster.get(kind, [])):
+        raise ConfigError(f"this task is {task}, which the cluster does not have", where=where, fix=fix)
+    return addresses, index + (len(cluster.get("chief", [])) if kind == "worker" else 0)

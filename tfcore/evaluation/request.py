@@ -1,0 +1,51 @@
+"""What the evaluation stage is asked; TensorFlow-free.
+
+EvaluateRequest(model={"kind": "trained", "path": "/...", "config": {"name": "mlp"}}, transform={...}, examples=[...])
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from headway.config import Frozen
+from tfcore.models.config import ModelConfig
+from tfcore.train.request import Examples
+from tfcore.transform.parameters import TransformParameters
+
+VERSION = 2
+"""Raised by whoever changes what evaluation writes for the same request."""
+
+
+class TrainedModel(Frozen):
+    """A training's output, and what the model is rebuilt from."""
+
+    kind: Literal["trained"] = "trained"
+    path: Path
+    config: ModelConfig = Field(default_factory=ModelConfig)
+    seed: int = 0
+    module: Path | None = None
+    preprocess: Path | None = None
+    """The user's Python file, if there is a preprocess function."""
+
+
+class SavedModel(Frozen):
+    """A published version; it is called through its own signature on raw columns."""
+
+    kind: Literal["saved_model"] = "saved_model"
+    path: Path
+
+
+class EvaluateRequest(Frozen):
+    """Which model predicts which rows."""
+
+    model: Annotated[TrainedModel | SavedModel, Field(discriminator="kind")]
+    transform: TransformParameters = Field(description="of this run: what the label is, and a trained model's inputs")
+    examples: tuple[Examples, ...] = Field(default=(), description="none where the rows come from a feed")
+    slices: tuple[str, ...] = ()
+    slice_min_rows: int = Field(default=1, ge=1, description="slices with fewer rows are left out of the report")
+    group: str | None = Field(default=None, description="column whose equal values belong together")
+    ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
+    batch_size: int = Field(default=4096, ge=1)

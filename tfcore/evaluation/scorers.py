@@ -1,0 +1,215 @@
+"""Models as functions from a batch of rows to predictions: one trained just now, or a published SavedModel.
+
+scorer = TrainedScorer(model, parameters)
+scorer = SavedModelScorer(path, parameters.label, columns)        # Incompatible when it cannot score these rows
+scorer(batch)                                                     # Scores, float32 as the model gave them
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.errors import StoreError
+from headway.evaluation.tasks import Task
+from headway.schema.columns import Column
+from tfcore.evaluation.request import TrainedModel
+from tfcore.export.signatures import COMPARED_OUTPUT, LENGTH, PRESENT, of_companions, tensor_names
+from tfcore.graph.function import GraphFunction
+from tfcore.models import build
+from tfcore.transform.parameters import LabelParameters, TransformParameters
+
+DTYPES = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
+Batch = Mapping[str, tf.Tensor]
+
+
+class Incompatible(Exception):
+    """A SavedModel cannot score these rows; the message says why, in a sentence."""
+
+
+class Scores:
+    """One batch's predictions: `given` as the model gave them (float32), `exact` in float64."""
+
+    def __init__(self, task: Task, given: Any, logits: Any = None):
+        self.given: NDArray[np.float32] = np.asarray(given, np.float32)
+        self.exact: NDArray[np.float64] = (
+            self.given.astype(np.float64) if logits is None else _from_logits(task, np.asarray(logits, np.float64))
+        )
+
+
+def _from_logits(task: Task, logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities from float32 logits in float64: no ties between rows that float32 probabilities cannot tell apart."""
+    if task == "binary":
+        small = np.exp(-np.abs(logits))
+        return np.where(logits >= 0, 1.0, small) / (1.0 + small)
+    if task == "multiclass":
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+    return logits
+
+
+class TrainedScorer:
+    """A trained model on transformed rows."""
+
+    raw: tuple[str, ...] = ()
+    """Raw columns it has to be given."""
+    transforms = True
+
+    def __init__(self, trained: TrainedModel, parameters: TransformParameters):
+        self._task: Task = parameters.label.task
+        self._inputs = tuple(parameters.inputs())
+        self._model = build.build(trained.config, parameters, seed=trained.seed, module=trained.module)
+        build.load_weights(self._model, trained.path / build.WEIGHTS)
+        self._predict: GraphFunction | None = None
+
+    @property
+    def traces(self) -> int:
+        return self._predict.traces if self._predict else 0
+
+    def __call__(self, batch: Batch) -> Scores:
+        inputs = {name: batch[name] for name in self._inputs}
+        if self._predict is None:
+            specs = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in inputs.items()}
+            # not compiled: the exported graph is not either, and predictions are compared with its
+            self._predict = GraphFunction(self._outputs, {"inputs": specs})
+        output, given = self._predict(inputs=inputs)
+        return Scores(self._task, given, output[:, 0] if self._task != "multiclass" else output)
+
+    def _outputs(self, inputs: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        output = tf.cast(self._model(inputs, training=False), tf.float32)
+        return output, build.to_predictions(self._task, output)
+
+
+class SavedModelScorer:
+    """A SavedModel called on raw columns: through `serving_nullable`, or an older one's `serving_default`.
+
+    Args:
+        path: the SavedModel's folder.
+        label: of the rows it is to score.
+        columns: the stored columns of those rows.
+
+    Raises:
+        StoreError: there is nothing at `path`.
+        Incompatible: it asks for a column that is not there or has another type, or predicts something else.
+    """
+
+    transforms = False
+    traces = 1
+
+    def __init__(self, path: Path, label: LabelParameters, columns: Sequence[Column]):
+        self._label = label
+        self._function = _signature(path)
+        self._inputs = _match(self._function, path, {column.name: column for column in columns})
+        self.raw = tuple(dict.fromkeys(column for column, _ in self._inputs.values()))
+        self._nullable = {column for column, part in self._inputs.values() if part == "present"}
+        names = self._function.structured_outputs
+        self._output = COMPARED_OUTPUT[label.task]
+        if self._output not in names:
+            raise Incompatible(f"it has no output {self._output!r} for a {label.task} label; it has {', '.join(names)}")
+        width = names[self._output].shape.as_list()[1:]
+        classes = len(label.classes or ())
+        if label.task == "multiclass" and width != [classes]:
+            raise Incompatible(f"it tells {width[0] if width else 1} classes apart, and the label has {classes}")
+
+    def __call__(self, batch: Batch) -> Scores:
+        feed = {}
+        for name, (column, part) in self._inputs.items():
+            present = batch[f"raw/{column}/present"]
+            if part != "values":
+                feed[name] = batch[f"raw/{column}/{part}"]
+                continue
+            feed[name] = batch[f"raw/{column}"]
+            if column not in self._nullable and not bool(tf.reduce_all(present | ~batch["valid"])):
+                raise Incompatible(f"column {column!r} has nulls now, which it does not take")
+        try:
+            outputs = self._function(**feed)
+        except tf.errors.OpError as error:
+            raise Incompatible(f"it fails on these rows: {error.message.splitlines()[0]}") from None
+        given = outputs[self._output].numpy()
+        if self._label.task == "multiclass":
+            self._check_classes(given, outputs.get("class"), batch["valid"].numpy())
+        logits = outputs.get("logit") if self._label.task == "binary" else None
+        return Scores(self._label.task, given, None if logits is None else logits.numpy())
+
+    def _check_classes(self, given: NDArray[np.float32], named: tf.Tensor | None, valid: NDArray[np.bool_]) -> None:
+        """The class it names for the likeliest probability has to be ours at that place."""
+        if named is None:
+            return
+        ours = np.asarray([_text(name) for name in self._label.classes or ()])
+        theirs = np.asarray([_text(name) for name in named.numpy().tolist()])
+        wrong = np.flatnonzero(valid & (ours[given.argmax(1)] != theirs))
+        if len(wrong):
+            place = int(given[wrong[0]].argmax())
+            raise Incompatible(f"its class {place} is {theirs[wrong[0]]!r}, and the label's is {ours[place]!r}")
+
+
+def _text(name: Any) -> str:
+    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name)
+
+
+def _signature(path: Path) -> Any:
+    if not path.is_dir():
+        raise StoreError("there is no SavedModel", where=str(path), fix="run 'headway verify'")
+    try:
+        loaded = tf.saved_model.load(str(path))
+        function = loaded.signatures[of_companions(loaded.signatures)]
+    except KeyError:
+        raise Incompatible("it has no signature serving_default") from None
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise Incompatible(f"it cannot be loaded: {(str(error).splitlines() or ['no reason given'])[0]}") from None
+    function.loaded = loaded  # the function alone would not keep its variables alive
+    return function
+
+
+def _match(function: Any, path: Path, columns: Mapping[str, Column]) -> dict[str, tuple[str, str]]:
+    """{input: (column, "values", "present" or "length")} for every input of the signature; Incompatible when one has none."""
+    specs = function.structured_input_signature[1]
+    described = _described(path)
+    names = {tensor: column for column, tensor in tensor_names(list(columns.values())).items()}
+    matched: dict[str, tuple[str, str]] = {}
+    for name, spec in specs.items():
+        entry = described.get(name)
+        stem = name.removesuffix(PRESENT)
+        if entry is not None:
+            column, part = entry
+        elif spec.dtype == tf.int64 and name.endswith(LENGTH):
+            column, part = names.get(name.removesuffix(LENGTH), name.removesuffix(LENGTH)), "length"
+        elif spec.dtype == tf.bool and stem != name:
+            column, part = names.get(stem, stem), "present"
+        else:
+            column, part = names.get(name, name), "values"
+        if column not in columns:
+            raise Incompatible(f"it needs column {column!r}, which is not among the stored ones")
+        stored = DTYPES[columns[column].type]
+        if part == "values" and spec.dtype != stored:
+            raise Incompatible(f"it takes column {column!r} as {spec.dtype.name}, and it is {stored.name} now")
+        taken, shape = tuple(spec.shape.as_list()[1:]) if spec.shape.rank else (), columns[column].shape
+        if (part == "values" and taken != shape) or (part == "length" and not columns[column].is_list):
+            raise Incompatible(
+                f"it takes column {column!r} with a row of shape {list(taken)}, and it is {list(shape)} now"
+            )
+        matched[name] = (column, part)
+    return matched
+
+
+def _part(tensor: Mapping[str, Any]) -> str:
+    if tensor["dtype"] == "bool":
+        return "present"
+    return "length" if tensor.get("default") == -1 else "values"
+
+
+def _described(path: Path) -> dict[str, tuple[str, str]]:
+    """What the export wrote beside the SavedModel: which column each input carries."""
+    try:
+        text = (path / "assets.extra" / "signatures.json").read_text(encoding="utf-8")
+        signatures = json.loads(text)
+        inputs = signatures[of_companions(signatures)]["inputs"]
+        return {t["name"]: (t["column"], _part(t)) for t in inputs}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

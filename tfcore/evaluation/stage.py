@@ -1,0 +1,273 @@
+"""The evaluation stage: one pass over the eval rows, their predictions written in order, metrics from those.
+
+    predict(EvaluateRequest(...), Path("out"), monitor)       # {"metrics": {"auc": 0.71, ...}, "rows": 65432, ...}
+
+`out/predictions.parquet` has one row for each row of the shards: row, label (the number, or the class index), weight,
+prediction (a probability, probabilities, or the number; float64), each slice column and the group column as text.
+Beside a training's model `out/predictions-linear.parquet` has those of the linear baseline that it left, the same columns.
+`out/metrics.json` is `headway.evaluation.metrics.summary` of it, `out/expected.npy` the first predictions as the model gave them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError, DataError
+from headway.evaluation import metrics
+from headway.evaluation.tasks import Task
+from headway.messages import counted
+from headway.monitor import Monitor
+from headway.schema.columns import in_columns, suggest
+from headway.storage.prefetch import RemoteFiles, Stager
+from tfcore.data.pipeline import Shards, evaluation_dataset, safe
+from tfcore.data.remote import staged
+from tfcore.data.source import Feed
+from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
+from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
+from tfcore.graph.retrace import RetraceGuard
+from tfcore.models.linear import FILE, NAME, LinearModel
+from tfcore.runtime.devices import prepare
+from tfcore.train.training_data import labeler, shards_of
+from tfcore.transform.images import Tolerant
+from tfcore.transform.layer import Transform
+from tfcore.transform.preprocess import transform_of
+
+__all__ = ["VERSION", "predict"]
+
+PREDICTIONS, METRICS, EXPECTED = "predictions.parquet", "metrics.json", "expected.npy"
+PREDICTION = "prediction"
+LINEAR = f"predictions-{NAME}.parquet"
+EXPECTED_ROWS = 2000
+PARQUET_ROWS = 131_072
+MOST_REFUSED = 100
+"""Images that TensorFlow refuses, of all rows evaluated; they count for nothing."""
+
+
+def predict(
+    request: EvaluateRequest,
+    out: Path,
+    monitor: Monitor,
+    *,
+    remote: RemoteFiles | None = None,
+    feed: Feed | None = None,
+) -> dict[str, Any]:
+    """Score the rows and measure; see the module. With a `feed`, its rows instead of the request's examples.
+
+    Args:
+        remote: how shards that are in a bucket yet come here while others are scored.
+
+    Returns:
+        predictions (the file's name), baselines (their files by name; none of a SavedModel), rows, metrics (overall),
+        by_slice, calibration_bins, seconds, rows_per_second, traces; or {"incompatible": why} for a SavedModel that cannot
+        score these rows.
+
+    Raises:
+        ConfigError: a slice is no stored column.
+        DataError: there are no rows, or a shard is damaged.
+        StoreError: the model's files are missing or of another model.
+    """
+    with staged(remote, monitor) as stager:
+        return _predict(request, out, monitor, stager, feed)
+
+
+def _predict(
+    request: EvaluateRequest, out: Path, monitor: Monitor, stager: Stager | None, feed: Feed | None
+) -> dict[str, Any]:
+    began = time.monotonic()
+    prepare(None)
+    if feed is None and not request.examples:
+        raise ConfigError("there is nothing to evaluate on: neither examples nor a feed", where="evaluation")
+    shards = feed.collected() if feed is not None else shards_of(request.examples, stager)
+    shards.ahead()
+    _check(request, shards)
+    out.mkdir(parents=True, exist_ok=True)
+    task = request.transform.label.task
+    try:
+        scorer = _scorer(request, shards)
+        with RetraceGuard(scorer, action="warn", log=monitor.log):
+            rows, expected = _write(request, scorer, shards, out / PREDICTIONS, monitor)
+    except Incompatible as error:
+        (out / PREDICTIONS).unlink(missing_ok=True)
+        monitor.log(f"the model cannot score these rows: {error}")
+        return {"incompatible": str(error)}
+    np.save(out / EXPECTED, expected, allow_pickle=False)
+    seconds = time.monotonic() - began
+    table = pq.read_table(out / PREDICTIONS)
+    found = metrics.summary(
+        table,
+        task,
+        slices=request.slices,
+        min_rows=request.slice_min_rows,
+        group=request.group,
+        ndcg_at=request.ndcg_at,
+    )
+    (out / METRICS).write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return {
+        "predictions": PREDICTIONS,
+        "baselines": {NAME: LINEAR} if (out / LINEAR).exists() else {},
+        "rows": rows,
+        "weight": found["weight"],
+        "metrics": found["overall"],
+        "by_slice": found["slices"],
+        "calibration_bins": found["calibration_bins"],
+        "seconds": round(seconds, 3),
+        "rows_per_second": round(rows / max(seconds, 1e-9)),
+        "traces": scorer.traces,
+    }
+
+
+def _check(request: EvaluateRequest, shards: Shards) -> None:
+    if not shards.total:
+        raise DataError("the eval split has no rows", where="split", fix="hold out more, or widen the window")
+    if request.ndcg_at is not None and request.group is None:
+        raise ConfigError("there are no groups to rank in", where="evaluation.ndcg_at", fix=in_columns("NAME", "group"))
+    if request.ndcg_at is not None and request.transform.label.task == "multiclass":
+        raise ConfigError("classes have no order", where="evaluation.ndcg_at", fix="leave it out")
+    names = [column.name for column in shards.columns]
+    reserved = {"row", "label", "weight", PREDICTION}
+    for what, wanted in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):
+        for name in wanted:
+            if name not in names:
+                raise ConfigError(f"{name!r} is no stored column", where=what, fix=suggest(name, names))
+            if name in reserved:
+                raise ConfigError(f"{name!r} cannot be sliced by: predictions have a column of that name", where=what)
+
+
+def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedModelScorer:
+    if isinstance(request.model, TrainedModel):
+        return TrainedScorer(request.model, request.transform)
+    return SavedModelScorer(request.model.path, request.transform.label, shards.columns)
+
+
+def _linear(request: EvaluateRequest) -> LinearModel | None:
+    """The linear baseline that a training left beside its model."""
+    if not isinstance(request.model, TrainedModel) or not (request.model.path / FILE).exists():
+        return None
+    return LinearModel.load(request.model.path / FILE)
+
+
+def _transform(request: EvaluateRequest) -> Transform | None:
+    """A trained model's transform; a published version has its own inside."""
+    if not isinstance(request.model, TrainedModel):
+        return None
+    return transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
+
+
+def _write(
+    request: EvaluateRequest,
+    scorer: TrainedScorer | SavedModelScorer,
+    shards: Shards,
+    file: Path,
+    monitor: Monitor,
+) -> tuple[int, NDArray[np.float32]]:
+    """Write the predictions -> (rows, the first of them as the model gave them)."""
+    texts = tuple(dict.fromkeys([*request.slices, *([request.group] if request.group else [])]))
+    dataset = evaluation_dataset(
+        shards,
+        transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
+        if isinstance(request.model, TrainedModel)
+        else None,
+        labeler(shards, request.transform),
+        batch=min(request.batch_size, shards.total),
+        raw=tuple(dict.fromkeys([*scorer.raw, *texts])),
+    )
+    first: list[NDArray[np.float32]] = []
+    rows = kept = 0
+    task = request.transform.label.task
+    linear = _linear(request)
+    with _Writer(file) as writer, _Writer(file.with_name(LINEAR)) as beside:
+        for batch in safe(dataset, shards):
+            monitor.check()
+            scores = scorer(batch)
+            # only the last batch is padded, and only at its end
+            valid = int(np.count_nonzero(batch["valid"]))
+            table = _table(task, batch, scores, texts, rows, valid)
+            writer.add(table)
+            if linear is not None:
+                found = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
+                beside.add(table.set_column(table.schema.get_field_index(PREDICTION), PREDICTION, _predictions(found)))
+            if kept < EXPECTED_ROWS:
+                first.append(scores.given[: min(valid, EXPECTED_ROWS - kept)])
+                kept += len(first[-1])
+            rows += valid
+            monitor.progress(rows, shards.total, "rows")
+    if rows != shards.total:
+        raise DataError(
+            f"the shards hold {counted(rows, 'row')}, and their manifests say {shards.total:,}", where=shards.paths[0]
+        )
+    return rows, np.concatenate(first)
+
+
+def _table(
+    task: Task, batch: dict[str, tf.Tensor], scores: Scores, texts: Sequence[str], start: int, count: int
+) -> pa.Table:
+    """The first `count` rows of a batch as they are written; `start` is the number of the first."""
+    label = batch["label"].numpy()[:count]
+    columns: dict[str, Any] = {
+        "row": pa.array(np.arange(start, start + count)),
+        "label": pa.array(label.astype(np.float64 if task == "regression" else np.int64)),
+        "weight": pa.array(batch["weight"].numpy()[:count].astype(np.float64)),
+        PREDICTION: _predictions(scores.exact[:count]),
+    }
+    for name in texts:
+        present = batch[f"raw/{name}/present"].numpy()[:count]
+        columns[name] = text_column(batch[f"raw/{name}"].numpy()[:count], present)
+    return pa.table(columns)
+
+
+def _predictions(values: NDArray[np.float64]) -> pa.Array:
+    if values.ndim == 1:
+        return pa.array(values)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+
+
+def text_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
+    """Raw values as text: UTF-8 of bytes (what is none is escaped), numbers as they are written; null stays null."""
+    if values.dtype != object:
+        # a float32 as itself: 0.1, not 0.10000000149011612
+        return pa.array(values, mask=~present).cast(pa.string())
+    encoded = pa.array(values, pa.binary(), mask=~present).dictionary_encode()
+    words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
+    return pc.take(pa.array(words, pa.string()), encoded.indices)
+
+
+class _Writer:
+    """A Parquet file written in row groups of a good size, whatever the batches'."""
+
+    def __init__(self, path: Path):
+        self._path, self._held, self._rows = path, list[pa.Table](), 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def add(self, table: pa.Table) -> None:
+        self._held.append(table)
+        self._rows += table.num_rows
+        if self._rows >= PARQUET_ROWS:
+            self._flush()
+
+    def __exit__(self, *_: object) -> None:
+        self._flush()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        table = pa.concat_tables(self._held)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, table.schema)
+        self._writer.write_table(table)
+        self._held, self._rows = [], 0

@@ -1,0 +1,1 @@
+"""SavedModels with signatures, their metadata, and the check that they predict as in training."""

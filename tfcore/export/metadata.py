@@ -1,0 +1,55 @@
+"""What a SavedModel says of itself, read without TensorFlow: its raw columns, its task, its classes.
+
+    described = describe_model(Path("store/models/flights/3/saved_model"))
+    described.columns, described.task, described.classes
+
+It lies beside the model in `assets.extra/columns.json`, so that whoever has the folder can turn raw rows into its inputs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from headway.config import Frozen
+from headway.errors import StoreError
+from headway.evaluation.tasks import Task
+from headway.schema.columns import Column
+
+FILE = Path("assets.extra") / "columns.json"
+
+
+class Described(Frozen):
+    columns: tuple[Column, ...]
+    """The raw columns, as they are coerced before they go in."""
+    task: Task
+    inputs: dict[str, str] = Field(default_factory=dict)
+    """The names of the signatures' tensors, where they are not those of the columns."""
+    classes: tuple[str | int, ...] = ()
+    """Of a multiclass model, in the order of its probabilities."""
+
+
+def write_description(saved_model: Path, described: Described) -> None:
+    path = saved_model / FILE
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(described.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def describe_model(saved_model: Path) -> Described:
+    """What the model in a folder takes and gives.
+
+    Raises:
+        StoreError: it is no SavedModel, or does not say which columns it takes.
+    """
+    if not (saved_model / "saved_model.pb").is_file():
+        raise StoreError("is no SavedModel", where=str(saved_model), fix="name the folder that holds saved_model.pb")
+    path = saved_model / FILE
+    try:
+        return Described.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        problem = f"the model does not say which columns it takes: it has no {FILE}"
+        raise StoreError(problem, where=str(saved_model), fix="train and export one with this Headway") from None
+    except ValidationError as error:
+        problem = f"is damaged: {error.errors()[0]['msg']}"
+        raise StoreError(problem, where=str(path), fix="export the model again") from None

@@ -1,0 +1,360 @@
+"""Signatures of many named tensors, saved in time that grows with their number and not with the graph's size.
+
+    groups = pack(signature.inputs)                    # the named tensors, by kind
+    tf.saved_model.save(module, path, signatures={"serving_default": takes_groups})
+    unpack(path, {"serving_default": signature})       # now it takes the named tensors
+
+TensorFlow traces each signature three times and makes an operation for each of its inputs every time: 5,000 nullable
+columns cost minutes. So what is traced takes one tensor for each group, and the saved signature gets its named tensors
+afterwards, as entries of the SavedModel's protobufs: they are concatenated and given to what was traced. The file format
+is TensorFlow's public one, and it is all that this module knows of TensorFlow besides `write_fingerprint`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from tensorflow.core.protobuf.struct_pb2 import StructuredValue
+
+from tfcore.export.signatures import Signature, Tensor
+
+SAVED = "saved_model.pb"
+AT_ONCE = 32
+"""Shapes that one operation tells: TensorFlow's optimizer takes time that grows with the square of them."""
+
+
+class Group(NamedTuple):
+    """Named tensors [rows] of one kind. As inputs they are two tensors: all values one behind the other, called `name`, and
+    int32 [tensors], how many values each has. As outputs they are one, [tensors, rows]."""
+
+    name: str
+    dtype: tf.DType
+    tensors: tuple[Tensor, ...]
+
+    @property
+    def lengths(self) -> str:
+        return f"{self.name}_lengths"
+
+
+def pack(tensors: Sequence[Tensor]) -> list[Group]:
+    """The tensors [rows] by kind: values by their type, presences and lengths apart from them. The others are in none.
+
+    A group has its tensors in the order of their names, so that it does not depend on the order they are given in.
+    """
+    kinds: dict[str, list[Tensor]] = {}
+    for tensor in sorted(tensors, key=lambda tensor: tensor.name):
+        if tensor.shape == (None,):
+            kind: str = tensor.dtype if tensor.default is None else "present" if tensor.dtype == "bool" else "length"
+            kinds.setdefault(kind, []).append(tensor)
+    taken = {tensor.name for tensor in tensors}
+    groups = []
+    for kind, members in kinds.items():
+        name = f"packed_{kind}"
+        while {name, f"{name}_lengths"} & taken:
+            name += "_"
+        groups.append(Group(name, tf.as_dtype(members[0].dtype), tuple(members)))
+    return groups
+
+
+def packed_specs(tensors: Sequence[Tensor]) -> dict[str, tf.TensorSpec]:
+    """What a function over the groups takes, by name; tensors that are in no group as they are."""
+    groups = pack(tensors)
+    inside = {tensor.name for group in groups for tensor in group.tensors}
+    specs = {
+        tensor.name: tf.TensorSpec(tensor.shape, tf.as_dtype(tensor.dtype), name=tensor.name)
+        for tensor in tensors
+        if tensor.name not in inside
+    }
+    for group in groups:
+        specs[group.name] = tf.TensorSpec([None], group.dtype, name=group.name)
+        specs[group.lengths] = tf.TensorSpec([len(group.tensors)], tf.int32, name=group.lengths)
+    return specs
+
+
+def packed_outputs(outputs: Mapping[str, tf.Tensor], described: Sequence[Tensor]) -> dict[str, tf.Tensor]:
+    """Named outputs as their groups, and those that are in none."""
+    groups = pack(described)
+    found = {group.name: tf.stack([outputs[tensor.name] for tensor in group.tensors]) for group in groups}
+    inside = {tensor.name for group in groups for tensor in group.tensors}
+    return found | {name: value for name, value in outputs.items() if name not in inside}
+
+
+def unpack(path: Path, signatures: Mapping[str, Signature], outputs: frozenset[str] = frozenset()) -> None:
+    """Give signatures of the SavedModel at `path` their named tensors.
+
+    Args:
+        signatures: what they are to take, and what they give.
+        outputs: those whose outputs are packed too.
+    """
+    saved = SavedModel.FromString((path / SAVED).read_bytes())
+    for graph in saved.meta_graphs:
+        for name, signature in signatures.items():
+            _Signature(graph, name, signature, name in outputs).unpack()
+    (path / SAVED).write_bytes(saved.SerializeToString(deterministic=True))
+    _write_fingerprint(path)
+
+
+def _write_fingerprint(path: Path) -> None:
+    """The fingerprint of what is saved now. It is a digest that tools compare; a model without one can be used as well."""
+    (path / "fingerprint.pb").unlink(missing_ok=True)
+    try:
+        from tensorflow.python.saved_model import fingerprinting_utils
+
+        fingerprinting_utils.write_fingerprint(str(path))
+    except (ImportError, AttributeError):
+        return
+
+
+class _Signature:
+    """One signature in the protobufs: the function behind it, the node that calls it, and what is said of both."""
+
+    def __init__(self, graph: MetaGraphDef, name: str, signature: Signature, outputs: bool):
+        self._graph, self._name = graph, name
+        self._inputs = sorted(signature.inputs, key=lambda tensor: tensor.name)
+        self._groups = pack(self._inputs)
+        self._outputs = sorted(signature.outputs, key=lambda tensor: tensor.name)
+        self._out_groups = pack(self._outputs) if outputs else []
+        self._definition = graph.signature_def[name]
+        called = next(iter(self._definition.outputs.values())).name.partition(":")[0]
+        self._call = next(node for node in graph.graph_def.node if node.name == called)
+        wrapper = self._call.attr["f"].func.name
+        self._function = next(f for f in graph.graph_def.library.function if f.signature.name == wrapper)
+        self._saved = graph.object_graph_def.concrete_functions[wrapper]
+        self._bare = next(
+            node.bare_concrete_function
+            for node in graph.object_graph_def.nodes
+            if node.WhichOneof("kind") == "bare_concrete_function"
+            and node.bare_concrete_function.concrete_function_name == wrapper
+        )
+        self._before = len(self._definition.inputs)
+        """Arguments of the function before those it captures."""
+
+    def unpack(self) -> None:
+        given = sorted(self._definition.inputs)  # TensorFlow has keyword arguments in the order of their names
+        self._in_function(given)
+        self._in_graph(given)
+        self._in_objects()
+
+    def _in_function(self, given: Sequence[str]) -> None:
+        """The function takes named arguments and concatenates them for the call of what was traced."""
+        function = self._function
+        old, captured = (
+            list(function.signature.input_arg)[: self._before],
+            list(function.signature.input_arg)[self._before :],
+        )
+        taken = {arg.name for arg in captured} | {node.name for node in function.node_def}
+        arguments = {tensor.name: _free(tensor.name.lower(), taken) for tensor in self._inputs}
+        attributes = {
+            place - self._before + len(self._inputs): type(attr).FromString(attr.SerializeToString())
+            for place, attr in function.arg_attr.items()
+            if place >= self._before
+        }
+        shapes = list(function.attr["_input_shapes"].list.shape)[self._before :]
+        del function.signature.input_arg[:]
+        function.arg_attr.clear()
+        for place, tensor in enumerate(self._inputs):
+            function.signature.input_arg.add(name=arguments[tensor.name], type=_type(tensor))
+            attr = function.arg_attr[place].attr
+            attr["_user_specified_name"].s = tensor.name.encode()
+            attr["_output_shapes"].list.shape.add().CopyFrom(_shape(tensor))
+        function.signature.input_arg.extend(captured)
+        for place, copied in attributes.items():
+            function.arg_attr[place].CopyFrom(copied)
+        if "_input_shapes" in function.attr:
+            listed = function.attr["_input_shapes"].list
+            del listed.shape[:]
+            listed.shape.extend([*(_shape(tensor) for tensor in self._inputs), *shapes])
+        # what stands in the place of each old argument
+        instead = {arg.name: arguments[name] for arg, name in zip(old, given, strict=True) if name in arguments}
+        old_names = dict(zip(given, (arg.name for arg in old), strict=True))
+        made = []
+        for group in self._groups:
+            members = [arguments[tensor.name] for tensor in group.tensors]
+            nodes, flat, lengths = _joined(group, members, taken)
+            made += nodes
+            instead[old_names[group.name]], instead[old_names[group.lengths]] = flat, lengths
+        for node in function.node_def:
+            for place, source in enumerate(node.input):
+                node.input[place] = instead.get(source, source)
+        function.node_def.extend(made)
+        self._function_outputs(taken)
+
+    def _function_outputs(self, taken: set[str]) -> None:
+        if not self._out_groups:
+            return
+        function = self._function
+        sources = {  # TensorFlow has outputs in the order of their names
+            name: function.ret[arg.name]
+            for name, arg in zip(sorted(self._definition.outputs), function.signature.output_arg, strict=True)
+        }
+        given: dict[str, str] = {}
+        for group in self._out_groups:
+            node = NodeDef(name=_free(f"{group.name}_rows", taken), op="Unpack", input=[sources[group.name]])
+            node.attr["T"].type = group.dtype.as_datatype_enum
+            node.attr["num"].i = len(group.tensors)
+            node.attr["axis"].i = 0
+            function.node_def.append(node)
+            given |= {tensor.name: f"{node.name}:output:{place}" for place, tensor in enumerate(group.tensors)}
+        del function.signature.output_arg[:]
+        function.ret.clear()
+        for place, tensor in enumerate(self._outputs):
+            function.signature.output_arg.add(name=f"output_{place}", type=_type(tensor))
+            function.ret[f"output_{place}"] = given.get(tensor.name) or sources[tensor.name]
+
+    def _in_graph(self, given: Sequence[str]) -> None:
+        """A placeholder for each tensor, and the call of the function with them."""
+        call, definition, graph = self._call, self._definition, self._graph.graph_def
+        placeholders = {definition.inputs[name].name.partition(":")[0] for name in given}
+        for place in reversed(range(len(graph.node))):
+            if graph.node[place].name in placeholders:
+                del graph.node[place]
+        taken = {node.name for node in graph.node}
+        captured, types = list(call.input)[self._before :], list(call.attr["Tin"].list.type)[self._before :]
+        definition.inputs.clear()
+        definition.defaults.clear()
+        inputs, made = [], []
+        for tensor in self._inputs:
+            nodes = list(_placeholder(tensor, f"{self._name}_{tensor.name}", taken))
+            made += nodes
+            inputs.append(nodes[-1].name)
+            _info(definition.inputs[tensor.name], tensor, f"{nodes[-1].name}:0")
+            if tensor.default is not None:
+                definition.defaults[tensor.name].CopyFrom(_default(tensor))
+        del call.input[:]
+        call.input.extend([*inputs, *captured])
+        del call.attr["Tin"].list.type[:]
+        call.attr["Tin"].list.type.extend([*(_type(tensor) for tensor in self._inputs), *types])
+        read = call.attr["_read_only_resource_inputs"].list
+        moved = [place - self._before + len(self._inputs) for place in read.i]
+        del read.i[:]
+        read.i.extend(moved)
+        if self._out_groups:
+            del call.attr["Tout"].list.type[:]
+            call.attr["Tout"].list.type.extend(_type(tensor) for tensor in self._outputs)
+            del call.attr["_output_shapes"].list.shape[:]
+            call.attr["_output_shapes"].list.shape.extend(_shape(tensor) for tensor in self._outputs)
+            definition.outputs.clear()
+            for place, tensor in enumerate(self._outputs):
+                _info(definition.outputs[tensor.name], tensor, f"{call.name}:{place}")
+        graph.node.extend(made)
+
+    def _in_objects(self) -> None:
+        """What Python reads of the function when it loads the model."""
+        names = [tensor.name for tensor in self._inputs]
+        bare = self._bare
+        del bare.argument_keywords[:]
+        bare.argument_keywords.extend(names)
+        bare.allowed_positional_arguments = int(len(names) == 1)
+        for entry in bare.function_spec.fullargspec.named_tuple_value.values:
+            if entry.key == "kwonlyargs":
+                del entry.value.list_value.values[:]
+                entry.value.list_value.values.extend(StructuredValue(string_value=name) for name in names)
+        arguments = self._saved.canonicalized_input_signature.tuple_value.values[1].dict_value.fields
+        _specs(arguments, self._inputs)
+        if self._out_groups:
+            _specs(self._saved.output_signature.dict_value.fields, self._outputs)
+
+
+def _joined(group: Group, members: Sequence[str], taken: set[str]) -> tuple[list[NodeDef], str, str]:
+    """(nodes, all values one behind the other, how many each has)"""
+    count = len(members)
+    made, lengths = [], []
+    for begin in range(0, count, AT_ONCE):
+        some = members[begin : begin + AT_ONCE]
+        shapes = NodeDef(name=_free(f"{group.name}_shapes_{begin}", taken), op="ShapeN", input=some)
+        shapes.attr["T"].type = group.dtype.as_datatype_enum
+        shapes.attr["N"].i = len(some)
+        shapes.attr["out_type"].type = tf.int32.as_datatype_enum
+        made.append(shapes)
+        lengths += [f"{shapes.name}:output:{place}" for place in range(len(some))]
+    if count == 1:
+        return made, members[0], lengths[0]
+    axis = NodeDef(name=_free(f"{group.name}_axis", taken), op="Const")
+    axis.attr["dtype"].type = tf.int32.as_datatype_enum
+    axis.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
+    made.append(axis)
+    for what, inputs, dtype in (("flat", members, group.dtype), ("lengths", lengths, tf.int32)):
+        node = NodeDef(
+            name=_free(f"{group.name}_{what}", taken), op="ConcatV2", input=[*inputs, f"{axis.name}:output:0"]
+        )
+        node.attr["T"].type = dtype.as_datatype_enum
+        node.attr["N"].i = count
+        node.attr["Tidx"].type = tf.int32.as_datatype_enum
+        made.append(node)
+    return made, f"{made[-2].name}:output:0", f"{made[-1].name}:output:0"
+
+
+def _placeholder(tensor: Tensor, name: str, taken: set[str]) -> Iterator[NodeDef]:
+    """The nodes of an input; the last one is what is fed."""
+    source = None
+    if tensor.default is not None:
+        source = NodeDef(name=_free(f"{name}/input", taken), op="Const")
+        source.attr["dtype"].type = _type(tensor)
+        source.attr["value"].tensor.CopyFrom(_default(tensor))
+        source.attr["_output_shapes"].list.shape.add().CopyFrom(source.attr["value"].tensor.tensor_shape)
+        yield source
+    node = NodeDef(name=_free(name, taken), op="Placeholder" if source is None else "PlaceholderWithDefault")
+    node.attr["dtype"].type = _type(tensor)
+    node.attr["shape"].shape.CopyFrom(_shape(tensor))
+    node.attr["_output_shapes"].list.shape.add().CopyFrom(_shape(tensor))
+    if source is not None:
+        node.input.append(source.name)
+    yield node
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A name that no other node or argument has."""
+    base, number = name, 0
+    while name in taken:
+        number += 1
+        name = f"{base}_{number}"
+    taken.add(name)
+    return name
+
+
+def _default(tensor: Tensor) -> Any:
+    return _default_proto(tensor.default, tensor.dtype, tensor.shape)
+
+
+def _type(tensor: Tensor) -> int:
+    return _type_enum(tensor.dtype)
+
+
+def _shape(tensor: Tensor) -> Any:
+    return _shape_proto(tensor.shape)
+
+
+@functools.cache
+def _default_proto(value: Any, dtype: str, shape: tuple[int | None, ...]) -> Any:
+    return tf.make_tensor_proto(np.asarray(value if shape == () else [value], tf.as_dtype(dtype).as_numpy_dtype))
+
+
+@functools.cache
+def _type_enum(dtype: str) -> int:
+    return int(tf.as_dtype(dtype).as_datatype_enum)
+
+
+@functools.cache
+def _shape_proto(shape: tuple[int | None, ...]) -> Any:
+    return tf.TensorShape(shape).as_proto()
+
+
+def _info(info: Any, tensor: Tensor, name: str) -> None:
+    info.name, info.dtype = name, _type(tensor)
+    info.tensor_shape.CopyFrom(_shape(tensor))
+
+
+def _specs(fields: Any, tensors: Sequence[Tensor]) -> None:
+    fields.clear()
+    for tensor in tensors:
+        spec = fields[tensor.name].tensor_spec_value
+        spec.name, spec.dtype = tensor.name, _type(tensor)
+        spec.shape.CopyFrom(_shape(tensor))

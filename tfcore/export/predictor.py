@@ -1,0 +1,168 @@
+"""A SavedModel as a function of Arrow batches, loaded once a process and shared by its threads.
+
+    predict = load("store/models/flights/3/saved_model", digest)
+    predict(batch).column("prediction")          # batch: the model's raw columns, coerced
+
+The worker threads are the parallelism, so TensorFlow computes each batch on one thread: that is also what makes a row's
+prediction the same bits however many workers there are. Every call has BATCH rows, the last one of a batch filled up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.errors import StoreError
+from headway.process import owned
+from headway.schema.columns import Column
+from tfcore.export.metadata import Described, describe_model
+from tfcore.export.signatures import LENGTH, PRESENT, of_companions, tensor_names
+from tfcore.runtime.tf_import import startup
+
+with startup():
+    import tensorflow as tf
+
+BATCH = 8192
+_EMPTY: dict[str, Any] = {"int64": 0, "float32": 0.0, "bytes": b""}
+_NUMPY: dict[str, Any] = {"int64": np.int64, "float32": np.float32, "bytes": object}
+_LOADED: dict[tuple[str, str], Predictor] = {}
+_LOCK = threading.Lock()
+
+
+def load(path: str, digest: str) -> Predictor:
+    """The model in a folder; `digest` tells it from another one that lay there before."""
+    with _LOCK:
+        if (path, digest) not in _LOADED:
+            _LOADED.clear()  # one model at a time stays in memory
+            _LOADED[path, digest] = Predictor(Path(path))
+        return _LOADED[path, digest]
+
+
+class Predictor:
+    """Calls `serving_nullable`, or an older model's `serving_default`. Safe to call from several threads.
+
+    Raises:
+        StoreError: the folder holds no SavedModel that can be loaded, or it does not say which columns it takes.
+    """
+
+    def __init__(self, path: Path):
+        self._described: Described = describe_model(path)
+        if owned():
+            with contextlib.suppress(RuntimeError):  # it computed something before: its threads stay as they are
+                tf.config.set_visible_devices([], "GPU")  # which is the training's
+                tf.config.threading.set_intra_op_parallelism_threads(1)
+        try:
+            self._model = tf.saved_model.load(str(path))
+            self._signature = self._model.signatures[of_companions(self._model.signatures)]
+        except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
+            raise StoreError(f"cannot be loaded: {str(error).splitlines()[0]}", where=str(path)) from None
+        self._names = tensor_names(self._described.columns)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Predictions, a row for each row of `batch`.
+
+        binary: prediction (float32, the probability); regression: prediction (float32); multiclass: prediction (the
+        class, string or int64) and probabilities (float32 [classes]).
+        """
+        inputs = [_Input(batch.column(c.name), c, self._names[c.name]) for c in self._described.columns]
+        parts = []
+        for start in range(0, batch.num_rows, BATCH):
+            rows = min(BATCH, batch.num_rows - start)
+            tensors = {name: tensor for i in inputs for name, tensor in i.tensors(start, rows)}
+            outputs = self._signature(**tensors)
+            parts.append({name: value.numpy()[:rows] for name, value in outputs.items()})
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+        return self._as_arrow(joined)
+
+    def _as_arrow(self, outputs: dict[str, NDArray[Any]]) -> pa.RecordBatch:
+        task = self._described.task
+        if task != "multiclass":
+            name = "probability" if task == "binary" else "prediction"
+            values = outputs.get(name, np.zeros(0, np.float32))
+            return pa.RecordBatch.from_arrays([pa.array(values, pa.float32())], names=["prediction"])
+        classes = self._described.classes
+        probabilities = outputs.get("probabilities", np.zeros((0, len(classes)), np.float32))
+        flat = pa.FixedSizeListArray.from_arrays(pa.array(probabilities.reshape(-1), pa.float32()), len(classes))
+        kind = pa.string() if isinstance(classes[0], str) else pa.int64()
+        # the class is looked up here: as text out of TensorFlow it would be a Python object a row
+        best = pa.array(classes, kind).take(pa.array(probabilities.argmax(1)))
+        return pa.RecordBatch.from_arrays([best, flat], names=["prediction", "probabilities"])
+
+
+class _Input:
+    """One raw column of a batch, cut into the tensors of `serving_nullable`."""
+
+    def __init__(self, array: pa.Array, column: Column, name: str):
+        self._array, self._column, self._name = array, column, name
+        self._present = array.is_valid().to_numpy(zero_copy_only=False) if column.nullable else None
+        self._values: NDArray[Any] | None = None
+        self._texts: Any = None
+        if column.shape:
+            return
+        if column.type != "bytes":
+            filled = array.fill_null(_EMPTY[column.type]) if array.null_count else array
+            self._values = filled.to_numpy(zero_copy_only=False).astype(_NUMPY[column.type], copy=False)
+            return
+        # text goes in once for each distinct value; the rows are gathered from them by TensorFlow
+        coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        texts = coded.dictionary.to_pylist()
+        self._texts = tf.constant([*texts, b""], tf.string)  # the last stands for a null and for filled up rows
+        self._values = pc.fill_null(coded.indices.cast(pa.int64()), len(texts)).to_numpy(zero_copy_only=False)
+
+    def tensors(self, start: int, rows: int) -> Iterator[tuple[str, tf.Tensor]]:
+        """(name, tensor) of BATCH rows, of which the first `rows` are those from `start` on."""
+        if self._values is not None:
+            yield self._name, self._scalars(self._values[start : start + rows])
+        else:
+            piece = self._array.slice(start, rows)
+            if self._column.is_list:
+                values, lengths = _lists(piece, self._column)
+                yield self._name + LENGTH, tf.constant(_filled(lengths, 0))
+            else:
+                values = _vectors(piece, self._column)
+            yield self._name, tf.constant(_filled(values, _EMPTY[self._column.type]), _dtype(self._column))
+        if self._present is not None:
+            yield self._name + PRESENT, tf.constant(_filled(self._present[start : start + rows], False))
+
+    def _scalars(self, values: NDArray[Any]) -> tf.Tensor:
+        if self._texts is not None:
+            return tf.gather(self._texts, _filled(values, len(self._texts) - 1))
+        return tf.constant(_filled(values, 0), _dtype(self._column))
+
+
+def _filled(values: NDArray[Any], empty: Any) -> NDArray[Any]:
+    """BATCH rows, whatever there are."""
+    if len(values) == BATCH:
+        return values
+    whole = np.full((BATCH, *values.shape[1:]), empty, values.dtype)
+    whole[: len(values)] = values
+    return whole
+
+
+def _vectors(array: pa.Array, column: Column) -> NDArray[Any]:
+    """[rows, n] of a fixed-size list; rows that are null hold nothing."""
+    values = np.full((len(array), *column.shape), _EMPTY[column.type], _NUMPY[column.type])
+    held = array.drop_null().flatten().to_numpy(zero_copy_only=False)
+    values[array.is_valid().to_numpy(zero_copy_only=False)] = held.reshape(-1, *column.shape)
+    return values
+
+
+def _lists(array: pa.Array, column: Column) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """([rows, longest], [rows]) of a list."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    longest = max(1, int(lengths.max(initial=0)))
+    values = np.full((len(array), longest), _EMPTY[column.type], _NUMPY[column.type])
+    values[np.arange(longest) < lengths[:, None]] = pc.list_flatten(array).to_numpy(zero_copy_only=False)
+    return values, lengths
+
+
+def _dtype(column: Column) -> tf.DType:
+    return {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}[column.type]

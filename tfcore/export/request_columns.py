@@ -1,0 +1,189 @@
+"""What a request to an exported model holds, as raw columns: named tensors, or serialized tf.Examples. All in the graph.
+
+Columns of a kind are taken together, so that the graph of a wide table is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from headway.schema.columns import Column
+from tfcore.export.packed_inputs import Group, pack
+from tfcore.export.signatures import LENGTH, PRESENT, Tensor, tensor_names
+from tfcore.ops.optional_values import optional
+from tfcore.transform.layer import RawColumn
+
+DTYPES = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
+Tensors = Mapping[str, tf.Tensor]
+
+
+def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Tensor]) -> dict[str, RawColumn]:
+    """The tensors of a request, packed as `tfcore.export.packed_inputs` does, as raw columns of one length.
+
+    Without companions NaN in a nullable float column is null; with them, those of one value are spread over the rows.
+    """
+    names = tensor_names(columns)
+    groups = {_kind(group): group for group in pack(inputs)}
+    given = {tensor.name for tensor in inputs}
+    told = {column.name for column in columns if names[column.name] + PRESENT in given}
+    rows = _rows(tensors, [names[column.name] for column in columns], groups)
+    companions = {kind: _companions(groups[kind], tensors, rows) for kind in ("present", "length") if kind in groups}
+    by_tensor = {names[column.name]: column for column in columns}
+    found: dict[str, RawColumn] = {}
+    for kind, group in groups.items():
+        members = [by_tensor[tensor.name] for tensor in group.tensors if kind not in companions and tensor.column]
+        if not members:
+            continue
+        values = tf.reshape(tensors[group.name], [len(members), rows])
+        present = None
+        if any(column.name in told for column in members):
+            present = _presence(companions["present"], groups["present"], [names[c.name] for c in members], rows)
+        elif kind == "float32" and any(column.nullable for column in members):
+            required = tf.constant([[not column.nullable] for column in members])
+            present = ~tf.math.is_nan(values) | required
+        if present is not None:
+            values = tf.where(present, values, tf.zeros([], values.dtype))
+        each = tf.unstack(values, len(members))
+        known = [None] * len(members) if present is None else tf.unstack(present, len(members))
+        for column, value, is_known in zip(members, each, known, strict=True):
+            found[column.name] = RawColumn(value, is_known if column.nullable else None)
+    for column in columns:
+        if column.name not in found:
+            name = names[column.name]
+            present = None
+            if column.name in told:
+                present = companions["present"][_place(groups["present"], name + PRESENT)]
+            length = None
+            if "length" in groups and column.is_list:
+                length = companions["length"][_place(groups["length"], name + LENGTH)]
+            found[column.name] = _shaped(column, tensors[name], present, length, rows)
+    return {column.name: found[column.name] for column in columns}
+
+
+def _kind(group: Group) -> str:
+    return group.name.removeprefix("packed_").rstrip("_")
+
+
+def _place(group: Group, name: str) -> int:
+    return [tensor.name for tensor in group.tensors].index(name)
+
+
+def _rows(tensors: Tensors, values: Sequence[str], groups: Mapping[str, Group]) -> tf.Tensor:
+    """How many rows there are: what comes after it runs only if all tensors agree."""
+    names, lengths, single = [], [], []
+    grouped = {tensor.name for group in groups.values() for tensor in group.tensors}
+    for kind, group in groups.items():
+        members = [tensor.name for tensor in group.tensors]
+        if group.tensors[0].column is not None:
+            names += members
+            lengths.append(tensors[group.lengths])
+            single += [kind in ("present", "length")] * len(members)
+    for name in values:
+        if name not in grouped:
+            names.append(name)
+            lengths.append(tf.shape(tensors[name])[:1])
+            single.append(False)
+    given = tf.concat(lengths, 0)
+    first = single.index(False)
+    rows = given[first]
+    wrong = (given != rows) & ~((given == 1) & tf.constant(single))
+    odd = tf.boolean_mask(tf.constant(names), wrong)
+    said = tf.strings.join(
+        [
+            f"columns of different lengths: {names[first]} has ",
+            tf.strings.as_string(rows),
+            " rows, and these have others: ",
+            tf.strings.reduce_join(odd[:20], separator=", "),
+        ]
+    )
+    with tf.control_dependencies([tf.debugging.Assert(tf.size(odd) == 0, [said])]):
+        return tf.identity(rows)
+
+
+def _companions(group: Group, tensors: Tensors, rows: tf.Tensor) -> tf.Tensor:
+    """[tensors, rows] of companions that have one value, or one for each row."""
+    lengths = tensors[group.lengths]
+    steps = tf.where(lengths == 1, tf.zeros_like(lengths), tf.ones_like(lengths))
+    places = tf.cumsum(lengths, exclusive=True)[:, None] + steps[:, None] * tf.range(rows)[None]
+    return tf.ensure_shape(tf.gather(tensors[group.name], places), [len(group.tensors), None])
+
+
+def _presence(present: tf.Tensor, group: Group, names: Sequence[str], rows: tf.Tensor) -> tf.Tensor:
+    """bool [names, rows]; of a column that cannot be null, true."""
+    places = {tensor.name: place for place, tensor in enumerate(group.tensors)}
+    order = [places.get(name + PRESENT, len(places)) for name in names]
+    if len(places) in order:
+        present = tf.concat([present, tf.ones([1, rows], tf.bool)], 0)
+    return present if order == list(range(len(places))) else tf.gather(present, tf.constant(order))
+
+
+def _shaped(
+    column: Column, values: tf.Tensor, present: tf.Tensor | None, lengths: tf.Tensor | None, rows: tf.Tensor
+) -> RawColumn:
+    """A vector, [rows, n], or a list, [rows, longest]."""
+    if column.is_list:
+        everything = tf.fill([rows], tf.constant(-1, tf.int64))
+        return _list_column(values, everything if lengths is None else lengths, present)
+    values = tf.reshape(values, [rows, *column.shape])
+    if present is None and column.nullable and column.type == "float32":
+        present = ~tf.reduce_all(tf.math.is_nan(values), 1)
+    if present is not None:
+        values = tf.where(present[:, None], values, tf.zeros([], values.dtype))
+    return RawColumn(values, present)
+
+
+def _list_column(values: tf.Tensor, lengths: tf.Tensor, present: tf.Tensor | None) -> RawColumn:
+    """A list column from its values [rows, longest] and lengths [rows], of which -1 means all."""
+    longest = tf.shape(values, tf.int64)[1]
+    lengths = tf.where((lengths < 0) | (lengths > longest), longest, lengths)
+    if present is not None:
+        lengths = tf.where(present, lengths, tf.zeros_like(lengths))
+    flat = tf.boolean_mask(values, tf.sequence_mask(lengths, longest))
+    return RawColumn(flat, present, None, lengths)
+
+
+def of_examples(examples: tf.Tensor, columns: Sequence[Column]) -> dict[str, RawColumn]:
+    """Serialized tf.Examples as raw columns: a feature that is absent or empty is a null."""
+    spec: dict[str, Any] = {}
+    for column in columns:
+        dtype = DTYPES[column.type]
+        if column.nullable or column.is_list:
+            spec[column.name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+        else:
+            spec[column.name] = tf.io.FixedLenFeature(list(column.shape), dtype)
+        if column.nullable and column.is_list:
+            spec[f"{column.name}/present"] = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
+    parsed = tf.io.parse_example(examples, spec)
+    nullable = {c.name: parsed[c.name] for c in columns if c.nullable and not c.shape}
+    found = {
+        name: RawColumn(*both)
+        for name, both in optional(nullable, "an example holds several values of column ", "").items()
+    }
+    for column in columns:
+        value = parsed[column.name]
+        if column.is_list:
+            lengths = value.row_lengths()
+            said = parsed[f"{column.name}/present"] if column.nullable else None
+            present = None if said is None else (lengths > 0) | (tf.reduce_sum(said, 1) > 0)
+            found[column.name] = RawColumn(value.flat_values, present, None, lengths)
+        elif column.nullable and column.shape:
+            found[column.name] = _optional_vector(column, value)
+        elif not column.nullable:
+            found[column.name] = RawColumn(value, None)
+    return {column.name: found[column.name] for column in columns}
+
+
+def _optional_vector(column: Column, value: tf.RaggedTensor) -> RawColumn:
+    """A nullable vector from what the examples hold: no value is a null."""
+    lengths, wanted = value.row_lengths(), column.length
+    fits = tf.reduce_all((lengths == 0) | (lengths == wanted))
+    check = tf.debugging.Assert(fits, [f"an example holds other than {wanted} values of column {column.name}"])
+    present = lengths > 0
+    with tf.control_dependencies([check]):
+        held = tf.reshape(value.flat_values, [-1, wanted])
+    held = tf.concat([held, tf.zeros([1, wanted], held.dtype)], 0)
+    null = tf.shape(held, tf.int64)[0] - 1
+    return RawColumn(tf.gather(held, tf.where(present, value.row_starts() // wanted, null)), present)

@@ -1,0 +1,323 @@
+"""A trained model and its transform as one SavedModel that any TensorFlow can load and no Headway code is needed for.
+
+    signatures = save(Path("saved_model"), transform=transform, predict=predictor(model, "binary"), ...)
+
+What goes in is described by `tfcore.export.signatures`. The graph holds the transform's tables, the model's variables and
+nothing that lives in a Python process: a PyFunc node would load elsewhere and call whatever function has its number
+there, so it is refused here, by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from headway.config import Frozen
+from headway.errors import HeadwayError
+from headway.evaluation.tasks import Task
+from headway.messages import counted
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from tfcore.export.metadata import Described, write_description
+from tfcore.export.packed_inputs import packed_outputs, packed_specs, unpack
+from tfcore.export.request_columns import of_examples, of_tensors
+from tfcore.export.signatures import (
+    Signature,
+    Tensor,
+    classify_argument,
+    describe,
+    nullable_inputs,
+    output_names,
+    tensor_names,
+)
+from tfcore.graph.python_errors import python_functions
+from tfcore.graph.retrace import RetraceGuard
+from tfcore.models.build import build, load_weights, to_predictions
+from tfcore.models.config import ModelConfig
+from tfcore.transform.layer import RawColumn
+from tfcore.transform.parameters import TransformParameters
+from tfcore.transform.preprocess import transform_of
+
+VERSION = 4
+WEIGHTS = "weights"
+"""The prefix of the checkpoint in a training's output."""
+
+SILENT_SECONDS = 3.0
+
+Tensors = dict[str, tf.Tensor]
+Predict = Callable[[Tensors], Tensors]
+"""Model inputs {"numeric", "categorical"} -> the named outputs of `tfcore.export.signatures.prediction_outputs`."""
+
+
+class Served(tf.Module):
+    """What the signatures' functions capture: as attributes, so that it is saved with them.
+
+    Args:
+        transform: {column: RawColumn} -> model inputs; its `named` gives the outputs of the `transform` signature.
+        predict: model inputs -> named predictions, in inference mode.
+        columns: the raw columns.
+        variables: those that `predict` reads; a Keras model's are not found through its attributes.
+        task: what `predict` predicts; a label with classes has a `classify` as well.
+    """
+
+    def __init__(
+        self,
+        *,
+        transform: tf.Module,
+        predict: Predict,
+        columns: Sequence[Column],
+        variables: Sequence[tf.Variable],
+        task: Task = "regression",
+        classes: Sequence[str | int] | None = None,
+    ):
+        super().__init__(name="served")
+        self.transform = transform
+        self.model_variables = list(variables)
+        self._predict = predict
+        self._columns = tuple(columns)
+        self._task, self._classes = task, tuple(classes or ())
+
+    def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
+        """A tf.function for each signature; it takes and gives the tensors as `tfcore.export.packed_inputs` packs them."""
+        answers: dict[str, Callable[[Tensors, dict[str, RawColumn]], Tensors]] = {
+            "transform": lambda _, columns: self._transformed(columns),
+            "classify": lambda tensors, columns: self._classified(tensors, columns),
+        }
+
+        def function(name: str) -> Any:
+            inputs = signatures[name].inputs
+            answer = answers.get(name, lambda _, columns: self.predict(columns))
+            if name == "serve_examples":
+                spec = {"examples": tf.TensorSpec([None], tf.string, name="examples")}
+                return _named_function(lambda t: self.predict(of_examples(t["examples"], self._columns)), spec)
+            return _named_function(
+                lambda tensors: answer(tensors, of_tensors(tensors, self._columns, inputs)), packed_specs(inputs)
+            )
+
+        return {name: function(name) for name in signatures}
+
+    def predict(self, columns: Mapping[str, RawColumn]) -> Tensors:
+        return self._predict(self.transform(columns))
+
+    def _transformed(self, columns: Mapping[str, RawColumn]) -> Tensors:
+        """The transform's outputs, each under a name a tensor can have."""
+        outputs = self.transform.named(columns)
+        names = output_names(list(outputs))
+        named = {names[name]: value for name, value in outputs.items()}
+        return packed_outputs(named, [_described(name, value) for name, value in named.items()])
+
+    def transformed(self) -> list[Tensor]:
+        """What the `transform` signature gives."""
+        found: list[Tensor] = []
+
+        def look(columns: dict[str, RawColumn]) -> tf.Tensor:
+            outputs = self.transform.named(columns)
+            names = output_names(list(outputs))
+            found.extend(_described(names[name], value) for name, value in outputs.items())
+            return tf.zeros([])
+
+        inputs = nullable_inputs(self._columns)
+        _named_function(
+            lambda tensors: {"none": look(of_tensors(tensors, self._columns, inputs))}, packed_specs(inputs)
+        ).get_concrete_function()
+        return sorted(found, key=lambda tensor: tensor.name)
+
+    def _classified(self, tensors: Tensors, columns: Mapping[str, RawColumn]) -> Tensors:
+        argument = classify_argument(self._task)
+        assert argument is not None
+        return classified(self._task, self.predict(columns), tensors[argument.name], self._classes)
+
+
+def _named_function(body: Callable[[Tensors], Tensors], specs: Mapping[str, tf.TensorSpec]) -> Any:
+    """A tf.function with the arguments `specs`, by name; the names come from the schema, so they cannot be in source."""
+    names = list(specs)
+
+    def function(*values: tf.Tensor, **named: tf.Tensor) -> Tensors:
+        return body({**dict(zip(names, values, strict=False)), **named})
+
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    )
+    return tf.function(function, input_signature=list(specs.values()), autograph=False)
+
+
+def save(
+    path: Path,
+    *,
+    transform: tf.Module,
+    predict: Predict,
+    variables: Sequence[tf.Variable],
+    columns: Sequence[Column],
+    task: Task,
+    classes: Sequence[str | int] | None = None,
+    progress: Callable[[str], None] = lambda step: None,
+) -> dict[str, Signature]:
+    """Write the SavedModel to `path` and describe its signatures.
+
+    Args:
+        progress: told what is done next.
+
+    Raises:
+        HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
+    """
+    served = Served(
+        transform=transform, predict=predict, columns=columns, variables=variables, task=task, classes=classes
+    )
+    progress("tracing the transform")
+    signatures = describe(columns, task, classes, served.transformed())
+    functions = served.functions(signatures)
+    concrete = {}
+    for name, function in functions.items():
+        progress(f"tracing {name} with {counted(len(signatures[name].inputs), 'input')}")
+        concrete[name] = function.get_concrete_function()
+        refuse_python_nodes(concrete[name], where=name)
+    # a layer may read a variable that no attribute of the model leads to
+    served.captured = [variable for function in concrete.values() for variable in function.variables]
+    for name in functions.keys() - {"transform"}:
+        _check_outputs(concrete[name].structured_outputs, signatures[name].outputs)
+    progress("saving the model")
+    # any other trace is of something that was not looked through
+    with RetraceGuard(*functions.values(), allowed=1):
+        tf.saved_model.save(served, str(path), signatures=concrete)
+    _refuse_saved(path)
+    progress("naming the inputs of the signatures")
+    named = {name: signature for name, signature in signatures.items() if name != "serve_examples"}
+    unpack(path, named, outputs=frozenset({"transform"}))
+    extra = path / "assets.extra"  # servers leave this folder alone
+    extra.mkdir(exist_ok=True)
+    text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
+    (extra / "signatures.json").write_text(text + "\n", encoding="utf-8")
+    renamed = {column: name for column, name in tensor_names(columns).items() if name != column}
+    described = Described(columns=tuple(columns), task=task, inputs=renamed, classes=tuple(classes or ()))
+    write_description(path, described)
+    return signatures
+
+
+class Steps:
+    """Says what an export does next, once it takes longer than a few seconds."""
+
+    def __init__(self, monitor: Monitor):
+        self._monitor, self._began = monitor, time.monotonic()
+
+    def __call__(self, step: str) -> None:
+        self._monitor.check()
+        if (seconds := time.monotonic() - self._began) > SILENT_SECONDS:
+            self._monitor.log(f"{step} ({seconds:.0f} s so far)")
+
+
+class ExportRequest(Frozen):
+    """A trained model: where its weights are and what it was built from."""
+
+    trained: Path
+    """Output of the train stage, with the weights."""
+    transform: TransformParameters
+    model: ModelConfig
+    module: Path | None = None
+    """The user's Python file, if the model is a function of it."""
+    preprocess: Path | None = None
+    """The user's Python file, if there is a preprocess function."""
+    seed: int = 0
+
+
+def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
+    """The stage: out/saved_model. Returns {"saved_model": its folder's name, "bytes", "signatures"}."""
+    label = request.transform.label
+    model = build(request.model, request.transform, seed=request.seed, module=request.module)
+    load_weights(model, request.trained / WEIGHTS)
+    monitor.check()
+    path = out / "saved_model"
+    signatures = save(
+        path,
+        transform=transform_of(request.transform, request.preprocess),
+        predict=predictor(model, label.task, label.classes),
+        variables=[variable.value for variable in model.variables],
+        columns=request.transform.raw,
+        task=label.task,
+        classes=label.classes,
+        progress=Steps(monitor),
+    )
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    inputs = len(signatures["serving_default"].inputs)
+    monitor.log(f"exported a SavedModel of {counted(size, 'byte')} with {counted(inputs, 'input')}")
+    return {
+        "saved_model": path.name,
+        "bytes": size,
+        "signatures": {name: signature.model_dump(mode="json") for name, signature in signatures.items()},
+    }
+
+
+def classified(task: Task, predictions: Tensors, argument: tf.Tensor, classes: Sequence[str | int]) -> Tensors:
+    """What `tfcore.export.signatures.classify_outputs` names, by a threshold or the number of classes wanted; a scalar."""
+    if task == "binary":
+        probability = predictions["probability"]
+        return {"decision": probability >= argument, "probability": probability}
+    wanted = tf.debugging.Assert(
+        (argument >= 1) & (argument <= len(classes)), [f"top_k must be from 1 to {len(classes)}, not", argument]
+    )
+    with tf.control_dependencies([wanted]):
+        likely, places = tf.math.top_k(predictions["probabilities"], tf.identity(argument))
+    return {"classes": tf.gather(_names(classes), places), "probabilities": likely}
+
+
+def _names(classes: Sequence[str | int]) -> tf.Tensor:
+    return tf.constant(list(classes), tf.string if isinstance(classes[0], str) else tf.int64)
+
+
+def predictor(model: Any, task: Task, classes: Sequence[str | int] | None = None) -> Predict:
+    """Model inputs -> the named outputs of a Keras model's task, in inference mode and float32."""
+
+    def predict(inputs: Tensors) -> Tensors:
+        output = tf.cast(model(inputs, training=False), tf.float32)
+        prediction = to_predictions(task, output)
+        if task == "binary":
+            return {"probability": prediction, "logit": output[:, 0]}
+        if task == "regression":
+            return {"prediction": prediction}
+        return {"probabilities": prediction, "class": tf.gather(_names(classes or ()), tf.argmax(prediction, axis=1))}
+
+    return predict
+
+
+def _described(name: str, tensor: Any) -> Tensor:
+    return Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
+
+
+def _check_outputs(found: Mapping[str, Any], expected: Sequence[Tensor]) -> None:
+    shown = {name: (tensor.dtype.name, tuple(tensor.shape.as_list())) for name, tensor in found.items()}
+    wanted = {tensor.name: (tensor.dtype, tensor.shape) for tensor in expected}
+    if shown != wanted:
+        raise HeadwayError(f"the model's outputs are {shown}, but its task has {wanted}")
+
+
+def refuse_python_nodes(function: Any, *, where: str) -> None:
+    """HeadwayError naming the Python functions that a concrete function's graph calls, if any."""
+    _refuse(python_functions(function.graph.as_graph_def()), where)
+
+
+def _refuse_saved(path: Path) -> None:
+    """As `refuse_python_nodes` of everything that was saved: functions that an attribute led to are in the file too."""
+    saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    try:
+        for graph in saved.meta_graphs:
+            _refuse(python_functions(graph.graph_def), "a function kept with the model")
+    except HeadwayError:
+        shutil.rmtree(path)
+        raise
+
+
+def _refuse(called: Sequence[str], where: str) -> None:
+    if called:
+        raise HeadwayError(
+            f"the graph calls Python functions, which no other process has: {', '.join(called)}",
+            where=where,
+            fix="write it in TensorFlow ops; or look its results up in a table (tf.lookup.StaticHashTable); or compute "
+            "it before ingest, as a column of the files; or use it in training only, outside preprocess and the model",
+        )

@@ -1,0 +1,162 @@
+"""What an exported model takes and gives: names, dtypes and shapes, worked out from the schema without TensorFlow.
+
+    signatures = describe(columns, label)
+    signatures["serving_default"].inputs       # (Tensor(name="dep_delay", dtype="float32", column="dep_delay"), ...)
+
+The signatures, frozen by a golden test:
+
+- `serving_default`: each raw column as a tensor of its own and nothing else. A column is [rows], a vector [rows, n], a list
+  [rows, longest], of which all values count. NaN in a nullable float column is null (a vector's row that is NaN
+  throughout); everything else is present.
+- `serving_nullable`: the same with a companion `c__present` (bool) of each nullable column `c`: false marks a null, whatever
+  `c` holds there, and NaN is NaN. It may also be one value for all rows and defaults to [true]: the SavedModel carries that
+  default, which TensorFlow Serving applies; a Python caller passes it. A list has a companion `c__length` (int64), how
+  many of a row's values count: one number for all rows is allowed, and the default [-1] means all of them.
+- `serve_examples`: serialized tf.Examples, [rows], a column's values under its own name; absent means null. An empty list
+  that is no null says so by a feature `c/present` of 1, since TensorFlow reads an empty list and an absent one alike.
+- `classify`: what is decided rather than what is likely, with an argument of the request's own. Binary: `threshold`
+  (float32, one number, default 0.5) and whether each row's probability reaches it. Multiclass: `top_k` (int32, one number,
+  default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has none. Its
+  other inputs are those of `serving_nullable`.
+- `transform`: the inputs of `serving_nullable`, the model's inputs as outputs.
+
+A column name that TensorFlow cannot use for a tensor gets one it can, with a part of its hash: "arr delay (min)" becomes
+"arr_delay_min_" and six digits (`headway.schema.tensor_name`). The names stand in the export's `assets.extra/columns.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Literal
+
+from headway.config import Frozen
+from headway.evaluation.tasks import Task
+from headway.schema.columns import Column
+from headway.schema.tensor_name import tensor_name
+
+DEFAULT, NULLABLE = "serving_default", "serving_nullable"
+PRESENT = "__present"
+LENGTH = "__length"
+
+DTYPES: dict[str, Literal["int64", "float32", "string"]] = {"int64": "int64", "float32": "float32", "bytes": "string"}
+
+
+class Tensor(Frozen):
+    """One input or output. `shape` has None for the rows of a batch."""
+
+    name: str
+    dtype: Literal["int64", "float32", "string", "bool", "int32", "uint8"]
+    shape: tuple[int | None, ...] = (None,)
+    column: str | None = None
+    """The raw column it carries, or whose presence or length it tells."""
+    default: bool | int | float | None = None
+    """What an input that is left out counts as."""
+
+
+class Signature(Frozen):
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+def raw_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
+    """The inputs of `serving_default`, in the order of the columns."""
+    names = tensor_names(columns)
+    return tuple(
+        Tensor(name=names[c.name], dtype=DTYPES[c.type], shape=(None, *c.shape), column=c.name) for c in columns
+    )
+
+
+def nullable_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
+    """The inputs of `serving_nullable`: those of `serving_default`, then the companions."""
+    names = tensor_names(columns)
+    lengths = [
+        Tensor(name=names[c.name] + LENGTH, dtype="int64", column=c.name, default=-1) for c in columns if c.is_list
+    ]
+    companions = [
+        Tensor(name=names[c.name] + PRESENT, dtype="bool", column=c.name, default=True) for c in columns if c.nullable
+    ]
+    return (*raw_inputs(columns), *lengths, *companions)
+
+
+def of_companions(signatures: Container[str]) -> str:
+    """The signature that takes companions: models exported by Headway before `serving_nullable` have them in
+    `serving_default`."""
+    return NULLABLE if NULLABLE in signatures else DEFAULT
+
+
+def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
+    """{column: the name of its tensor}: a letter, then letters, digits and underscores; no two alike."""
+    taken: set[str] = set()
+    names = {}
+    # columns whose name can stay as it is have first claim to it
+    for column in sorted(columns, key=lambda c: tensor_name(c.name) != c.name):
+        base = name = tensor_name(column.name)
+        number = 2
+        while {name, name + PRESENT, name + LENGTH} & taken:
+            name, number = f"{base}_{number}", number + 1
+        taken |= (
+            {name} | ({name + PRESENT} if column.nullable else set()) | ({name + LENGTH} if column.is_list else set())
+        )
+        names[column.name] = name
+    return {column.name: names[column.name] for column in columns}
+
+
+def output_names(names: Sequence[str]) -> dict[str, str]:
+    """{a model input's name: the name of its tensor in the `transform` signature}."""
+    return tensor_names([Column(name=name, type="float32", nullable=False) for name in names])
+
+
+def prediction_outputs(task: Task, classes: Sequence[str | int] | None = None) -> tuple[Tensor, ...]:
+    """The outputs of `serving_default`, `serving_nullable` and `serve_examples`."""
+    if task == "binary":
+        return (Tensor(name="probability", dtype="float32"), Tensor(name="logit", dtype="float32"))
+    if task == "regression":
+        return (Tensor(name="prediction", dtype="float32"),)
+    if not classes:
+        raise ValueError("a multiclass model needs its classes")
+    kind: Literal["int64", "string"] = "string" if isinstance(classes[0], str) else "int64"
+    return (
+        Tensor(name="probabilities", dtype="float32", shape=(None, len(classes))),
+        Tensor(name="class", dtype=kind),
+    )
+
+
+def classify_argument(task: Task) -> Tensor | None:
+    """What a request may tell `classify`; None where there is no such signature."""
+    if task == "binary":
+        return Tensor(name="threshold", dtype="float32", shape=(), default=0.5)
+    return Tensor(name="top_k", dtype="int32", shape=(), default=1) if task == "multiclass" else None
+
+
+def classify_outputs(task: Task, classes: Sequence[str | int] | None = None) -> tuple[Tensor, ...]:
+    """The outputs of `classify`."""
+    if task == "binary":
+        return (Tensor(name="decision", dtype="bool"), Tensor(name="probability", dtype="float32"))
+    kind: Literal["int64", "string"] = "string" if isinstance((classes or ("",))[0], str) else "int64"
+    return (
+        Tensor(name="classes", dtype=kind, shape=(None, None)),
+        Tensor(name="probabilities", dtype="float32", shape=(None, None)),
+    )
+
+
+COMPARED_OUTPUT: dict[str, str] = {"binary": "probability", "multiclass": "probabilities", "regression": "prediction"}
+"""The output that holds what evaluation calls the prediction."""
+
+
+def describe(
+    columns: Sequence[Column],
+    task: Task,
+    classes: Sequence[str | int] | None = None,
+    transformed: Sequence[Tensor] = (),
+) -> dict[str, Signature]:
+    """All signatures of a model over these raw columns; `transformed` are the transform's named outputs."""
+    inputs, outputs = nullable_inputs(columns), prediction_outputs(task, classes)
+    made = {
+        DEFAULT: Signature(inputs=raw_inputs(columns), outputs=outputs),
+        NULLABLE: Signature(inputs=inputs, outputs=outputs),
+        "serve_examples": Signature(inputs=(Tensor(name="examples", dtype="string"),), outputs=outputs),
+        "transform": Signature(inputs=inputs, outputs=tuple(transformed)),
+    }
+    if (argument := classify_argument(task)) is not None:
+        made["classify"] = Signature(inputs=(*inputs, argument), outputs=classify_outputs(task, classes))
+    return made

@@ -1,0 +1,108 @@
+"""What failed in a TensorFlow op: its reason, the op, and the line of the user's that it comes from.
+
+    except tf.errors.OpError as error:
+        raise explained(error) or error
+    # /flights/model.py:31, in call: InvalidArgumentError in op rare/GatherV2: indices[0] = 105 is not in [0, 3)
+    #     return tf.gather(self.table, codes)
+
+A graph tells "Graph execution error:" and then, far below frames of its own, where the op was made and why it failed; an
+op that runs eagerly inside a Keras layer tells which layer was called before it tells that.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sysconfig
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+
+import tensorflow as tf
+
+from headway.errors import HeadwayError
+from tfcore.graph.python_errors import python_text
+
+_MADE_AT = re.compile(r"^Detected at node (.+?) defined at \(most recent call last\):$", re.M)
+_FRAME = re.compile(r'^ *File "(.+?)", line (\d+), in (.+)$', re.M)
+_FIRST_OF_MANY = re.compile(r"^\d+ root error\(s\) found\.\s*\(0\) (?:\w+: )?(.*?)(?=^\s*\(1\) |\Z)", re.M | re.S)
+_NODES = re.compile(r"\[\[.*?\]\]|\{\{.*?\}\}|\[Op:[^\]]*\]( name:)?|\x1b\[\d*m")
+_DATASET = re.compile(r"Error in user-defined function passed to \S+ transformation with iterator: \S+: ")
+_KERAS = re.compile(r"^Exception encountered when calling .*$", re.M)
+_NODE = re.compile(r"\{\{node (.+?)\}\}")
+_OP = re.compile(r"\[Op:(\w+)\]")
+_OURS = tuple(str(Path(__file__).parents[2] / package) + "/" for package in ("headway", "beam_jobs", "tfcore", "flows"))
+_LIBRARIES = tuple(sysconfig.get_path(name) + "/" for name in ("stdlib", "purelib", "platlib"))
+_FROM_OUTSIDE = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+"""Another worker was lost, or the call was ended: no line of the user's is to blame, though one may lead there."""
+_LONG = 600
+
+Frame = tuple[str, int, str]
+"""File, line, function."""
+
+
+def reason(error: tf.errors.OpError) -> str:
+    """The reason alone, with the op: "indices[0] = 105 is not in [0, 3) (op rare/GatherV2)"."""
+    op = op_of(error)
+    return f"{why(error)} (op {op})" if op else why(error)
+
+
+def explained(error: tf.errors.OpError) -> HeadwayError | None:
+    """The error that names the user's line; None where no line of a user's leads to the op, or it is not the
+    op that failed."""
+    if isinstance(error, _FROM_OUTSIDE):
+        return None
+    text = str(error.message)
+    made = [(file, int(line), function) for file, line, function in _FRAME.findall(_made(text))]
+    called = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(error.__traceback__)]
+    theirs = [*_theirs(made)] or [*_theirs(called)]
+    if not theirs:
+        return None
+    file, line, function = theirs[-1]
+    source = linecache.getline(file, line).strip()
+    op = f" in op {name}" if (name := op_of(error)) else ""
+    problem = f"{type(error).__name__}{op}: {why(error)}" + (f"\n    {source}" if source else "")
+    told = HeadwayError(problem, where=f"{file}:{line}, in {function}")
+    told.__cause__ = error
+    return told
+
+
+def _theirs(frames: Iterable[Frame]) -> Iterable[Frame]:
+    """Frames that are neither Headway's nor a library's."""
+    for frame in frames:
+        file = frame[0]
+        if Path(file).is_file() and not file.startswith((*_OURS, *_LIBRARIES)) and "/site-packages/" not in file:
+            yield frame
+
+
+def _made(text: str) -> str:
+    """The part that tells where the first op was made."""
+    found = list(_MADE_AT.finditer(text))
+    return text[found[0].end() : found[1].start() if len(found) > 1 else None] if found else ""
+
+
+def op_of(error: tf.errors.OpError) -> str | None:
+    """The name of the op that failed, where TensorFlow says it."""
+    text = str(error.message)
+    found = _MADE_AT.search(text) or _NODE.search(text) or _OP.search(text)
+    return found[1] if found else None
+
+
+def why(error: tf.errors.OpError) -> str:
+    """The reason without the op."""
+    text = str(error.message)
+    if said := python_text(error):
+        return said
+    if frames := list(_FRAME.finditer(text)):
+        text = text[frames[-1].end() :]
+    if first := _FIRST_OF_MANY.search(text):
+        text = first[1]
+    text = _DATASET.sub("", _NODES.sub("", text))
+    text = _KERAS.sub("", text).partition("Arguments received by ")[0]
+    text = " ".join(text.split()) or type(error).__name__
+    return text if len(text) <= _LONG else text[:_LONG] + "..."

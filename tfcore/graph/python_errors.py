@@ -1,0 +1,154 @@
+"""What failed in a Python function that a graph calls: the exception itself, on the far side of TensorFlow.
+
+    with python_errors():
+        for batch in dataset.map(op):            # op is a tfcore.graph.python_op
+            step(batch)
+    # PythonOpError: features:lookup (features.py:3): raised KeyError: 'JFK' ... caused by the KeyError
+
+TensorFlow hands an exception on as text within an UnknownError, together with frames of its own, from whatever thread
+and op it came. So a failing op keeps the exception here under a number, and only the number travels in that text.
+`GraphFunction` and Headway's own input pipelines look it up already; `python_errors()` does for any other code.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import re
+import threading
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import tensorflow as tf
+
+from headway.errors import HeadwayError
+
+PYTHON_NODES = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+"""The ops by which a graph calls a Python function of its process."""
+
+_KEPT = 16
+"""Failures nobody asked for are forgotten beyond this many: each holds the frames, and so the arrays, of its call."""
+_NUMBER = re.compile(r"\[python failure (\d+)\]")
+
+
+class PythonOpError(HeadwayError):
+    """A Python function in a graph raised (see `__cause__`), or returned what was not declared."""
+
+
+class NoGradientError(PythonOpError):
+    """A gradient was asked for that nobody has given."""
+
+
+class Failures:
+    """Exceptions on their way through TensorFlow."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, HeadwayError] = OrderedDict()
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def send(self, error: HeadwayError) -> NoReturn:
+        """Raise what TensorFlow may turn into text. RuntimeError: it maps StopIteration, for one, to an end of data."""
+        with self._lock:
+            number = next(self._numbers)
+            self._kept[number] = error
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        raise RuntimeError(f"[python failure {number}] {error}") from None
+
+    def receive(self, error: BaseException) -> HeadwayError | None:
+        """The failure that an error of TensorFlow's tells of, once; None if it tells of none."""
+        found = _NUMBER.search(str(error))
+        with self._lock:
+            return self._kept.pop(int(found[1]), None) if found else None
+
+
+FAILURES = Failures()
+
+
+@contextmanager
+def python_errors() -> Iterator[None]:
+    """Within it, a failing python_op or numpy_op raises PythonOpError from the function's own exception, or, where the
+    function raised a HeadwayError, that one itself."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        reraise(error)
+        raise
+
+
+def reraise(error: tf.errors.OpError) -> None:
+    """Raise the Python failure that `error` tells of, if it does."""
+    failure = FAILURES.receive(error)
+    if failure is not None:
+        raise failure from failure.__cause__
+
+
+def failed(function: Callable[..., Any], error: Exception, *, skip: str) -> HeadwayError:
+    """`error`, raised by `function`, as what the user is shown: with the function's own frames, not those of `skip`."""
+    if isinstance(error, HeadwayError):
+        return error
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != skip]
+    shown = "".join(traceback.format_list(frames)).rstrip()
+    said = "".join(traceback.format_exception_only(error)).strip()
+    problem = PythonOpError(f"raised {said}\n{shown}" if shown else f"raised {said}", where=name_of(function))
+    problem.__cause__ = error
+    return problem
+
+
+def python_text(error: tf.errors.OpError) -> str | None:
+    """ "ValueError: ..." where a bare tf.py_function or tf.numpy_function raised; None for any other error."""
+    before, trace, after = str(error.message).partition("Traceback (most recent call last)")
+    if not trace:
+        return None
+    lines = [line.strip() for line in after.splitlines() if line.strip()]
+    said = re.search(r"(\w[\w.]*(?:Error|Exception|Interrupt|Iteration)\b.*)", before)
+    files = [line for line in lines if line.startswith("File ") and "/tensorflow/python/" not in line]
+    return " in ".join([(said[1] if said else before).strip(), *files[-1:]])
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """ "module:qualname (file.py:12)" of a function, a method, a partial or a callable object."""
+    inner: Any = function
+    while True:
+        bare = inner.func if isinstance(inner, functools.partial) else inspect.unwrap(inner)
+        if bare is inner:
+            break
+        inner = bare
+    code = getattr(inner, "__code__", None)
+    if code is None:
+        code = getattr(vars(type(inner)).get("__call__"), "__code__", None)
+    qualname = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    module = getattr(inner, "__module__", None) or type(inner).__module__
+    if code is None:
+        return f"{module}:{qualname}"
+    if module.startswith("_headway_user_"):  # a file loaded by path has a made-up name
+        module = Path(code.co_filename).stem
+    return f"{module}:{qualname} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+
+
+def python_functions(graph: Any) -> list[str]:
+    """The Python functions that a GraphDef calls, also in the functions of its library: names as of `name_of`."""
+    return sorted({_name_of_node(node) for node in all_nodes(graph) if node.op in PYTHON_NODES})
+
+
+def all_nodes(graph: Any) -> list[Any]:
+    """The NodeDefs of a GraphDef, and those of each function of its library once however often it is called."""
+    return [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+
+
+def _name_of_node(node: Any) -> str:
+    """As well as TensorFlow's registry still tells."""
+    token = node.attr["token"].s.decode()
+    try:
+        from tensorflow.python.ops import script_ops
+
+        function = script_ops._py_funcs._funcs[token]
+        return name_of(getattr(function, "_func", function))  # tf.py_function wraps it
+    except Exception:  # a private registry, only asked to make the message better
+        return f"{node.op} node {node.name!r} ({token})"

@@ -1,0 +1,343 @@
+"""A Python function as an op of a graph: what it returns is declared and checked, and it has a gradient or says no.
+
+    rank = numpy_op(lambda scores: scores.argsort().argsort().astype(np.int32), tf.TensorSpec([None], tf.int32))
+    dataset.batch(4096).map(lambda row: {**row, "rank": rank(row["score"])})
+
+    cube = python_op(lambda x: x**3, tf.TensorSpec([None], tf.float32), gradient="traced")
+
+`numpy_op` gives the function NumPy arrays, to read and not to write; `python_op` gives it eager tensors. Under both are
+TensorFlow's own, which cast a wrong dtype in silence, forget shapes, drop the gradient (numpy_function) or find 0.0
+(py_function around NumPy), and bring an exception back as text: see `tfcore.graph.python_errors` for that.
+
+`gradient` is one of
+    "refuse"    (default) asking for it raises NoGradientError, where TensorFlow would give None or 0.0
+    "stop"      it is None on purpose, as after tf.stop_gradient
+    "traced"    python_op only: the function, made of TensorFlow ops, runs again under a tape. It may be called in loops
+                and from threads, and its gradient asked for twice, all of which py_function's own gradient fails at
+    a function  gradient(upstream, *arguments) -> one per floating argument (None for others, or leave them out), run
+                as the function itself is; with several outputs, upstream is structured as they are
+
+`stopped` has the places of arguments that have no gradient, masks for one: it is None, as after tf.stop_gradient, and
+neither traced nor asked of a function. Other floating arguments that the function leaves unused are an error if traced.
+
+A tape outside sees the arguments and nothing else, so a python_op that reads trainable variables by itself raises
+NoGradientError when it is run under one, unless its gradient is "stop": pass what is to learn as an argument. Without a
+tape (input pipelines, evaluation) it may read them. That is known from the trace: of a tf.function that was traced without
+a tape and is differentiated from outside later, such variables get None, as any that it does not read itself.
+
+One call at a time: a lock guards the function and its gradient, unless `thread_safe=True` says that it may run in
+parallel with itself (worth it only where NumPy or the function releases Python's lock). A call costs some 80 to 170
+microseconds whatever it is given (bench/graph_functions.py), so batch before, not after. Neither XLA nor another
+process can run one, and an export refuses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import record
+
+from tfcore.graph.output_check import Signature, check, checked, flatten, pack
+from tfcore.graph.python_errors import (
+    FAILURES,
+    NoGradientError,
+    PythonOpError,
+    failed,
+    name_of,
+    python_errors,
+    python_functions,
+)
+
+__all__ = [
+    "Gradient",
+    "NoGradientError",
+    "PythonOp",
+    "PythonOpError",
+    "numpy_op",
+    "python_errors",
+    "python_functions",
+    "python_op",
+]
+
+Gradient = Literal["refuse", "stop", "traced"] | Callable[..., Any]
+ROW_CALLS = 1000
+"""So many calls with nothing but scalars, and a warning says what batching would save."""
+
+
+def python_op(
+    function: Callable[..., Any],
+    output_signature: Signature,
+    *,
+    gradient: Gradient = "refuse",
+    stopped: Collection[int] = (),
+    thread_safe: bool = False,
+) -> PythonOp:
+    """An op that calls `function` with eager tensors. See the module."""
+    return PythonOp(
+        function, output_signature, gradient=gradient, stopped=stopped, thread_safe=thread_safe, arrays=False
+    )
+
+
+def numpy_op(
+    function: Callable[..., Any],
+    output_signature: Signature,
+    *,
+    gradient: Gradient = "refuse",
+    stopped: Collection[int] = (),
+    thread_safe: bool = False,
+    stateful: bool = True,
+) -> PythonOp:
+    """An op that calls `function` with NumPy arrays, of bytes objects for strings. See the module.
+
+    Args:
+        stateful: False for a pure function, of which TensorFlow may drop or merge calls.
+    """
+    return PythonOp(
+        function,
+        output_signature,
+        gradient=gradient,
+        stopped=stopped,
+        thread_safe=thread_safe,
+        arrays=True,
+        stateful=stateful,
+    )
+
+
+class PythonOp:
+    """See the module. A call takes tensors and nests of them, and gives tensors structured as the signature.
+
+    Raises:
+        PythonOpError: the signature holds what is no tf.TensorSpec, or an argument is no dense tensor; when it runs: the
+            function raised, or returned another structure, dtype or shape than was declared.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        output_signature: Signature,
+        *,
+        gradient: Gradient = "refuse",
+        stopped: Collection[int] = (),
+        thread_safe: bool = False,
+        arrays: bool = False,
+        stateful: bool = True,
+    ):
+        self.function, self.output_signature, self.gradient = function, output_signature, gradient
+        self.name = name_of(function)
+        self._lock: Any = contextlib.nullcontext() if thread_safe else threading.RLock()
+        self._arrays, self._stateful, self._stopped = arrays, stateful, frozenset(stopped)
+        self._specs = flatten(output_signature)
+        for path, spec in self._specs:
+            if not isinstance(spec, tf.TensorSpec):
+                raise PythonOpError(f"{path} is declared as {spec!r}", where=self.name, fix="use tf.TensorSpec")
+        if not callable(gradient) and gradient not in ("refuse", "stop", "traced"):
+            raise PythonOpError(
+                f"there is no gradient {gradient!r}", where=self.name, fix='"refuse", "stop", "traced" or a function'
+            )
+        if gradient == "traced" and arrays:
+            raise PythonOpError(
+                "NumPy leaves no trace to differentiate",
+                where=self.name,
+                fix="give the gradient as a function, or use python_op and TensorFlow ops",
+            )
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, *arguments: Any) -> Any:
+        if beyond := sorted(i for i in self._stopped if not 0 <= i < len(arguments)):
+            raise PythonOpError(f"stopped={beyond} of {len(arguments)} arguments", where=self.name, fix="count from 0")
+        flat: list[tf.Tensor] = []
+        floating: list[int] = []
+        for place, argument in enumerate(arguments):
+            for leaf in map(self._dense, tf.nest.flatten(argument)):
+                if place in self._stopped:
+                    leaf = tf.stop_gradient(leaf)
+                elif leaf.dtype.is_floating or leaf.dtype.is_complex:
+                    floating.append(len(flat))
+                flat.append(leaf)
+
+        # of what the function reads by itself no tape outside of it learns, if it runs in a graph
+        asked = not self._arrays and self.gradient != "stop" and record.could_possibly_record()
+
+        def function(*leaves: Any) -> list[Any]:
+            packed = tf.nest.pack_sequence_as(arguments, list(leaves))
+            with record.VariableWatcher() as watcher:
+                result = self.function(*packed)
+            if asked:
+                self._refuse(watcher.watched_variables())
+            return checked(self.name, self.output_signature, result)
+
+        specs = [spec for _, spec in self._specs]
+        results = self._run(self.function, function, flat, specs)
+        if self.gradient == "stop":
+            results = [tf.stop_gradient(result) for result in results]
+        elif floating and results:
+            results = self._differentiable(arguments, flat, results, floating)
+        return pack(self.output_signature, iter(results))
+
+    def _dense(self, argument: Any) -> tf.Tensor:
+        if isinstance(argument, tf.RaggedTensor | tf.SparseTensor):
+            raise PythonOpError(
+                f"an argument is a {type(argument).__name__}",
+                where=self.name,
+                fix="pass its parts: values and row_lengths(), or values, indices and dense_shape",
+            )
+        return tf.convert_to_tensor(argument)
+
+    def _run(
+        self,
+        named: Callable[..., Any],
+        call: Callable[..., list[Any]],
+        flat: Sequence[tf.Tensor],
+        specs: Sequence[tf.TensorSpec],
+    ) -> list[tf.Tensor]:
+        """The results of `call` on the leaves of the arguments; `named` is the user's function that it calls."""
+        by_row = bool(flat) and all(tensor.shape.rank == 0 for tensor in flat)
+        calls = 0
+
+        def guarded(*leaves: Any) -> list[Any]:
+            nonlocal calls
+            if self._arrays:
+                _lend(leaves)
+            try:
+                with self._lock:
+                    calls += 1
+                    if by_row and calls == ROW_CALLS:
+                        warnings.warn(_slow(self.name), stacklevel=2)
+                    found = call(*leaves)
+                    return [_own(one) for one in found] if self._arrays and not eager else found
+            except Exception as error:
+                problem = failed(named, error, skip=__file__)
+                if self._arrays and isinstance(error, ValueError) and "read-only" in str(error):
+                    problem.fix = "its arguments are TensorFlow's own memory: copy one before writing, x = x.copy()"
+                if eager:
+                    raise problem from problem.__cause__
+                FAILURES.send(problem)
+
+        guarded.__wrapped__ = named  # type: ignore[attr-defined]  # so that an export can say whose it is
+        eager = tf.executing_eagerly()
+        dtypes = [spec.dtype for spec in specs]
+        if eager:
+            leaves = [tensor.numpy() for tensor in flat] if self._arrays else flat
+            return [tf.convert_to_tensor(r, d) for r, d in zip(guarded(*leaves), dtypes, strict=True)]
+        if self._arrays:
+            results = tf.numpy_function(guarded, flat, dtypes, stateful=self._stateful)
+        else:
+            results = tf.py_function(guarded, flat, dtypes)
+        if not specs:
+            return []  # the op itself, which runs for its effects
+        for result, spec in zip(results, specs, strict=True):
+            result.set_shape(spec.shape)  # true, since it is checked when it runs
+        return list(results)
+
+    def _differentiable(
+        self, arguments: Any, flat: list[tf.Tensor], results: list[tf.Tensor], floating: list[int]
+    ) -> list[tf.Tensor]:
+        """`results` with this op's gradient in the place of whatever TensorFlow would find."""
+
+        @tf.custom_gradient
+        def attached(*flat: tf.Tensor) -> Any:
+            def backward(*upstream: tf.Tensor | None) -> list[tf.Tensor | None]:
+                if self.gradient == "refuse":
+                    raise NoGradientError(
+                        "there is no gradient of it, and one was asked for",
+                        where=self.name,
+                        fix='give gradient=..., or say gradient="stop" if there is to be none',
+                    )
+                given = [
+                    tf.zeros_like(r) if u is None else tf.convert_to_tensor(u)
+                    for u, r in zip(upstream, results, strict=True)
+                ]
+                specs = [tf.TensorSpec(flat[i].shape, flat[i].dtype) for i in floating]
+                run = self._traced if self.gradient == "traced" else self._given
+                named = self.gradient if callable(self.gradient) else self.function
+
+                def function(*leaves: Any) -> list[Any]:
+                    return run(arguments, leaves[: len(flat)], leaves[len(flat) :], floating)
+
+                found = self._run(named, function, [*flat, *given], specs)
+                gradients: list[tf.Tensor | None] = [None] * len(flat)
+                for i, gradient in zip(floating, found, strict=True):
+                    gradients[i] = gradient
+                return gradients
+
+            return [tf.identity(result) for result in results], backward
+
+        attachment = attached(*flat)
+        return list(attachment) if isinstance(attachment, list | tuple) else [attachment]
+
+    def _refuse(self, variables: Sequence[tf.Variable]) -> None:
+        """Trainable variables that the function has read: their gradient would be None, and they would never learn."""
+        if variables:
+            names = sorted({f"{variable.name.removesuffix(':0')} {variable.shape.as_list()}" for variable in variables})
+            raise NoGradientError(
+                f"it reads the trainable variables {', '.join(names)}, which get no gradient through it",
+                where=self.name,
+                fix='pass them as arguments; or say gradient="stop" if they are not to learn from it',
+            )
+
+    def _traced(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
+        """The function once more, under a tape."""
+        wanted = [leaves[i] for i in floating]
+        with tf.GradientTape() as tape:
+            tape.watch(wanted)
+            results = checked(
+                self.name, self.output_signature, self.function(*tf.nest.pack_sequence_as(arguments, list(leaves)))
+            )
+        self._refuse(tape.watched_variables())
+        pairs = [(r, u) for r, u in zip(results, upstream, strict=True) if tf.as_dtype(r.dtype).is_floating]
+        gradients = tape.gradient(
+            [tf.convert_to_tensor(r) for r, _ in pairs], wanted, output_gradients=[u for _, u in pairs]
+        )
+        for i, gradient in zip(floating, gradients, strict=True):
+            if gradient is None:
+                raise NoGradientError(
+                    f"no TensorFlow op leads from its argument {i} to what it returns",
+                    where=self.name,
+                    fix="use TensorFlow ops throughout (no .numpy()), or give the gradient as a function; or, if it is to "
+                    "have none, as a mask, give its place in stopped=",
+                )
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    def _given(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
+        """The user's gradient, one array or tensor per floating argument, of its dtype and shape."""
+        assert callable(self.gradient)
+        packed = tf.nest.pack_sequence_as(arguments, list(leaves))
+        found = self.gradient(pack(self.output_signature, iter(upstream)), *packed)
+        gradients = list(found) if isinstance(found, list | tuple) else [found]
+        if len(gradients) == len(leaves):
+            gradients = [gradients[i] for i in floating]
+        if len(gradients) != len(floating):
+            raise PythonOpError(
+                f"returned {len(gradients)} gradients for {len(floating)} floating arguments",
+                where=name_of(self.gradient),
+            )
+        return [
+            check(name_of(self.gradient), f"the gradient of argument {i}", gradient, leaves[i].dtype, leaves[i].shape)
+            for i, gradient in zip(floating, gradients, strict=True)
+        ]
+
+
+def _lend(leaves: Sequence[Any]) -> None:
+    """Arguments are lent, not given: in a graph an array is the tensor's own memory, which others read too (the caller,
+    rows of a cache, a variable)."""
+    for leaf in leaves:
+        if isinstance(leaf, np.ndarray):
+            leaf.flags.writeable = False
+
+
+def _own(result: Any) -> Any:
+    """A copy: TensorFlow may take the array's memory as it is, and the function may keep it and write to it again."""
+    return result if result.dtype == object else np.array(result)
+
+
+def _slow(name: str) -> str:
+    return (
+        f"{name} was called {ROW_CALLS} times with a single row each: call it on batches "
+        "(dataset.batch(n).map(op), not dataset.map(op).batch(n)); the price of a call is the same for 4,096 rows"
+    )

@@ -1,0 +1,42 @@
+"""Writing what TensorFlow writes to a disk that may be full: its errors are no OSError, and speak of ops.
+
+with saving(folder, "the checkpoint of step 5"):
+    tf.train.Checkpoint(v=v).write(str(folder / "v"))
+# StoreError: <folder>: the checkpoint of step 5 cannot be written: no space left on device
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import tensorflow as tf
+
+from headway.errors import StoreError
+from headway.storage.atomic_io import FIXES
+from tfcore.graph.op_errors import why
+
+_NUMBERS = {os.strerror(number): number for number in errno.errorcode}
+
+
+@contextlib.contextmanager
+def saving(folder: Path, what: str = "") -> Iterator[None]:
+    """Failures to write, Python's and TensorFlow's, as a StoreError with the folder, `what`, the reason and the fix."""
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        if isinstance(error, OSError):
+            number, reason = error.errno, error.strerror or str(error)
+        else:
+            # "<path>; No space left on device", or whatever else stopped it
+            reason = why(error)
+            last = reason.rpartition("; ")[2]
+            number = _NUMBERS.get(last)
+            reason = last if number else reason
+        problem = f"cannot be written: {reason[:1].lower()}{reason[1:]}"
+        raise StoreError(
+            f"{what} {problem}" if what else problem, where=str(folder), fix=FIXES.get(number) if number else None
+        ) from None

@@ -1,0 +1,45 @@
+"""How much the rows of each class count in the loss; TensorFlow-free.
+
+class_weights("balanced", ["0", "1"], {"0": 75, "1": 25})      # [0.667, 2.0]
+class_weights({"1": 3.0}, ["0", "1"], None)                    # [1.0, 3.0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headway.errors import ConfigError
+from headway.evaluation.tasks import Task
+
+
+def class_weights(
+    wanted: str | Mapping[str, float] | None,
+    classes: Sequence[str],
+    counts: Mapping[str, int] | None,
+    task: Task = "binary",
+) -> list[float] | None:
+    """The loss weight of each class, or None for no weights.
+
+    Args:
+        wanted: "balanced" (rows / (classes * rows of the class)), or a weight by class (1 where left out).
+        classes: their names in the order of the model's outputs.
+        counts: rows of each class in the train split, for "balanced".
+    """
+    if wanted is None:
+        return None
+    if task == "regression":
+        raise ConfigError("a regression's label has no classes", where="training.class_weights")
+    if isinstance(wanted, str):
+        if not counts:
+            raise ConfigError("balanced needs the label's counts", where="training.class_weights")
+        present = [name for name in classes if counts.get(name)]
+        rows = sum(counts[name] for name in present)
+        return [rows / (len(present) * counts[name]) if name in present else 0.0 for name in classes]
+    unknown = [name for name in wanted if name not in classes]
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]!r} is no class of the label",
+            where="training.class_weights",
+            fix=f"the classes are: {', '.join(list(classes)[:20])}",
+        )
+    return [float(wanted.get(name, 1.0)) for name in classes]

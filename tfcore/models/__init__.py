@@ -1,0 +1,1 @@
+"""Built-in models, and models of a user's module."""

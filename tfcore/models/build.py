@@ -1,0 +1,347 @@
+"""Keras models from a config: the built-in `mlp` and `wide_deep`, or a function of the user's module.
+
+    model = build(ModelConfig(name="mlp"), layout, seed=0)
+    model({"numeric": float32 [rows, n], "categorical": int32 [rows, m]})    # float32 [rows, outputs]
+    layout.inputs()                           # all that it takes: "lists" too, int32 [rows, slots], for lists of categories
+
+What comes out are logits for a binary (one column) or multiclass label (one for each class) and the predicted number,
+in the label's own units, for regression. The initial weights are a pure function of the seed. `layout` is the fitted
+TransformParameters: which numeric and categorical inputs there are, and what the label is.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from headway.errors import ConfigError, StoreError
+from tfcore.graph.knobs import KnobVariables, knob
+from tfcore.graph.python_errors import PythonOpError
+from tfcore.models.config import ModelConfig
+from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip
+from tfcore.models.own_training import check_no_own_training
+from tfcore.models.precision import computing_in
+from tfcore.runtime.user_code import line_of, load_function
+
+WEIGHTS = "weights"
+"""The prefix of the weights' checkpoint in a training's output."""
+_VARIABLE = "model/{}/.ATTRIBUTES/VARIABLE_VALUE"
+IMAGE_FILTERS = (32, 64, 128)
+LINEAR_SPEED = 10.0
+"""How much faster the linear path of a model learns than its hidden layers, up to 32 inputs."""
+Layout = Any
+"""tfcore.transform's TransformParameters."""
+
+
+def build(
+    config: ModelConfig,
+    layout: Layout,
+    *,
+    seed: int,
+    step: tf.Variable | None = None,
+    module: Path | None = None,
+    knobs: KnobVariables | None = None,
+    precision: str = "float32",
+) -> keras.Model:
+    """The untrained model of `config`.
+
+    Args:
+        layout: `numeric` names, `categorical` entries (name, size) and `label` (task, classes, base rate, mean, std).
+        seed: decides the initial weights, and the dropout masks.
+        step: int64 variable the training loop counts up; without one the model can only predict.
+        module: the Python file that `module:function` lies in.
+        knobs: of a training; a user's function gets them by `tfcore.graph.knobs.knob`, a built-in model reads "dropout".
+        precision: what the layers compute in while training; the variables are float32, and a model that is evaluated
+            or exported computes in it too. What a built-in model gives out is float32 always.
+
+    Raises:
+        ConfigError: a user's function fails, or what it returns is no model of the right shape.
+    """
+    knobs = knobs or KnobVariables()
+    with seeded(seed), knobs.offered(), computing_in(precision):
+        if config.user_defined:
+            return _user_model(config, layout, module)
+        return _mlp(config, layout, seed, step) if config.name == "mlp" else _wide_deep(config, layout, seed, step)
+
+
+def outputs(layout: Layout) -> int:
+    """Columns of the model's output: the number of classes for a multiclass label, else one."""
+    return len(layout.label.classes) if layout.label.task == "multiclass" else 1
+
+
+def to_predictions(task: str, output: tf.Tensor) -> tf.Tensor:
+    """Model output -> what is predicted: probability [rows], probabilities [rows, classes], or numbers [rows]."""
+    if task == "binary":
+        return tf.sigmoid(output[:, 0])
+    return tf.nn.softmax(output) if task == "multiclass" else output[:, 0]
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Keras, NumPy and Python draw from `seed` inside; a user's model is then a pure function of it too."""
+    states = random.getstate(), np.random.get_state()
+    keras.utils.set_random_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+
+
+def _inputs(layout: Layout) -> dict[str, keras.KerasTensor]:
+    return {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in layout.inputs().items()}
+
+
+def _mlp(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
+    inputs = _inputs(layout)
+    deep = _deep(inputs, config, layout, seed, step)
+    total = _sum([deep, *_wide(inputs, config, layout, seed)]) if config.linear else deep
+    return keras.Model(inputs, _output(total, layout), name="mlp")
+
+
+def _wide_deep(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
+    """A linear model over every input (and crosses of categories) added to the output of an mlp."""
+    inputs = _inputs(layout)
+    total = _sum([_deep(inputs, config, layout, seed, step), *_wide(inputs, config, layout, seed)])
+    return keras.Model(inputs, _output(total, layout), name="wide_deep")
+
+
+def _sum(parts: list[keras.KerasTensor]) -> keras.KerasTensor:
+    return parts[0] if len(parts) == 1 else keras.layers.Add(dtype="float32", name="wide_and_deep")(parts)
+
+
+def _wide(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> list[keras.KerasTensor]:
+    """The parts of a linear model over every input.
+
+    With `linear` each is multiplied by `LINEAR_SPEED`, less where inputs are many: an optimizer like Adam moves every weight
+    by about the learning rate, so that the linear model is there first and the hidden layers learn what it leaves.
+    """
+    count = outputs(layout)
+    speed = LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32) if config.linear else 1.0
+    # the penalty is that of the weight as it counts
+    penalty = _l2(config.linear_l2 * speed**2)
+    parts = []
+    if layout.numeric:
+        parts.append(
+            keras.layers.Dense(
+                count, use_bias=False, kernel_initializer="zeros", kernel_regularizer=penalty, name="wide_numeric"
+            )(inputs["numeric"])
+        )
+    sizes = [entry.size for entry in layout.categorical]
+    if sizes:
+        ids = inputs["categorical"]
+        if config.crosses:
+            cross = Cross(_cross_indices(config, layout), sizes, config.cross_buckets, name="crosses")
+            ids, sizes = keras.layers.Concatenate(name="wide_ids")([ids, cross(ids)]), [*sizes, *cross.sizes]
+        weights = OffsetEmbedding(
+            sizes, count, seed=seed, initial="zeros", regularizer=penalty, name="wide_categorical"
+        )(ids)
+        parts.append(keras.ops.sum(weights, axis=1))
+    elif config.crosses:
+        _cross_indices(config, layout)
+    if layout.lists:
+        weights = _list_embedding(layout, count, seed, name="wide_lists", initial="zeros", regularizer=penalty)(
+            inputs["lists"]
+        )
+        parts.append(keras.ops.sum(weights, axis=1))
+    if speed == 1.0:
+        return parts
+    return [keras.layers.Rescaling(speed, name=f"wide_speed_{number}")(part) for number, part in enumerate(parts)]
+
+
+def _l2(penalty: float) -> keras.regularizers.Regularizer | None:
+    return keras.regularizers.L2(penalty / 2) if penalty else None
+
+
+def _cross_indices(config: ModelConfig, layout: Layout) -> list[list[int]]:
+    names = [entry.name for entry in layout.categorical]
+    for cross in config.crosses:
+        for name in cross:
+            if name not in names:
+                raise ConfigError(
+                    f"crosses: {name!r} is no categorical input",
+                    where="model",
+                    fix=f"use some of: {', '.join(names) or '(there are none)'}",
+                )
+    return [[names.index(name) for name in cross] for cross in config.crosses]
+
+
+def _deep(
+    inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
+) -> keras.KerasTensor:
+    parts, penalty = [], _l2(config.l2)
+    if layout.categorical:
+        sizes = [entry.size for entry in layout.categorical]
+        embedded = OffsetEmbedding(sizes, config.embedding, seed=seed, regularizer=penalty, name="embeddings")(
+            inputs["categorical"]
+        )
+        parts.append(keras.layers.Flatten(name="embedded")(embedded))
+    if layout.lists:
+        embedded = _list_embedding(layout, config.embedding, seed, name="list_embeddings", regularizer=penalty)(
+            inputs["lists"]
+        )
+        parts.append(keras.layers.Flatten(name="embedded_lists")(embedded))
+    if layout.numeric:
+        numeric = inputs["numeric"]
+        parts.append(SoftClip(config.soft_clip, name="soft_clip")(numeric) if config.soft_clip else numeric)
+    parts += [
+        _image_features(inputs[name], name, seed) for name, (row, dtype) in layout.inputs().items() if dtype == "uint8"
+    ]
+    if not parts:
+        raise ConfigError("no column is left to learn from", where="columns", fix="name feature columns, or use 'auto'")
+    x = parts[0] if len(parts) == 1 else keras.layers.Concatenate(name="features")(parts)
+    for number, units in enumerate(config.hidden):
+        start = keras.initializers.GlorotUniform(seed=seed + 1 + number)
+        x = keras.layers.Dense(
+            units, activation="relu", kernel_initializer=start, kernel_regularizer=penalty, name=f"hidden_{number}"
+        )(x)
+        rate = knob("dropout", config.dropout)
+        rate = rate if isinstance(rate, tf.Variable) else config.dropout
+        if isinstance(rate, tf.Variable) or rate:
+            x = HashDropout(rate, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
+    return keras.layers.Dense(
+        outputs(layout),
+        kernel_initializer="zeros" if config.linear else keras.initializers.GlorotUniform(seed=seed),
+        kernel_regularizer=penalty,
+        bias_initializer=_bias(config, layout),
+        dtype="float32",
+        name="output",
+    )(x)
+
+
+def _image_features(image: keras.KerasTensor, name: str, seed: int) -> keras.KerasTensor:
+    """A small convolutional stack: each layer halves the image, the last one's mean over places is what it says."""
+    x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name=f"{name}_scaled")(image)
+    for number, filters in enumerate(IMAGE_FILTERS):
+        x = keras.layers.Conv2D(
+            filters,
+            3,
+            strides=2,
+            padding="same",
+            activation="relu",
+            kernel_initializer=keras.initializers.GlorotUniform(seed=seed + 104729 + number),
+            name=f"{name}_conv_{number}",
+        )(x)
+    return keras.layers.GlobalAveragePooling2D(name=f"{name}_features")(x)
+
+
+def _list_embedding(layout: Layout, width: int, seed: int, **keywords: Any) -> ListEmbedding:
+    sizes, slots = [entry.size for entry in layout.lists], [entry.width for entry in layout.lists]
+    return ListEmbedding(sizes, slots, width, seed=seed + 7919, **keywords)
+
+
+def _bias(config: ModelConfig, layout: Layout) -> Any:
+    """Where the output starts: at the logits of how often each class occurs, so that no step is spent on that."""
+    counts = getattr(layout.label, "counts", None)
+    if not config.base_rate_bias or not counts:
+        return "zeros"
+    share = np.clip(np.asarray(counts, np.float64) / sum(counts), 1e-4, 1 - 1e-4)
+    if layout.label.task == "binary":
+        return keras.initializers.Constant(math.log(share[1] / share[0]))
+    start = np.log(share).astype(np.float32)
+    return lambda shape, dtype=None: tf.constant(start, dtype)
+
+
+def _output(x: keras.KerasTensor, layout: Layout) -> keras.KerasTensor:
+    if layout.label.task != "regression":
+        return x
+    scale, centre = label_scale(layout)
+    return keras.layers.Rescaling(scale, offset=centre, dtype="float32", name="label_units")(x)
+
+
+def label_scale(layout: Layout) -> tuple[float, float]:
+    """(standard deviation, mean) of a regression's label in the train split; (1, 0) where they are not known."""
+    std, mean = getattr(layout.label, "std", None), getattr(layout.label, "mean", None)
+    if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
+        return 1.0, 0.0
+    return float(std), float(mean)
+
+
+def _user_model(config: ModelConfig, layout: Layout, module: Path | None) -> keras.Model:
+    name = config.name
+    if module is None:
+        raise ConfigError(f"{name} needs the file its module lies in", where="model.name")
+    function = load_function(module, name.partition(":")[2])
+    try:
+        model = function(layout, dict(config.options))
+    except Exception as error:
+        raise ConfigError(
+            f"the function failed: {type(error).__name__}: {error}", where=f"{name} ({line_of(error, module)})"
+        ) from error
+    if not isinstance(model, keras.Model):
+        raise ConfigError(f"returned a {type(model).__name__}, not a keras.Model", where=name)
+    _check_user_model(model, name, layout)
+    return model
+
+
+def _check_user_model(model: keras.Model, name: str, layout: Layout) -> None:
+    check_no_own_training(model, name)
+    rows = 2
+    example = {name: tf.zeros([rows, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
+    given = model.input if getattr(model, "inputs", None) else None
+    if given is not None and (not isinstance(given, dict) or set(given) != set(example)):
+        keys = sorted(given) if isinstance(given, dict) else type(given).__name__
+        raise ConfigError(
+            f"the model's inputs are {keys}",
+            where=name,
+            fix=f"keras.Model(inputs={{{', '.join(f'{key!r}: ...' for key in example)}}}, outputs=...); some may stay unused",
+        )
+    try:
+        result = model(example, training=False)
+    except PythonOpError:  # it says what failed in which function, and where
+        raise
+    except Exception as error:
+        shapes = ", ".join(f"{key} {value.dtype.name} {['rows', *value.shape[1:]]}" for key, value in example.items())
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"the model does not take {shapes}: {first}", where=name) from error
+    shape = list(getattr(result, "shape", [])) if tf.is_tensor(result) else None
+    wanted = [rows, outputs(layout)]
+    if shape != wanted or not result.dtype.is_floating:
+        what = f"{result.dtype.name} of shape {['rows', *shape[1:]]}" if shape else f"a {type(result).__name__}"
+        meaning = {"binary": "one logit", "multiclass": "one logit for each class", "regression": "one number"}
+        raise ConfigError(
+            f"the model's output is {what}",
+            where=name,
+            fix=f"give float32 of shape ['rows', {wanted[1]}]: {meaning[layout.label.task]} for each row",
+        )
+    if not model.trainable_variables:
+        raise ConfigError("the model has nothing to train", where=name)
+
+
+def save_weights(model: keras.Model, prefix: Path) -> None:
+    """Every variable of `model` as a TensorFlow checkpoint at `prefix` (prefix.index, prefix.data-...)."""
+    tf.train.Checkpoint(model=[variable.value for variable in model.variables]).write(str(prefix))
+
+
+def extract_weights(checkpoint: Path, prefix: Path) -> None:
+    """As `save_weights`, from a checkpoint that holds the model and more."""
+    stored = tf.train.load_checkpoint(str(checkpoint))
+    count = sum(1 for name in stored.get_variable_to_shape_map() if re.fullmatch(r"model/\d+/\.ATTRIBUTES/.*", name))
+    values = [stored.get_tensor(_VARIABLE.format(i)) for i in range(count)]
+    tf.train.Checkpoint(model=[tf.Variable(value) for value in values]).write(str(prefix))
+
+
+def load_weights(model: keras.Model, prefix: Path) -> None:
+    """Fill `model` from `save_weights`; StoreError when the weights are missing, torn or of another model."""
+    try:
+        stored = tf.train.load_checkpoint(str(prefix)).get_variable_to_shape_map()
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise StoreError(f"cannot be read: {str(error).splitlines()[0]}", where=str(prefix)) from None
+    for number, variable in enumerate(model.variables):
+        shape = stored.get(_VARIABLE.format(number))
+        if shape != list(variable.shape):
+            raise StoreError(
+                f"holds {shape} for variable {number}, where the model has {variable.path} {list(variable.shape)}",
+                where=str(prefix),
+                fix="the weights belong to another model or another transform",
+            )
+    tf.train.Checkpoint(model=[variable.value for variable in model.variables]).read(str(prefix)).assert_consumed()

@@ -1,0 +1,160 @@
+"""A linear model of the transformed rows, as a baseline beside a candidate; NumPy only.
+
+    model = LinearModel.fit(numeric, categorical, label, weight, sizes=(4, 17), task="binary")
+    model.predict(numeric, categorical)      # probabilities [rows] or [rows, classes], or numbers [rows]; float64
+    model.save(folder / FILE); LinearModel.load(folder / FILE)
+
+Ridge regression with alpha=1, logistic or multinomial regression with C=1, on standardized numbers and one column per
+category. The logistic ones are minimized by accelerated gradient steps in the metric of a bound on the Hessian (Boehning,
+"Multinomial logistic regression algorithm", 1992; restarts: O'Donoghue and Candes, 2015), which needs one factorization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.evaluation.tasks import Task
+
+FILE = "linear.npz"
+NAME = "linear"
+MOST_ROWS, MOST_COLUMNS, MOST_WORK = 100_000, 1_000, 2_000_000_000
+"""Beyond these rows, columns and rows * columns^2 it is not cheap, and there is no linear baseline."""
+PENALTY = 1.0
+_STEPS, _CLOSE = 500, 1e-6
+Floats = NDArray[np.float64]
+
+
+def cheap(rows: int, columns: int) -> bool:
+    """Whether a linear model of so many rows and columns (one per number and per category) is fitted at all."""
+    return 0 < rows <= MOST_ROWS and 0 < columns <= MOST_COLUMNS and rows * columns**2 <= MOST_WORK
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """See the module; `weights` is [columns, outputs]."""
+
+    task: Task
+    sizes: tuple[int, ...]
+    centre: Floats
+    scale: Floats
+    weights: Floats
+    bias: Floats
+
+    @staticmethod
+    def fit(
+        numeric: NDArray[Any],
+        categorical: NDArray[Any],
+        label: NDArray[Any],
+        weight: NDArray[Any],
+        *,
+        sizes: Sequence[int],
+        task: Task,
+        classes: int = 1,
+    ) -> LinearModel:
+        """The model of the rows.
+
+        Args:
+            label: the number, or the index of the class.
+            weight: of each row; their mean counts as 1.
+            sizes: number of ids of each categorical column.
+            classes: of a multiclass label.
+        """
+        weight = np.asarray(weight, np.float64)
+        if not weight.sum() > 0:
+            weight = np.ones(len(label))
+        weight = weight / weight.mean()
+        numbers = np.asarray(numeric, np.float64)
+        centre = np.average(numbers, axis=0, weights=weight)
+        scale = np.sqrt(np.average((numbers - centre) ** 2, axis=0, weights=weight))
+        scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(centre)), scale, np.inf)  # a constant says nothing
+        columns = _columns(numeric, categorical, sizes, centre, scale)
+        solve = _ridge if task == "regression" else _logistic
+        weights, bias = solve(columns, label, weight, classes if task == "multiclass" else 1)
+        return LinearModel(task, tuple(sizes), centre, scale, weights, bias)
+
+    def predict(self, numeric: NDArray[Any], categorical: NDArray[Any]) -> Floats:
+        """Probability of class 1 [rows], probabilities [rows, classes], or the number [rows]."""
+        output = _columns(numeric, categorical, self.sizes, self.centre, self.scale) @ self.weights + self.bias
+        if self.task == "multiclass":
+            return _softmax(output)
+        return _sigmoid(output[:, 0]) if self.task == "binary" else output[:, 0]
+
+    def save(self, path: Path) -> None:
+        arrays = {name: getattr(self, name) for name in ("centre", "scale", "weights", "bias")}
+        np.savez(path, task=np.array(self.task), sizes=np.array(self.sizes, np.int64), **arrays)
+
+    @staticmethod
+    def load(path: Path) -> LinearModel:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in ("centre", "scale", "weights", "bias")}
+            task: Any = str(stored["task"])
+            return LinearModel(task=task, sizes=tuple(stored["sizes"].tolist()), **arrays)
+
+
+def _columns(
+    numeric: NDArray[Any], categorical: NDArray[Any], sizes: Sequence[int], centre: Floats, scale: Floats
+) -> Floats:
+    """float64 [rows, numbers + categories]: standardized numbers, then one column per category."""
+    rows, width = numeric.shape
+    made = np.zeros((rows, width + sum(sizes)))
+    made[:, :width] = (np.asarray(numeric, np.float64) - centre) / scale
+    offsets = width + np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int64)
+    for column, offset in enumerate(offsets):
+        made[np.arange(rows), offset + categorical[:, column]] = 1.0
+    return made
+
+
+def _ridge(columns: Floats, label: NDArray[Any], weight: Floats, outputs: int) -> tuple[Floats, Floats]:
+    label = np.asarray(label, np.float64)
+    middle = np.average(columns, axis=0, weights=weight)
+    mean = np.average(label, weights=weight)
+    centred, rest = columns - middle, label - mean
+    gram = (centred * weight[:, None]).T @ centred + PENALTY * np.eye(columns.shape[1])
+    found = np.linalg.solve(gram, centred.T @ (weight * rest))[:, None]
+    return found, np.asarray([mean - middle @ found[:, 0]])
+
+
+def _logistic(columns: Floats, label: NDArray[Any], weight: Floats, outputs: int) -> tuple[Floats, Floats]:
+    rows, width = columns.shape
+    with_bias = np.concatenate([columns, np.ones((rows, 1))], axis=1)
+    penalty = np.append(np.full(width, PENALTY), 1e-6)
+    # p (1 - p) is at most 1/4, and the Hessian of several classes at most half of the one of each
+    bound = (0.25 if outputs == 1 else 0.5) * (with_bias * weight[:, None]).T @ with_bias + np.diag(penalty)
+    inverse = np.linalg.inv(bound)
+    wanted = np.asarray(label, np.float64)[:, None] if outputs == 1 else np.eye(outputs)[np.asarray(label, np.int64)]
+
+    def gradient(at: Floats) -> Floats:
+        output = with_bias @ at
+        chance = _sigmoid(output) if outputs == 1 else _softmax(output)
+        return with_bias.T @ (weight[:, None] * (chance - wanted)) + penalty[:, None] * at
+
+    now = ahead = np.zeros((width + 1, outputs))
+    momentum = 1.0
+    for _ in range(_STEPS):
+        slope = gradient(ahead)
+        step = inverse @ slope
+        new = ahead - step
+        if np.sum(slope * (new - now)) > 0:
+            momentum, ahead, now = 1.0, new, new
+        else:
+            following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+            ahead, now, momentum = new + (momentum - 1) / following * (new - now), new, following
+        if np.abs(step).max() < _CLOSE:
+            break
+    return now[:-1], now[-1]
+
+
+def _sigmoid(output: Floats) -> Floats:
+    small = np.exp(-np.abs(output))
+    return np.where(output >= 0, 1.0, small) / (1.0 + small)
+
+
+def _softmax(output: Floats) -> Floats:
+    powers = np.exp(output - output.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)

@@ -1,0 +1,213 @@
+"""Classic tf.Examples, one row a record, as columns.
+
+    read_examples(paths, columns)                 # a dataset of chunks of rows
+    read_runs(paths, first, count, columns)       # given records of given files; the op in C++
+    parse_examples(records, columns)              # its twin in TensorFlow's own ops, from serialized records
+
+A chunk of columns is a flat dict: `c` the values ([rows], [rows, n] for a vector, all lists one behind the other for a list),
+`c/present` bool [rows] where the column is nullable, `c/lengths` int64 [rows] of a list. A null is 0 or "" (or zeros, or no
+values). An absent feature or an empty one is null; a nullable list says so itself by a feature `c/present`, since stock
+parsers take an empty list for an absent one: lists that others wrote are not nullable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from headway.errors import DataError
+from headway.records.spec import feature_spec
+from headway.schema.columns import Column
+from tfcore.ops.damage import as_bytes, in_records, may_be_damage, translated
+from tfcore.ops.library import library
+from tfcore.ops.optional_values import optional
+from tfcore.ops.whole import is_gzip, only_of_a_whole_file
+
+_TYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
+_FORMS = {"scalar": 0, "optional": 1, "ragged": 2}
+_READ_BYTES = 1 << 20
+Chunk = dict[str, tf.Tensor]
+
+
+def read_examples(
+    paths: str | Path | Sequence[str | Path],
+    columns: Sequence[Column],
+    *,
+    rows: int = 4096,
+    cycle: int = 8,
+    native: bool | None = None,
+) -> tf.data.Dataset:
+    """TFRecord files of classic tf.Examples, plain or GZIP, as chunks of columns (see the module).
+
+    Args:
+        paths: files, or folders whose *.tfrecord* files are meant, in the order of their names.
+        rows: of a chunk; the last of a file may have fewer.
+        cycle: files that take turns, a chunk each. 1: one file after the other.
+        native: True: only by the op in C++; False: only without it. None: by the op where it is built.
+
+    Raises:
+        DataError: there is no such file.
+        tf.errors.DataLossError: (while iterating) a file is cut off or damaged, or a record is no tf.Example. Without the
+            op that holds for this dataset; of one made from it, by `map` say, TensorFlow's own error comes (`tfcore.ops.damage`).
+        tf.errors.InvalidArgumentError: (while iterating) a record is not of these columns.
+    """
+    files = _files(paths)
+    _check(columns)
+    lone = len(files) == 1
+    if native if native is not None else library() is not None:
+        # a gzip file can only be read from its beginning on, so its chunks cannot be read side by side
+        inside = lone and not is_gzip(files[0])
+
+        def chunks(path: tf.Tensor) -> tf.data.Dataset:
+            def chunk(number: tf.Tensor) -> tuple[tf.Tensor, Chunk]:
+                return _run(path[None], (number * rows)[None], tf.constant([rows], tf.int64), columns, exact=False)
+
+            numbers = tf.data.Dataset.range(np.iinfo(np.int64).max // rows)
+            read = numbers.map(chunk, **_parallel(inside))
+            return read.take_while(lambda count, _: count > 0).map(lambda _, columns: columns)
+
+        found = tf.data.Dataset.from_tensor_slices(files).interleave(chunks, cycle, 1, **_parallel(not lone))
+    else:
+
+        def parsed(path: tf.Tensor, compression: tf.Tensor) -> tf.data.Dataset:
+            records = tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=_READ_BYTES)
+            batches = only_of_a_whole_file(records.batch(rows), path, compression)
+            return batches.map(lambda r: parse_examples(r, columns), **_parallel(lone))
+
+        kinds = ["GZIP" if is_gzip(path) else "" for path in files]
+        both = tf.data.Dataset.from_tensor_slices((files, kinds))
+        found = both.interleave(parsed, cycle, 1, **_parallel(not lone))
+        return translated(found.prefetch(tf.data.AUTOTUNE), files, lambda some: _parsed(some, columns))
+    return found.prefetch(tf.data.AUTOTUNE)
+
+
+def _parallel(yes: bool) -> dict[str, Any]:
+    return {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True} if yes else {}
+
+
+def read_runs(paths: tf.Tensor, first: tf.Tensor, count: tf.Tensor, columns: Sequence[Column]) -> Chunk:
+    """Records first[i] to first[i] + count[i] of file paths[i] for every i; int64 and string vectors of one length.
+
+    Raises:
+        tf.errors.DataLossError: a file is damaged or holds fewer records; it names file, record and byte.
+        tf.errors.InvalidArgumentError: a record is not of these columns.
+    """
+    return _run(paths, first, count, columns, exact=True)[1]
+
+
+def _run(
+    paths: tf.Tensor, first: tf.Tensor, count: tf.Tensor, columns: Sequence[Column], *, exact: bool
+) -> tuple[tf.Tensor, Chunk]:
+    ops = library()
+    if ops is None:
+        raise RuntimeError("the op is not built: python -m tfcore.ops.build")
+    spec = feature_spec(columns, 1)
+    found = ops.headway_read_examples(
+        paths=paths,
+        first=first,
+        count=count,
+        names=list(spec),
+        types=[_TYPES[entry["dtype"]] for entry in spec.values()],
+        forms=[_FORMS[entry["kind"]] for entry in spec.values()],
+        sizes=[entry.get("shape", [0])[0] for entry in spec.values()],
+        N=len(spec),
+        exact=exact,
+    )
+    places = {name: i for i, name in enumerate(spec)}
+    chunk: Chunk = {}
+    for column in columns:
+        i = places[column.name]
+        chunk[column.name] = found.values[i]
+        if column.is_list:
+            chunk[f"{column.name}/lengths"] = found.lengths[i]
+        if column.nullable:
+            said = found.values[places[f"{column.name}/present"]] != 0 if column.is_list else found.present[i]
+            chunk[f"{column.name}/present"] = said
+    return found.rows, chunk
+
+
+def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
+    """Serialized tf.Examples, string [rows], as columns.
+
+    Raises:
+        tf.errors.DataLossError: a record is no tf.Example. In a graph, which cannot catch TensorFlow's own error, that is
+            an InvalidArgumentError, or a UnicodeDecodeError where its message cannot be read.
+        tf.errors.InvalidArgumentError: a record is not of these columns.
+    """
+    try:
+        return _parsed(records, columns)
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        damage = in_records(as_bytes(records), lambda some: _parsed(some, columns)) if may_be_damage(error) else None
+        if damage is None:
+            raise
+        raise damage from None
+
+
+def _parsed(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
+    spec: dict[str, Any] = {}
+    for name, entry in feature_spec(columns, 1).items():
+        if entry["kind"] == "scalar":
+            spec[name] = tf.io.FixedLenFeature(entry.get("shape", []), _TYPES[entry["dtype"]])
+        else:
+            spec[name] = tf.io.RaggedFeature(_TYPES[entry["dtype"]], row_splits_dtype=tf.int64)
+    parsed = tf.io.parse_example(records, spec)
+    scalars = {column.name: parsed[column.name] for column in columns if column.nullable and not column.shape}
+    found = optional(scalars, "features of which an example holds another number of values than 1: ", "")
+    chunk: Chunk = {}
+    for column in columns:
+        value = parsed[column.name]
+        if column.name in found:
+            chunk[column.name], chunk[f"{column.name}/present"] = found[column.name]
+            continue
+        if column.is_list:
+            chunk[column.name] = value.flat_values
+            chunk[f"{column.name}/lengths"] = value.row_lengths()
+            if column.nullable:
+                chunk[f"{column.name}/present"] = parsed[f"{column.name}/present"] != 0
+        elif column.nullable:
+            chunk[column.name], chunk[f"{column.name}/present"] = _optional(value, column)
+        else:
+            chunk[column.name] = value
+    return chunk
+
+
+def _optional(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Tensor]:
+    """(values, present) of a nullable vector."""
+    lengths, size = value.row_lengths(), column.length
+    fits = tf.reduce_all((lengths == 0) | (lengths == size))
+    said = f"feature {column.name!r} holds another number of values than {size}"
+    with tf.control_dependencies([tf.debugging.Assert(fits, [said], name="fits")]):
+        present = lengths > 0
+    held = tf.reshape(value.flat_values, [-1, size])
+    # gathered, not scattered: scatter_nd adds to zero, which turns -0.0 into 0.0
+    held = tf.concat([held, tf.zeros([1, *held.shape[1:]], held.dtype)], 0)
+    null = tf.shape(held, tf.int64)[0] - 1
+    return tf.gather(held, tf.where(present, value.row_starts() // size, null)), present
+
+
+def _check(columns: Sequence[Column]) -> None:
+    names = [column.name for column in columns]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"name each column once, and at least one: {names}")
+
+
+def _files(paths: str | Path | Sequence[str | Path]) -> list[str]:
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    files: list[str] = []
+    for path in map(str, given):
+        if tf.io.gfile.isdir(path):
+            found = sorted(tf.io.gfile.glob(f"{path.rstrip('/')}/*.tfrecord*"))
+            if not found:
+                raise DataError("the folder holds no .tfrecord file", where=path)
+            files += found
+        elif tf.io.gfile.exists(path):
+            files.append(path)
+        else:
+            raise DataError("there is no such file", where=path)
+    if not files:
+        raise DataError("no file was named")
+    return files

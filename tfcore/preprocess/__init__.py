@@ -1,0 +1,1 @@
+"""The stage that analyses a user's preprocess over the train rows."""

@@ -1,0 +1,140 @@
+"""The stage that looks at what the user's preprocess function gives: which columns, and their train statistics.
+
+    analyse(AnalyseRequest(examples=..., file=Path("features.py"), function="features:preprocess"), out, monitor)
+
+One pass over the train split, whole row groups at a time. `out/train` holds the statistics in the same form as those of
+the raw columns, so that transforms are fitted on both alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+
+from headway.errors import ConfigError, DataError
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from headway.statistics.split_statistics import SplitStatistics
+from headway.storage.prefetch import RemoteFiles, Stager
+from headway.tabular.list_arrays import join
+from tfcore.data.pipeline import safe
+from tfcore.data.reader import Reader
+from tfcore.data.remote import staged
+from tfcore.graph.python_errors import python_functions
+from tfcore.preprocess.request import VERSION, AnalyseRequest
+from tfcore.runtime.devices import prepare
+from tfcore.train.training_data import shards_of
+from tfcore.transform.layer import RawColumn
+from tfcore.transform.preprocess import derive, load_preprocess
+
+__all__ = ["VERSION", "analyse"]
+
+TRAIN = "train"
+_HIDDEN = ("label", "weight")
+
+
+def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The stored columns that a preprocess function may look at."""
+    return tuple(column for column in columns if column.role not in _HIDDEN)
+
+
+def analyse(
+    request: AnalyseRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
+) -> dict[str, Any]:
+    """See the module.
+
+    Args:
+        remote: how shards that are in a bucket yet come here while others are read.
+
+    Returns:
+        columns (what the function gives), reads (which raw columns it looks at), rows.
+
+    Raises:
+        ConfigError: the function fails, or gives what no column can be.
+        DataError: there are no rows, or a shard is damaged.
+    """
+    with staged(remote, monitor) as stager:
+        return _analyse(request, out, monitor, stager)
+
+
+@tf.autograph.experimental.do_not_convert  # the user's function is converted by itself
+def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stager | None) -> dict[str, Any]:
+    prepare(None)
+    function = load_preprocess(request.file, request.function)
+    shards = shards_of(request.examples, stager)
+    shards.ahead()
+    if not shards.total:
+        raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
+    stored = readable(shards.columns)
+    reader = Reader(shards, [column.name for column in stored])
+    found: dict[str, Any] = {}
+
+    def derived(*piece: tf.Tensor) -> dict[str, tf.Tensor]:
+        raw = reader(*piece).columns
+        ours = _python()
+        columns, found["columns"], found["reads"] = derive(function, raw, stored)
+        found["python"] = [name for name in _python() if name not in ours]
+        return {f"{name}/{part}": tensor for name, raw in columns.items() for part, tensor in _parts(raw)}
+
+    batches = reader.in_order().map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+    if found["python"]:  # said before the training rather than after it
+        monitor.log(
+            f"warning: {request.function} calls Python functions, which no exported model can: "
+            f"{', '.join(found['python'])}. Export will refuse it."
+        )
+    statistics = SplitStatistics.create(found["columns"])
+    for batch in _iterate(batches, shards, request.function):
+        monitor.check()
+        statistics.update(_arrow({name: value.numpy() for name, value in batch.items()}, found["columns"]))
+        monitor.progress(statistics.rows, shards.total, "rows")
+    statistics.save(out / TRAIN)
+    return {
+        "columns": [column.model_dump(mode="json") for column in found["columns"]],
+        "reads": [column.model_dump(mode="json") for column in found["reads"]],
+        "rows": statistics.rows,
+    }
+
+
+def _python() -> list[str]:
+    """Python functions that the graph at hand calls so far."""
+    return python_functions(tf.compat.v1.get_default_graph().as_graph_def())
+
+
+def _iterate(batches: tf.data.Dataset, shards: Any, function: str) -> Any:
+    try:
+        yield from safe(batches, shards)
+    except ConfigError as error:
+        if error.where != "preprocess":
+            raise
+        raise ConfigError(error.problem, where=function, fix=error.fix) from None
+
+
+def _parts(raw: RawColumn) -> list[tuple[str, tf.Tensor]]:
+    parts = [("values", raw.values), ("lengths", raw.lengths), ("present", raw.present)]
+    return [(part, tensor) for part, tensor in parts if tensor is not None]
+
+
+def _arrow(tensors: Mapping[str, Any], columns: tuple[Column, ...]) -> pa.RecordBatch:
+    arrays = []
+    for column in columns:
+        values, lengths = tensors[f"{column.name}/values"], tensors.get(f"{column.name}/lengths")
+        present = tensors.get(f"{column.name}/present")
+        flat = pa.array(np.ravel(values), column.element.arrow, from_pandas=False)
+        if not column.shape:
+            arrays.append(flat if present is None else _masked(flat, present))
+            continue
+        lengths = np.full(len(values), column.length) if lengths is None else lengths
+        present = np.ones(len(lengths), np.bool_) if present is None else present
+        flat = flat.filter(pa.array(np.repeat(present, lengths)))
+        arrays.append(join(flat, np.where(present, lengths, 0), present, column))
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _masked(values: pa.Array, present: Any) -> pa.Array:
+    return pc.if_else(pa.array(present), values, pa.scalar(None, values.type))

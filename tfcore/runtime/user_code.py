@@ -1,0 +1,132 @@
+"""A function of the user's own Python file, loaded by path, with the files beside it that it imports.
+
+    function = load_function(Path("my_models.py"), "two_towers")
+
+The file's folder is a private package: `import towers` in it is `towers.py` beside it, whatever else is called so in this
+process, and nothing is added to sys.path. Two pipelines in one process have each their own `towers`. The files are loaded
+anew by each call, from their source.
+"""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import hashlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import sys
+import traceback
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ConfigError
+from headway.storage import user_files
+
+PREFIX = "_headway_user_"
+
+
+def load_function(file: Path, name: str) -> Callable[..., Any]:
+    """The function `name` of the Python file; ConfigError when either is missing or the file does not run."""
+    if not file.is_file():
+        raise ConfigError("no such file", where=str(file), fix="put the module beside the pipeline")
+    if file.suffix != ".py":
+        raise ConfigError("is not a Python file", where=str(file), fix="its name must end in .py")
+    folder = file.absolute().parent
+    package = PREFIX + hashlib.sha256(f"{folder}\0{file.name}\0{user_files.digest(file)}".encode()).hexdigest()[:16]
+    _begin(package, folder)
+    try:
+        # what it is called within the package, so that dataclasses and pickles of it find it in sys.modules
+        module = importlib.import_module(f"{package}.{file.stem}")
+    except Exception as error:
+        _forget(package)
+        raise ConfigError(f"cannot be loaded: {type(error).__name__}: {error}", where=line_of(error, file)) from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [
+            key
+            for key, value in vars(module).items()
+            if inspect.isfunction(value) and value.__module__ == module.__name__
+        ]
+        close = difflib.get_close_matches(name, known, 1)
+        fix = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(known) or 'no functions'}"
+        raise ConfigError(f"has no function {name!r}", where=str(file), fix=fix)
+    return function
+
+
+def _begin(package: str, folder: Path) -> None:
+    """A package of that name whose modules are the folder's files, none of them loaded yet."""
+    _forget(package)
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    made = types.ModuleType(package)
+    made.__path__ = [str(folder)]
+    sys.modules[package] = made
+
+
+def _forget(package: str) -> None:
+    for name in [name for name in sys.modules if name == package or name.startswith(package + ".")]:
+        del sys.modules[name]
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of the private packages, and no others."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not name.startswith(PREFIX) or path is None:
+            return None
+        importlib.invalidate_caches()  # a file may be newer than the last look at its folder
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Runs a file with an `import` that looks beside it first, and never from bytecode: that tells a change by the second."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        package = module.__name__.partition(".")[0]
+        (folder,) = sys.modules[package].__path__
+        module.__dict__["__builtins__"] = vars(builtins) | {"__import__": _importing(package, Path(folder))}
+        super().exec_module(module)
+
+
+def _importing(package: str, folder: Path) -> Callable[..., Any]:
+    """What `import` does in the modules of a private package."""
+
+    def local(
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        if level or not user_files.is_local(folder, top := name.partition(".")[0]):
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        if not fromlist:
+            importlib.import_module(f"{package}.{name}")
+            return sys.modules[f"{package}.{top}"]
+        # relative to the private package, so that Python's own import does the rest
+        return builtins.__import__(name, {"__package__": package, "__name__": package}, None, fromlist, 1)
+
+    return local
+
+
+def line_of(error: BaseException, file: Path) -> str:
+    """ "file.py, line 12": the last line of the user's file that the error passed through."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f"{file.name}, line {error.lineno}"
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file.absolute()
+    ]
+    return f"{file.name}, line {lines[-1]}" if lines else file.name

@@ -1,0 +1,234 @@
+"""The one process that imports TensorFlow: it runs stage functions for a parent that never does.
+
+    python -P -u -m tfcore.runtime.worker --requests 5 --answers 6 --preload tensorflow,keras
+
+Requests and answers are JSON lines on two pipes of their own, so that anything may print. In:
+
+    {"id": 1, "call": "tfcore.train.stage:train", "request": {...}, "out": "/path", "runtime": {}}
+    {"stop": true}                          the running call's monitor.check() raises Cancelled
+
+Out: {"event": "ready", ...} once everything is imported, then for each call any number of
+{"id": 1, "event": "progress" | "log" | "alive", ...} and one {"id": 1, "result": {...}} or {"id": 1, "error": {...}}.
+
+The process lives exactly as long as the request pipe: when the parent closes it, or dies of anything, the reader
+thread sees its end and leaves at once, whatever the main thread is doing. Ctrl-C and SIGTERM are the parent's business.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import importlib
+import inspect
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from headway.config import load
+from headway.errors import KINDS, HeadwayError
+from headway.imports import uncollected
+from headway.monitor import Monitor
+from headway.process import own
+from headway.quiet import quiet_libraries
+from headway.storage.atomic_io import storage_error
+
+PROGRESS_SECONDS = 0.1
+"""Progress is passed on at most this often; the last of a call always is."""
+
+
+class Answers:
+    """JSON lines to the parent, whole even when several threads answer."""
+
+    def __init__(self, descriptor: int):
+        self._file = os.fdopen(descriptor, "wb")
+        self._lock = threading.Lock()
+
+    def send(self, **answer: Any) -> None:
+        line = json.dumps(answer, default=_plain).encode() + b"\n"
+        with self._lock:
+            try:
+                self._file.write(line)
+                self._file.flush()
+            except BrokenPipeError:
+                os._exit(1)  # nobody is left to answer to
+
+
+def _plain(value: Any) -> Any:
+    """NumPy and TensorFlow scalars, arrays and paths as JSON values."""
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, bool | int | float | str | list):
+        return value
+    raise TypeError(f"a stage's answer holds a {type(value).__name__}, which JSON has no form for")
+
+
+class RelayMonitor(Monitor):
+    """A stage's progress and log lines, sent to the parent's monitor."""
+
+    def __init__(self, answers: Answers, call: int, stop: threading.Event):
+        super().__init__(stop)
+        self._answers, self._call, self._last = answers, call, 0.0
+
+    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
+        now = time.monotonic()
+        if now - self._last >= PROGRESS_SECONDS or (total is not None and done >= total):
+            self._last = now
+            self._answers.send(id=self._call, event="progress", done=done, total=total, unit=unit, facts=facts)
+
+    def log(self, line: str) -> None:
+        self._answers.send(id=self._call, event="log", line=line)
+
+    def alive(self) -> None:
+        self._answers.send(id=self._call, event="alive")
+
+
+class Requests:
+    """The reader thread: queues calls, sets the stop of the newest one, ends the process with the pipe."""
+
+    def __init__(self, descriptor: int):
+        self.queue: queue.Queue[tuple[dict[str, Any], threading.Event]] = queue.Queue()
+        self._file = os.fdopen(descriptor, "rb")
+        threading.Thread(target=self._read, name="requests", daemon=True).start()
+
+    def _read(self) -> None:
+        stop = threading.Event()
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._file:
+                request = json.loads(line)
+                if request.get("stop"):
+                    stop.set()
+                else:
+                    stop = threading.Event()
+                    self.queue.put((request, stop))
+        os._exit(0)
+
+
+def resolve(call: str) -> Callable[..., Any]:
+    """The function that "package.module:function" names; HeadwayError when there is none."""
+    module, _, name = call.partition(":")
+    try:
+        with uncollected():
+            found = importlib.import_module(module)
+        return getattr(found, name)
+    except AttributeError:
+        raise HeadwayError(f"module {module} has no function {name!r}", where=call) from None
+    except ModuleNotFoundError as error:
+        if error.name and (module == error.name or module.startswith(error.name + ".")):
+            raise HeadwayError(f"there is no module {error.name}", where=call) from None
+        raise
+
+
+def run(request: dict[str, Any], monitor: Monitor) -> Any:
+    """Call the stage that a request names, its JSON validated into the types the function asks for."""
+    function = resolve(request["call"])
+    hints = typing.get_type_hints(function)
+    first = next(iter(inspect.signature(function).parameters))
+    model, value = hints.get(first), request.get("request")
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        value = load(model, value, where=request["call"])
+    runtime = {
+        name: TypeAdapter(hints[name]).validate_python(argument) if name in hints else argument
+        for name, argument in (request.get("runtime") or {}).items()
+    }
+    return function(value, Path(request["out"]), monitor, **runtime)
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as JSON: a HeadwayError keeps its kind, anything else is one line and a traceback. What fails in an op
+    that a line of the user's made is told as a HeadwayError of that line."""
+    failed_op = None
+    error = storage_error(error) or error
+    if (tf := sys.modules.get("tensorflow")) is not None and isinstance(error, tf.errors.OpError):
+        from tfcore.graph.op_errors import explained, reason
+
+        failed_op = reason(error)
+        error = explained(error) or error
+    if isinstance(error, HeadwayError):
+        kind = next(c.__name__ for c in type(error).__mro__ if c.__name__ in KINDS)
+        return {"kind": kind, "problem": error.problem, "where": error.where, "fix": error.fix, "traceback": None}
+    first = failed_op or (str(error).strip().splitlines() or ["no message"])[0]
+    text = "".join(traceback.format_exception(error))
+    return {"kind": None, "problem": f"{type(error).__name__}: {first}", "where": None, "fix": None, "traceback": text}
+
+
+def preload(modules: list[str]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Import `modules` -> (facts for the ready event, the error every call will be answered with or None)."""
+    started = time.monotonic()
+    devices: list[str] = []
+    try:
+        with uncollected(keep=True):
+            for module in modules:
+                importlib.import_module(module)
+            if "tensorflow" in sys.modules:
+                devices = _prepare_tensorflow()
+    except Exception as error:
+        failure = describe(error)
+        failure["problem"] = f"the TensorFlow process cannot import what it needs: {failure['problem']}"
+        failure["fix"] = "run 'headway doctor'"
+        return {}, failure
+    return {"seconds": round(time.monotonic() - started, 3), "devices": devices, "pid": os.getpid()}, None
+
+
+def _prepare_tensorflow() -> list[str]:
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
+        # without it TensorFlow takes the whole card, and a second run on the machine fails
+        with contextlib.suppress(RuntimeError):
+            tf.config.experimental.set_memory_growth(gpu, True)
+    return [device.name for device in tf.config.list_physical_devices()]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="runs TensorFlow stages for a parent process")
+    parser.add_argument("--requests", type=int, required=True, help="file descriptor to read requests from")
+    parser.add_argument("--answers", type=int, required=True, help="file descriptor to write answers to")
+    parser.add_argument("--preload", default="tensorflow,keras", help="modules to import before the first request")
+    options = parser.parse_args(arguments)
+    own()
+    quiet_libraries()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # a terminal, a supervisor: they signal every process, and the parent decides; it ends this one by the pipe
+        signal.signal(number, signal.SIG_IGN)
+    faulthandler.enable()  # a crash in native code then prints where Python was
+    for descriptor in (options.requests, options.answers):
+        os.set_inheritable(descriptor, False)  # a grandchild must not hold the pipes open
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever the user's ~/.keras/keras.json prefers
+    requests, answers = Requests(options.requests), Answers(options.answers)
+
+    facts, broken = preload([module for module in options.preload.split(",") if module])
+    answers.send(event="ready", **facts)
+    while True:
+        request, stop = requests.queue.get()
+        call = request["id"]
+        if broken:
+            answers.send(id=call, error=broken)
+            continue
+        try:
+            answers.send(id=call, result=run(request, RelayMonitor(answers, call, stop)))
+        except BaseException as error:  # also SystemExit: a stage must not end the process
+            answers.send(id=call, error=describe(error))
+
+
+if __name__ == "__main__":
+    main()

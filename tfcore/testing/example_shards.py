@@ -1,0 +1,94 @@
+"""A table in memory as an ingested span, without Beam: real shards, statistics and a manifest's result.
+
+examples = write_examples(folder, {"train": table, "eval": other}, columns)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headway.evaluation.tasks import Task
+from headway.records.classic import encode_classic
+from headway.records.encode import encode
+from headway.records.lengths import packed
+from headway.records.tables import pieces, record_parts
+from headway.records.tfrecord import ShardWriter
+from headway.schema.columns import Column, named_for
+from headway.statistics.split_statistics import SplitStatistics
+from tfcore.train.request import Examples
+from tfcore.transform.config import ColumnTransform
+from tfcore.transform.parameters import TransformParameters, fit_parameters
+
+
+@dataclass(frozen=True)
+class Written:
+    """A span as the ingest stage would have left it."""
+
+    folder: Path
+    result: dict[str, Any]
+    columns: tuple[Column, ...]
+    statistics: dict[str, SplitStatistics]
+
+    def part(self, split: str) -> Examples:
+        return Examples(path=self.folder, split=split, result=self.result)
+
+    def fit(
+        self, transforms: Mapping[str, ColumnTransform] | None = None, task: Task | None = None
+    ) -> TransformParameters:
+        """Transform parameters from the train split's statistics."""
+        return fit_parameters(self.columns, transforms or {}, self.statistics["train"], task=task or "auto")[0]
+
+
+def write_examples(
+    folder: Path,
+    splits: Mapping[str, pa.Table],
+    columns: Sequence[Column],
+    *,
+    rows_per_record: int = 4096,
+    shards: int = 2,
+    span: str = "all",
+) -> Written:
+    """Write the tables of stored columns (the label's column is "label") as shards into `folder`.
+
+    Args:
+        shards: how many each split is cut into, of equal length but for a group column, of which no group is cut.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    made: dict[str, Any] = {}
+    whole = rows_per_record > 1 and named_for(columns, "group") is not None
+    statistics = {}
+    for split, table in splits.items():
+        statistics[split] = SplitStatistics.create(columns)
+        written = []
+        for number, piece in enumerate(pieces(table, columns, shards)):
+            name = f"{split}-{number:05d}-of-{shards:05d}.tfrecord"
+            with ShardWriter(folder / name) as shard:
+                for batch in piece.to_batches(max_chunksize=max(rows_per_record, 1024)):
+                    statistics[split].update(batch)
+                    if not whole:
+                        _write(shard, batch, columns, rows_per_record)
+                for part in record_parts(piece, columns, rows_per_record) if whole else ():
+                    shard.write(encode(part.combine_chunks().to_batches()[0], columns), part.num_rows)
+            written.append({"file": name, "rows": packed(shard.rows)})
+        made[split] = {"rows": table.num_rows, "shards": written}
+    result = {
+        "span": span,
+        "rows_per_record": rows_per_record,
+        "columns": [column.model_dump(mode="json") for column in columns],
+        "splits": made,
+    }
+    return Written(folder, result, tuple(columns), statistics)
+
+
+def _write(shard: ShardWriter, batch: pa.RecordBatch, columns: Sequence[Column], rows_per_record: int) -> None:
+    if rows_per_record == 1:
+        shard.write_many(encode_classic(batch, columns))
+        return
+    for start in range(0, batch.num_rows, rows_per_record):
+        piece = batch.slice(start, rows_per_record)
+        shard.write(encode(piece, columns), piece.num_rows)

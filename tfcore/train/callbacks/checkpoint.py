@@ -1,0 +1,205 @@
+"""Checkpoints that are whole or not there at all.
+
+    checkpoints = Checkpoints(Path("checkpoints"), log=monitor.log)
+    checkpoints.save(1000, learner.variables(), {"history": [...]})
+    found = checkpoints.newest()                     # None, or its step and state
+    checkpoints.restore(found, learner.variables())
+
+`<folder>/<step>/` holds the variables as a TensorFlow checkpoint and `checkpoint.json`: size and crc32c of every file,
+the shapes, and a small state of plain JSON. It is written aside, synced, and renamed; one that is torn or altered is
+named in a warning and passed over for the one before.
+
+With `keep_best`, those with the lowest `loss` stay as well, however old they are:
+
+    checkpoints = Checkpoints(folder, keep=2, keep_best=3)
+    if checkpoints.among_best(0.41):
+        checkpoints.save(1000, variables, state, loss=0.41)
+    [(found.step, found.loss) for found in checkpoints.best()]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from headway.errors import StoreError
+from headway.storage.manifest import checksum
+from tfcore.graph.op_errors import why
+from tfcore.graph.save_errors import saving
+
+FORMAT = 1
+MANIFEST, VARIABLES = "checkpoint.json", "variables"
+Variables = Mapping[str, Sequence[tf.Variable]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A valid checkpoint: the step it was taken after, where it is, and its JSON state."""
+
+    step: int
+    path: Path
+    state: dict[str, Any]
+    shapes: dict[str, list[str]]
+    loss: float | None = None
+    """Of the carve at that step, where it was looked at."""
+
+
+class Checkpoints:
+    """The checkpoints of one training in `folder`; the newest `keep` of them stay, and the `keep_best` best."""
+
+    def __init__(self, folder: Path, *, keep: int = 2, keep_best: int = 0, log: Callable[[str], None] | None = None):
+        self.folder, self._keep, self._keep_best, self._log = folder, keep, keep_best, log or (lambda line: None)
+
+    def save(self, step: int, variables: Variables, state: Mapping[str, Any], *, loss: float | None = None) -> Path:
+        """Write a checkpoint of `variables` and `state` for `step`; older ones that are neither new nor good go.
+
+        Raises:
+            StoreError: it cannot be written; those that are there stay, and nothing is left aside.
+        """
+        staged = self.folder / f".staged-{uuid.uuid4().hex}"
+        try:
+            with saving(self.folder, f"the checkpoint of step {step}"):
+                self._stage(staged, step, variables, state, loss)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        steps = self._steps()
+        best = self._losses(steps)[: self._keep_best]
+        for old in {*steps[self._keep :]} - {good for _, good in best}:
+            self._discard(self.folder / str(old))
+        return self.folder / str(step)
+
+    def _stage(
+        self, staged: Path, step: int, variables: Variables, state: Mapping[str, Any], loss: float | None
+    ) -> None:
+        """Write it into `staged`, and rename that."""
+        staged.mkdir(parents=True)
+        tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(str(staged / VARIABLES))
+        files = {path.name: _facts(path) for path in sorted(staged.iterdir())}
+        manifest = {"format": FORMAT, "step": step, "files": files, "shapes": _shapes(variables), "state": state}
+        if loss is not None and math.isfinite(loss):
+            manifest["loss"] = loss
+        _write_synced(staged / MANIFEST, json.dumps(manifest, indent=1).encode())
+        _sync(staged)
+        final = self.folder / str(step)
+        self._discard(final)
+        staged.rename(final)
+        _sync(self.folder)
+
+    def among_best(self, loss: float) -> bool:
+        """Whether one with this loss would be kept for it. Of equal ones the earlier is the better."""
+        kept = self._losses(self._steps())[: self._keep_best]
+        return math.isfinite(loss) and self._keep_best > 0 and (len(kept) < self._keep_best or loss < kept[-1][0])
+
+    def best(self) -> list[Found]:
+        """The `keep_best` best that are whole, best first; warns of each that is not."""
+        found = (self._read(step) for _, step in self._losses(self._steps()))
+        return list(itertools.islice((one for one in found if one is not None), self._keep_best))
+
+    def newest(self) -> Found | None:
+        """The newest valid checkpoint; warns of each newer one that is not. Sweeps what a killed process left aside."""
+        if self.folder.is_dir():
+            for left in [*self.folder.glob(".staged-*"), *self.folder.glob(".old-*")]:
+                shutil.rmtree(left, ignore_errors=True)
+        return next((found for step in self._steps() if (found := self._read(step)) is not None), None)
+
+    def restore(self, found: Found, variables: Variables) -> None:
+        """Fill `variables` from a checkpoint; StoreError when it was taken of others, or cannot be read."""
+        if found.shapes != (wanted := _shapes(variables)):
+            for name in sorted({*found.shapes, *wanted}):
+                if found.shapes.get(name) != wanted.get(name):
+                    raise StoreError(
+                        f"was taken of another training: {name} has {found.shapes.get(name)}, now {wanted.get(name)}",
+                        where=str(found.path),
+                        fix=f"remove {self.folder} to begin anew",
+                    )
+        checkpoint = tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()})
+        try:
+            checkpoint.read(str(found.path / VARIABLES)).assert_consumed()
+        except tf.errors.OpError as error:
+            raise StoreError(f"cannot be read: {why(error)}", where=str(found.path)) from None
+
+    def _read(self, step: int) -> Found | None:
+        path = self.folder / str(step)
+        try:
+            return _read(path)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._log(f"warning: the checkpoint {path} is passed over: {error}")
+            return None
+
+    def _losses(self, steps: Sequence[int]) -> list[tuple[float, int]]:
+        """(loss, step) of those that have one, best first."""
+        if not self._keep_best:
+            return []
+        found = []
+        for step in steps:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # torn: who wants to restore it is told
+                found.append((float(json.loads((self.folder / str(step) / MANIFEST).read_bytes())["loss"]), step))
+        return sorted(found)
+
+    def _steps(self) -> list[int]:
+        """Steps there are folders for, newest first."""
+        if not self.folder.is_dir():
+            return []
+        return sorted((int(p.name) for p in self.folder.iterdir() if re.fullmatch(r"\d+", p.name)), reverse=True)
+
+    def _discard(self, path: Path) -> None:
+        # renamed first: a kill in the middle of the removal must not leave half a checkpoint under a step's name
+        if path.exists():
+            aside = self.folder / f".old-{uuid.uuid4().hex}"
+            path.rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _read(path: Path) -> Found:
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    if manifest["format"] > FORMAT:
+        raise ValueError(f"its format {manifest['format']} is newer than this Headway")
+    for name, facts in manifest["files"].items():
+        size, crc = checksum(path / name)
+        if size != facts["bytes"]:
+            raise ValueError(f"{name} has {size} bytes, not {facts['bytes']}")
+        if crc != facts["crc32c"]:
+            raise ValueError(f"{name} has changed (crc32c)")
+    return Found(int(manifest["step"]), path, manifest["state"], manifest["shapes"], manifest.get("loss"))
+
+
+def _shapes(variables: Variables) -> dict[str, list[str]]:
+    return {name: [f"{v.dtype.name} {_shape(v)}" for v in group] for name, group in variables.items()}
+
+
+def _shape(variable: tf.Variable) -> list[int | None] | str:
+    return "[...]" if variable.shape.rank is None else variable.shape.as_list()
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    size, crc = checksum(path)
+    _sync(path)
+    return {"bytes": size, "crc32c": crc}
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

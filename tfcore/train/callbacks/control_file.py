@@ -1,0 +1,198 @@
+"""Knobs: numbers that a training reads anew at every step. They follow a schedule, or a hand, and cost no retrace.
+
+    knobs = Knobs({"learning_rate": CosineRate(...), "label_smoothing": ConstantRate(initial=0.1)}, total=2000)
+    knobs.values(first=0, count=32)          # {"learning_rate": float32 [32], "label_smoothing": float32 [32]}
+    knobs.change(640, {"learning_rate": 1e-4})    # from step 640 on; None goes back to the schedule
+
+What a knob was set to by hand goes into the checkpoint and the history: a resumed training continues with it, and nobody
+takes a training for one that its config alone explains. TensorFlow-free.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError
+from headway.storage.atomic_io import replace_text
+from tfcore.train.steps.schedule import Schedule
+
+MEANINGS = {
+    "learning_rate": "the optimizer's",
+    "clip_norm": "the largest global norm of the gradients",
+    "dropout": "share of the built-in model's hidden units that are dropped",
+    "label_smoothing": "share of the label's weight that is spread over all classes",
+    "temperature": "what logits are divided by in the training loss",
+    "positive_weight": "weight of the positive rows of a binary label",
+    "regularization": "what the model's own losses are multiplied by",
+}
+"""The knobs that Headway's own training reads; any other name is for the user's model."""
+_BOUNDS = {
+    "learning_rate": (0.0, 1e6, False),
+    "clip_norm": (0.0, 1e9, False),
+    "dropout": (0.0, 1.0, True),
+    "label_smoothing": (0.0, 1.0, True),
+    "temperature": (0.0, 1e6, False),
+    "positive_weight": (0.0, 1e9, True),
+    "regularization": (0.0, 1e9, True),
+}
+"""(from, up to, whether `from` itself is allowed); `up to` never is."""
+
+
+_SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
+
+def fault(name: str, value: float) -> str | None:
+    """Why a knob cannot have this value; None when it can."""
+    if not math.isfinite(value):
+        return f"{name} is {value}, which is no finite number"
+    if abs(value) > _LARGEST or (value and abs(value) < _SMALLEST):
+        return f"{name} is {value:g}, which float32 does not hold; it would be {'0' if abs(value) < 1 else 'infinite'}"
+    if name in _BOUNDS:
+        low, high, closed = _BOUNDS[name]
+        if not (low < value < high or (closed and value == low)):
+            return f"{name} is {value:g}; it must be {'at least' if closed else 'above'} {low:g} and below {high:g}"
+    return None
+
+
+class Knobs:
+    """See the module. `changes` holds what was set by hand: {"step", "knob", "value"}, None for back to the schedule."""
+
+    def __init__(self, schedules: Mapping[str, Schedule], total: int):
+        self._schedules, self._total = dict(schedules), total
+        self._set: dict[str, float] = {}
+        self.changes: list[dict[str, Any]] = []
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._schedules)
+
+    def values(self, first: int, count: int) -> dict[str, NDArray[np.float32]]:
+        """Each knob at steps first .. first + count - 1; float32 [count]."""
+        return {
+            name: np.full(count, self._set[name], np.float32)
+            if name in self._set
+            else schedule.rates(first, count, self._total)
+            for name, schedule in self._schedules.items()
+        }
+
+    def at(self, step: int) -> dict[str, float]:
+        """Each knob at one step."""
+        return {name: float(values[0]) for name, values in self.values(step, 1).items()}
+
+    def change(self, step: int, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Set knobs from `step` on; returns what is different from before.
+
+        Raises:
+            ConfigError: there is no such knob in this training, or the value is none for it. Nothing is changed then.
+        """
+        for name, value in wanted.items():
+            check(name, value, self._schedules)
+        made = []
+        for name, value in wanted.items():
+            if self._set.get(name) == value:
+                continue
+            if value is None:
+                self._set.pop(name, None)
+            else:
+                self._set[name] = float(value)
+            made.append({"step": step, "knob": name, "value": value})
+        self.changes += made
+        return made
+
+    def state(self) -> dict[str, Any]:
+        return {"set": dict(self._set), "changes": list(self.changes)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._set, self.changes = dict(state["set"]), list(state["changes"])
+
+
+def check(name: str, value: Any, known: Mapping[str, Any] | list[str]) -> None:
+    """ConfigError unless `name` is a knob of those known and takes `value` (None: back to its schedule)."""
+    if name not in known:
+        close = difflib.get_close_matches(name, list(known), 1)
+        off = MEANINGS.get(name)
+        fix = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(known)}"
+        if off is not None:
+            fix = "what is not configured is not in the compiled step: set it in the pipeline and run again"
+        raise ConfigError("this training has no such knob", where=f"knob {name!r}", fix=fix)
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{value!r} is no number", where=f"knob {name!r}", fix=f"for example {name}=0.1")
+    try:
+        number = float(value)
+    except OverflowError:  # an int of hundreds of digits
+        number = math.inf if value > 0 else -math.inf
+    if (wrong := fault(name, number)) is not None:
+        raise ConfigError(wrong, where=f"knob {name!r}")
+
+
+class ControlFile:
+    """A small JSON file, {"learning_rate": 0.0001}, that a running training looks at between its calls.
+
+    Written whole by `write`, or by hand. What it says of a training that is over says nothing of the next one.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._seen: tuple[int, int] | None = None
+
+    def begin(self) -> None:
+        """Forget what was meant for an earlier training."""
+        self.path.unlink(missing_ok=True)
+        self._seen = None
+
+    def news(self) -> dict[str, Any] | None:
+        """What the file says, if it has changed since it was last asked.
+
+        Raises:
+            ConfigError: it is no JSON object.
+        """
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        mark = found.st_mtime_ns, found.st_size
+        if mark == self._seen:
+            return None
+        self._seen = mark
+        return self.read()
+
+    def read(self) -> dict[str, Any]:
+        """What the file says; {} where there is none."""
+        try:
+            value = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(f"is no JSON: {error}", where=str(self.path), fix='{"learning_rate": 0.0001}') from None
+        if not isinstance(value, dict):
+            raise ConfigError("is no JSON object", where=str(self.path), fix='{"learning_rate": 0.0001}')
+        return value
+
+    def write(self, values: Mapping[str, float | None]) -> None:
+        """Add to what it says, in one rename."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(self.path, json.dumps(self.read() | dict(values), indent=1) + "\n")
+
+
+def check_knobs(knobs: Mapping[str, Any], task: str, *, user: bool) -> None:
+    """ConfigError for a knob that nothing would read."""
+    for name in knobs:
+        if name in ("positive_weight",) and task != "binary":
+            problem = f"{name} is for a binary label, and this one is {task}"
+        elif name in ("label_smoothing", "temperature") and task == "regression":
+            problem = f"{name} is for a label with classes, and this one is a number"
+        elif name not in MEANINGS and not user:
+            problem = f"nothing reads {name!r}; the built-in models know {', '.join(sorted(MEANINGS))}"
+        else:
+            continue
+        raise ConfigError(problem, where=f"training.knobs.{name}", fix="leave it out")

@@ -1,0 +1,110 @@
+"""What a training tells: progress for a person, a history for the record, an end to one that has gone wrong.
+
+    recorder = Recorder(total=2000, batch=256, monitor=monitor, non_finite_limit=10)
+    recorder(32, outcome)
+
+Losses are summed step by step in float64, so the history is the same however the steps were cut into calls.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from headway.errors import DataError
+from headway.messages import counted
+from headway.monitor import Monitor
+from tfcore.train.steps.learner import Outcome
+
+PROGRESS_SECONDS = 0.25
+
+
+class Recorder:
+    """Reports each call's outcome; `point()` closes an interval of the history."""
+
+    def __init__(self, *, total: int, batch: int, monitor: Monitor, non_finite_limit: int):
+        self._total, self._batch, self._monitor, self._limit = total, batch, monitor, non_finite_limit
+        self.history: list[dict[str, Any]] = []
+        self.skipped = self.excused = 0  # of those skipped, the ones for a loss scale that was too large
+        self._in_row = 0
+        self._loss = self._weight = 0.0
+        self._last_loss = math.nan
+        self._first_at: float | None = None
+        self._first_step = self._last_step = self._shown_step = 0
+        self._last_at = self._shown_at = 0.0
+
+    def __call__(self, step: int, outcome: Outcome) -> None:
+        first = step - len(outcome.losses) + 1
+        rows = (outcome.losses, outcome.weights, outcome.applied, outcome.excused)
+        for number, (loss, weight, applied, excused) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
+            if applied:
+                self._loss += loss * weight
+                self._weight += weight
+                self._in_row = 0
+                continue
+            self.skipped += 1
+            self.excused += excused
+            self._in_row += not excused
+            if self._in_row >= self._limit:
+                self._give_up(first + number)
+        finite = outcome.losses[outcome.applied]
+        if len(finite):
+            self._last_loss = float(np.mean(finite))
+        self._show(step)
+
+    def point(self, step: int, **facts: Any) -> dict[str, Any]:
+        """Add to the history: the weighted mean training loss since the last point, and `facts`."""
+        loss = self._loss / self._weight if self._weight else None
+        self._loss = self._weight = 0.0
+        self.history.append({"step": step, "loss": loss, **facts})
+        return self.history[-1]
+
+    def carve(self, step: int, loss: float) -> None:
+        """Add the loss on the carve to the history."""
+        self.history.append({"step": step, "carve_loss": loss if math.isfinite(loss) else None})
+
+    @property
+    def steps_per_second(self) -> float | None:
+        """Of this process, from the end of the first call on: without tracing and compiling."""
+        if self._first_at is None or self._last_step <= self._first_step:
+            return None
+        return round((self._last_step - self._first_step) / max(self._last_at - self._first_at, 1e-9), 1)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "history": self.history,
+            "skipped": self.skipped,
+            "excused": self.excused,
+            "in_row": self._in_row,
+            "loss": self._loss,
+            "weight": self._weight,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.history, self.skipped, self._in_row = list(state["history"]), state["skipped"], state["in_row"]
+        self.excused = state.get("excused", 0)
+        self._loss, self._weight = state["loss"], state["weight"]
+
+    def _show(self, step: int) -> None:
+        now = time.monotonic()
+        self._last_at, self._last_step = now, step
+        facts: dict[str, Any] = {"loss": round(self._last_loss, 6) if math.isfinite(self._last_loss) else None}
+        if self._first_at is None:  # the first call traced and compiled: no rate to tell yet
+            self._first_at, self._first_step = now, step
+        elif now - self._shown_at < PROGRESS_SECONDS and step != self._total:
+            return
+        else:
+            rows = (step - self._shown_step) * self._batch
+            facts["rows_per_second"] = round(rows / max(now - self._shown_at, 1e-9))
+        self._shown_at, self._shown_step = now, step
+        self._monitor.progress(step, self._total, "steps", **facts)
+
+    def _give_up(self, step: int) -> None:
+        raise DataError(
+            f"loss or gradients were not finite {counted(self._in_row, 'step')} in a row, up to step {step}",
+            where="training",
+            fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm",
+        )

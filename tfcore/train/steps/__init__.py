@@ -1,0 +1,1 @@
+"""One training step and many of them: losses, micro-batches, replicas, schedules, sampling."""

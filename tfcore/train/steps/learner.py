@@ -1,0 +1,255 @@
+"""What learns: a model, its optimizer, and the one compiled program that runs up to K steps on a stack of batches.
+
+    learner = Learner(model=model, task="binary", config=TrainingConfig(), step=step, specs=specs)
+    outcome = learner.run(stack, first=0, steps=32, knobs={"learning_rate": rates})    # outcome.losses: float32 [32]
+
+A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B], and "group" [K, B]
+where the order within groups is learnt too. Batches `first` to `first + steps - 1` are trained on, so a call can begin and
+end anywhere in a stack without another trace or compilation. The loss of a batch is the weighted mean of its rows' losses.
+A step whose loss or gradients are not finite
+changes nothing but the step count: neither weights, optimizer, nor a moving average. Every knob is an argument, one value
+a step: a knob that the learner was not given is not in the program at all, and so it is with micro-batches, a loss scale
+and an ending. With an ending the program may run fewer steps than it was asked to: the outcome holds those it ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.evaluation.tasks import Task
+from tfcore.graph.function import GraphFunction, Jit
+from tfcore.graph.knobs import KnobVariables
+from tfcore.graph.shared_state import SharedState
+from tfcore.losses.row_losses import row_losses
+from tfcore.models.precision import LossScale
+from tfcore.train.callbacks.stop_condition import Ending
+from tfcore.train.config import OptimizerConfig
+from tfcore.train.ranking_config import RankingConfig
+from tfcore.train.steps.micro_batches import accumulated
+from tfcore.train.steps.train_step import Done, TrainStep, make_optimizer
+
+__all__ = ["Learner", "Outcome", "Stack", "make_optimizer", "row_losses"]
+
+Stack = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The steps of one call, in order."""
+
+    losses: NDArray[np.float32]
+    """[steps]; not finite where a step was skipped for its loss."""
+    weights: NDArray[np.float32]
+    """[steps]: the summed row weights of each batch."""
+    applied: NDArray[np.bool_]
+    """[steps]: false where the step was skipped."""
+    excused: NDArray[np.bool_]
+    """[steps]: true where it was skipped for a loss scale that was too large, and is smaller now."""
+
+
+class Learner:
+    """See the module.
+
+    Args:
+        model: takes {"numeric", "categorical"}, gives [B, outputs].
+        task: decides the loss: sigmoid or softmax cross-entropy, or squared error.
+        step: int64 variable, counted up by one each step; dropout masks are drawn from it.
+        specs: of a stack, all dimensions known.
+        optimizer: which, and its settings.
+        knobs: the variables of the knobs; "learning_rate" is always one of them. Those of
+        `tfcore.train.callbacks.control_file.MEANINGS`
+            are read here, others by the model.
+        label_std: for regression; gradients are those of the error in standard deviations, so that learning rate and
+            clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
+        offsets: added to the outputs while training and at no other time; see `tfcore.train.steps.sampling`.
+        ranking: has the order within "group" of a batch count too; rows of a group follow each other, see
+            `tfcore.data.groups.group_ids`. The reported loss stays the rows'.
+        micro_batches: whether `run` is told into how many micro-batches a batch is cut; see `tfcore.train.steps.micro_batches`.
+        scale: of the loss, for a model that computes in float16; see `tfcore.models.precision`.
+        ending: when the steps end by themselves; None: never.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: keras.Model,
+        task: Task,
+        step: tf.Variable,
+        specs: Mapping[str, tf.TensorSpec],
+        optimizer: OptimizerConfig,
+        knobs: KnobVariables | None = None,
+        label_std: float = 1.0,
+        offsets: Sequence[float] | None = None,
+        ranking: RankingConfig | None = None,
+        micro_batches: bool = False,
+        scale: LossScale | None = None,
+        ending: Ending | None = None,
+        jit: Jit = "auto",
+        log: Callable[[str], None] | None = None,
+    ):
+        self.model, self.task, self.step = model, task, step
+        self.optimizer = make_optimizer(optimizer)
+        # before the first trace: its variables must exist, and a checkpoint must find them
+        self.optimizer.build(model.trainable_variables)
+        self.knobs = knobs or KnobVariables(["learning_rate"])
+        self.one = TrainStep(
+            model=model,
+            task=task,
+            optimizer=self.optimizer,
+            knobs=self.knobs,
+            counter=step,
+            label_std=label_std,
+            offsets=offsets,
+            ranking=ranking,
+            scale=scale,
+            log=log,
+        )
+        """The step whose pieces the compiled program is made of."""
+        self.stack, self.batch = specs["weight"].shape
+        scalar = tf.TensorSpec([], tf.int32)
+        values = {name: tf.TensorSpec([self.stack], tf.float32) for name in self.knobs.variables_by_name}
+        self.ending = ending or Ending()
+        self._micro_batches = micro_batches
+        control = self.ending.specs | ({"micro_batches": scalar} if micro_batches else {})
+        self._run = GraphFunction(
+            self._train_steps,
+            {"stack": dict(specs), "first": scalar, "steps": scalar, "knobs": values, "control": control},
+            jit=jit,
+            log=log,
+        )
+        self._evaluate: GraphFunction | None = None
+        self.state = SharedState()
+        """What training, evaluation and a checkpoint share. A model's variables include the seeds of random layers, which
+        a checkpoint of the Keras object leaves out."""
+        self.state.hold("model", model)
+        self.state.hold("optimizer", self.optimizer)
+        self.state.hold("step", step)
+        if scale is not None:
+            self.state.hold("loss_scale", scale)
+
+    @property
+    def traces(self) -> int:
+        """Of the steps or of the evaluation, whichever were more."""
+        return max(function.traces for function in self._functions)
+
+    @property
+    def compiled(self) -> list[Any]:
+        """For a `RetraceGuard`."""
+        return [compiled for function in self._functions for compiled in function.compiled]
+
+    @property
+    def _functions(self) -> list[GraphFunction]:
+        return [self._run, *([self._evaluate] if self._evaluate else [])]
+
+    @property
+    def mode(self) -> str | None:
+        """ "jit" or "graph"; None before the first call."""
+        return self._run.mode
+
+    def variables(self) -> dict[str, list[tf.Variable]]:
+        """Everything a step reads and writes, for a checkpoint; see `state`."""
+        return self.state.groups()
+
+    def run(
+        self,
+        stack: Stack,
+        *,
+        first: int,
+        steps: int,
+        knobs: Mapping[str, NDArray[np.float32]],
+        micro_batches: int = 1,
+    ) -> Outcome:
+        """Train on batches first .. first + steps - 1 of `stack`, or on fewer where the ending says so.
+
+        Args:
+            knobs: [K]; knobs[name][i] is the knob's value for batch i.
+            micro_batches: how many each batch is cut into; a divisor of a device's rows. May change from call to call.
+        """
+        control = self.ending.arguments
+        if self._micro_batches:
+            control["micro_batches"] = np.int32(micro_batches)
+        if micro_batches > 1 and (not self._micro_batches or self._rows(stack) % micro_batches):
+            raise ValueError(f"{micro_batches} micro-batches of a batch of {self._rows(stack)} rows")
+        made, ran, counts = self._run(
+            stack=stack, first=np.int32(first), steps=np.int32(steps), knobs=knobs, control=control
+        )
+        self.ending.take(counts, cut=int(ran) < first + steps)
+        part = slice(first, int(ran))
+        found = {name: value.numpy()[part] for name, value in made.items()}
+        return Outcome(**found) if "excused" in found else Outcome(**found, excused=np.zeros_like(found["applied"]))
+
+    def _rows(self, stack: Stack) -> int:
+        """Of a batch, on one device."""
+        return int(self.batch)
+
+    def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
+        """The weighted mean loss over `batches` ("numeric" [B, n], "label" [B], ...): as trained on, without dropout.
+
+        All batches have one shape; rows that only pad the last have weight zero. NaN when there is no weight at all.
+        """
+        loss = weight = 0.0
+        for batch in batches:
+            if self._evaluate is None:
+                specs = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in batch.items()}
+                self._evaluate = GraphFunction(self._loss_of_batch, {"batch": specs})
+            batch_loss, batch_weight = self._evaluate(batch=batch)
+            loss += float(batch_loss)
+            weight += float(batch_weight)
+        return loss / weight if weight else float("nan")
+
+    def _train_steps(
+        self,
+        stack: Stack,
+        first: tf.Tensor,
+        steps: tf.Tensor,
+        knobs: Mapping[str, tf.Tensor],
+        control: Mapping[str, tf.Tensor],
+    ) -> Any:
+        positions = tf.range(self.stack)
+        last = first + steps
+
+        def goes_on(i: tf.Tensor, made: Any, counts: Any) -> tf.Tensor:
+            return (i < last) & self.ending.goes_on(control, counts) if counts else i < last
+
+        def body(i: tf.Tensor, made: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> Any:
+            self.knobs.assign({name: values[i] for name, values in knobs.items()})
+            batch = {key: value[i] for key, value in stack.items()}
+            loss, weight, done = self._train_step(batch, control.get("micro_batches"))
+            facts = {"losses": loss, "weights": weight, "applied": done.applied, "excused": done.excused}
+            here = positions == i
+            return (
+                i + 1,
+                {name: tf.where(here, facts[name], values) for name, values in made.items()},
+                self.ending.after(counts, loss=loss, weight=weight, applied=done.applied, excused=done.excused),
+            )
+
+        zeros, never = tf.zeros([self.stack], tf.float32), tf.zeros([self.stack], tf.bool)
+        made = {"losses": zeros, "weights": zeros, "applied": never}
+        if self.one.scale is not None:
+            made["excused"] = never
+        # one step after another: each reads the weights the last one wrote
+        ran, made, counts = tf.while_loop(
+            goes_on, body, (first, made, self.ending.counts(control)), parallel_iterations=1
+        )
+        return made, ran, counts
+
+    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, Done]:
+        kept = self.one.keep()
+        weight = tf.reduce_sum(self.one.row_weights(batch))
+        if micro_batches is None:
+            part = self.one.part(batch, total=weight)
+        else:
+            part = accumulated(self.one, batch, micro_batches, total=weight)
+        return part.loss, weight, self.one.finish(part, kept)
+
+    def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:
+        losses, weights = self.one.plain_losses(batch)
+        # a padded row may hold anything; nothing times zero weight is still not a number
+        return tf.reduce_sum(tf.where(weights > 0, losses * weights, 0.0)), tf.reduce_sum(weights)

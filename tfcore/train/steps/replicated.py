@@ -1,0 +1,219 @@
+"""The learner over several replicas: one batch, its rows split, one step for all.
+
+    with placement.scope():
+        learner = DistributedLearner(placement=placement, model=..., ...)         # else as tfcore.train.steps.learner.Learner
+    outcome = learner.run(stack, first=0, steps=32, knobs=knobs)
+
+Each replica takes the gradient of its rows' share of the batch's loss: the sum of weighted losses over the weight of the
+*whole* batch, so that the shares add up to what one device computes. One all-reduce a step carries gradients and loss; from
+then on every replica has the same numbers, and decides alike: clip, apply, or skip. The loop is outside of
+`strategy.run`, since TensorFlow allows neither a loop nor a condition around the optimizer inside; only the gradients are
+compiled with XLA, for the same reason. Micro-batches are those of a replica's rows, added up before the all-reduce; a loss
+scale is decided on after it, so that all replicas skip and scale together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError, StoreError
+from tfcore.distribute.placement import Placement
+from tfcore.distribute.worker_slice import PLACE
+from tfcore.graph.function import refusal
+from tfcore.train.steps.learner import Learner, Outcome, Stack
+from tfcore.train.steps.loop import Turn
+from tfcore.train.steps.micro_batches import accumulated
+from tfcore.train.steps.train_step import Done
+
+_REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.InternalError)
+SUM = tf.distribute.ReduceOp.SUM
+
+
+class DistributedLearner(Learner):
+    """See the module. A stack holds whole batches, which the replicas of this process split; that of one worker among
+    several holds its rows of each, their places in the batch as "place", and any number of rows of weight 0."""
+
+    def __init__(self, *, placement: Placement, **keywords: Any):
+        assert placement.strategy is not None
+        self._placement: Placement = placement
+        self._strategy: tf.distribute.Strategy = placement.strategy
+        self._specs: Mapping[str, tf.TensorSpec] = keywords["specs"]
+        jit, log = keywords.pop("jit", "auto"), keywords.get("log") or (lambda line: None)
+        super().__init__(**keywords, jit="off")
+        if self._micro_batches and self.one.keep():
+            raise ConfigError(
+                "the model has float variables that are not trained, a layer's moving averages perhaps, which replicas "
+                "cannot share within a step",
+                where="training.micro_batches",
+                fix="leave it out, or train on one device",
+            )
+        if hasattr(self.optimizer, "_all_reduce_sum_gradients"):
+            # they are summed already, and a second sum costs as much as the first
+            self.optimizer._all_reduce_sum_gradients = list
+            self._again = 1.0
+        else:
+            self._again = 1.0 / placement.replicas
+        self._jit, self._log = jit, log
+        self._compiled: Callable[..., Any] | None = None
+        self._told = tf.function(self._sum, input_signature=[tf.TensorSpec([None], tf.float64)], autograph=False)
+        self._mode: str | None = None
+
+    @property
+    def mode(self) -> str | None:
+        return self._mode
+
+    def run(self, stack: Stack, **keywords: Any) -> Outcome:
+        with self._placement.scope():
+            if self._mode is None:
+                self._choose_mode(stack)
+            return super().run(stack, **keywords)
+
+    def _rows(self, stack: Stack) -> int:
+        rows = int(stack["weight"].shape[1])
+        return rows if self._placement.several else rows // self._placement.replicas
+
+    def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
+        """By this process alone, on its first device."""
+        with self._placement.scope():
+            return super().evaluate(batches)
+
+    def from_chief(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The chief's `values` on every worker; float64 of one length."""
+        mine = values if self._placement.chief else np.zeros_like(values)
+        with self._placement.scope():
+            return np.asarray(self._told(tf.constant(mine, tf.float64)))
+
+    def _sum(self, values: tf.Tensor) -> tf.Tensor:
+        def of_replica(values: tf.Tensor) -> tf.Tensor:
+            # a sum goes where its terms lie, and an argument lies nowhere yet
+            return tf.distribute.get_replica_context().all_reduce(SUM, tf.identity(values))
+
+        return self._first(self._strategy.run(of_replica, args=(values,)))
+
+    def _first(self, value: Any) -> Any:
+        """A replica's value, where all have the same."""
+        return self._strategy.experimental_local_results(value)[0]
+
+    def _choose_mode(self, stack: Stack) -> None:
+        """Compile the gradients if XLA takes them: tried on nothing's account, since a collective that is left in the
+        middle of a step is lost for the process."""
+        self._mode = "graph"
+        if self._jit == "off":
+            return
+        refused = None
+        if self.one.keep():
+            refused = "a layer keeps moving averages, which the replicas share"
+        else:
+            compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
+            # as the steps will have it, where rows are not known beforehand: what is compiled here is then theirs
+            signature: list[Any] = [{key: tf.TensorSpec(s.shape[1:], s.dtype) for key, s in self._specs.items()}]
+            signature += [tf.TensorSpec([], tf.int32)] if self._micro_batches else []
+
+            @tf.function(autograph=False, input_signature=signature)
+            def once(some: Stack, count: tf.Tensor | None = None) -> None:
+                def of_replica() -> Any:
+                    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+                    return compiled(*self._share(some, replica), tf.constant(1.0), count)
+
+                self._strategy.run(of_replica)
+
+            zeros = {key: tf.zeros_like(tf.convert_to_tensor(stack[key])[0]) for key in self._specs}
+            try:
+                once(zeros, *([tf.constant(1)] if self._micro_batches else []))
+            except _REFUSALS as error:
+                refused = refusal(error)
+        if refused is None:
+            self._mode, self._compiled = "jit", compiled
+        elif self._jit == "on":
+            raise ConfigError(
+                f"XLA cannot compile the gradients: {refused}", where="training.jit", fix="set it to auto or off"
+            )
+        else:
+            self._log(f"XLA cannot compile the gradients, so they run uncompiled: {refused}")
+
+    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, Done]:
+        weight = tf.reduce_sum(self.one.row_weights(batch))
+        if self._placement.several:
+            weight = self._sum(weight)
+        run = self._strategy.run
+        kept = run(self.one.keep)
+        loss, objective, finite, gradients = run(self._replica_part, args=(batch, weight, micro_batches))
+        self.one.set_rate()
+
+        def apply() -> tf.Tensor:
+            run(self.one.apply, args=(gradients,))
+            return tf.constant(True)
+
+        def skip() -> tf.Tensor:
+            run(self.one.skip, args=(kept,))
+            return tf.constant(False)
+
+        # a condition on what all replicas have alike, and outside of strategy.run
+        applied = tf.cond(self._first(finite), apply, skip)
+        self.one.counter.assign_add(1)
+        return self._first(loss), weight, Done(applied, self.one.excused(applied, self._first(objective)))
+
+    def _replica_part(
+        self, batch: Stack, total: tf.Tensor, micro_batches: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        """In a replica: a batch's (loss, objective, whether it and its gradients are finite, those gradients), on all the
+        same."""
+        context = tf.distribute.get_replica_context()
+        rows, places = self._share(batch, context.replica_id_in_sync_group)
+        parts = (self._compiled or self._part_of_rows)(rows, places, total, micro_batches)
+        *gradients, loss, objective = context.all_reduce(SUM, parts)
+        norm = tf.linalg.global_norm(gradients)
+        finite = tf.math.is_finite(norm) & tf.math.is_finite(objective)
+        return loss, objective, finite, [gradient * self._again for gradient in self.one.clipped(gradients, norm)]
+
+    def _part_of_rows(
+        self, rows: Stack, places: tf.Tensor, total: tf.Tensor, micro_batches: tf.Tensor | None
+    ) -> list[tf.Tensor]:
+        """Gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
+        share = 1.0 / self._placement.replicas
+        if micro_batches is None:
+            part = self.one.part(rows, total=total, share=share, first_row=places)
+        else:
+            part = accumulated(self.one, rows, micro_batches, total=total, share=share, places=places)
+        return [*part.gradients, part.loss, part.objective]
+
+    def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """(a replica's rows of a batch, their places in it)."""
+        if PLACE in batch:
+            return {key: value for key, value in batch.items() if key != PLACE}, batch[PLACE]
+        share = self.batch // self._placement.replicas
+        first = replica * share
+        with tf.device("/CPU:0"):  # so that only a replica's rows go to its device
+            return {key: value[first : first + share] for key, value in batch.items()}, first + tf.range(share)
+
+
+def agreement(learner: DistributedLearner) -> Callable[[Turn], Turn]:
+    """For `tfcore.train.steps.loop.run`: every worker does what the chief would. A collective's place in the loop is part of its
+    name, so that all must make the same steps in the same calls."""
+
+    def agreed(turn: Turn) -> Turn:
+        values = [float(turn.stop), float(turn.steps), *(v for each in turn.knobs.values() for v in each.tolist())]
+        stop, steps, *rest = learner.from_chief(np.asarray(values, np.float64)).tolist()
+        knobs = np.asarray(rest, np.float32).reshape(len(turn.knobs), -1)
+        return Turn(bool(stop), int(steps), dict(zip(turn.knobs, knobs, strict=True)))
+
+    return agreed
+
+
+def same_start(learner: DistributedLearner, step: int | None, checkpoints: Path | None) -> None:
+    """StoreError unless all workers found the chief's checkpoint; None: none."""
+    mine = -1 if step is None else step
+    chief = int(learner.from_chief(np.asarray([mine], np.float64))[0])
+    if mine != chief:
+        here, there = ("no checkpoint" if n < 0 else f"the checkpoint of step {n}" for n in (mine, chief))
+        raise StoreError(
+            f"this worker found {here} and the chief {there}",
+            where=str(checkpoints),
+            fix="give all workers one folder for checkpoints, on a disk that they share",
+        )

@@ -1,0 +1,92 @@
+"""How often the rows of each class come in an epoch, and how their share is put right again; TensorFlow-free.
+
+    rates = class_rates(SamplingConfig(negatives=0.1), ["0", "1"], {"0": 900, "1": 100})     # [0.1, 1.0]
+    logit_offsets(rates, "binary")                                                           # [2.303]
+
+A model that is trained on a tenth of the negatives believes in ten times the odds. `correct: logits` adds the logarithm
+of the classes' rates to its output while it trains (and only then), so that what it puts out by itself keeps to the
+rows as they are: calibrated, without a correction after training (the offset is that of prior correction in King and
+Zeng, "Logistic regression in rare events data", 2001). `correct: weights` lets each row count 1 / rate times instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from headway.config import Frozen
+from headway.errors import ConfigError
+from headway.evaluation.tasks import Task
+
+Rate = Annotated[float, Field(gt=0.0, le=1000.0)]
+_WHERE = "training.sampling"
+
+
+class SamplingConfig(Frozen):
+    """Which rows an epoch is made of: one of `negatives`, `rates` and `balance`."""
+
+    negatives: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="share of a binary label's negative rows that an epoch keeps, others in each epoch"
+    )
+    rates: dict[str, Rate] | None = Field(
+        default=None, description="how often a row of a class comes in an epoch: 0.1 is one in ten, 3 three times"
+    )
+    balance: Literal["over", "under"] | None = Field(
+        default=None, description="as many rows of each class as the largest has (repeated), or the smallest (left out)"
+    )
+    correct: Literal["logits", "weights", "none"] = Field(
+        default="logits", description="what keeps probabilities calibrated; none: they are those of the sample"
+    )
+
+    @field_validator("rates", mode="before")
+    @classmethod
+    def _class_names(cls, value: Any) -> Any:
+        return {str(key): rate for key, rate in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _one(self) -> SamplingConfig:
+        if sum(way is not None for way in (self.negatives, self.rates, self.balance)) != 1:
+            raise ValueError("give one of negatives: 0.1, rates: {class: 0.1}, and balance: over or under")
+        return self
+
+
+def class_rates(
+    config: SamplingConfig, classes: Sequence[str], counts: Mapping[str, int] | None, task: Task
+) -> list[float]:
+    """How often a row of each class comes in an epoch, on average.
+
+    Args:
+        classes: their names in the order of the model's outputs.
+        counts: rows of each class in the train split, for `balance`.
+
+    Raises:
+        ConfigError: naming the key.
+    """
+    if task == "regression":
+        raise ConfigError("a regression's label has no classes", where=_WHERE)
+    if config.negatives is not None:
+        if task != "binary":
+            fix = "say rates: {class: share} instead"
+            raise ConfigError(f"a {task} label has no negatives", where=f"{_WHERE}.negatives", fix=fix)
+        return [config.negatives, 1.0]
+    if config.rates is not None:
+        unknown = [name for name in config.rates if name not in classes]
+        if unknown:
+            fix = f"the classes are: {', '.join(list(classes)[:20])}"
+            raise ConfigError(f"{unknown[0]!r} is no class of the label", where=f"{_WHERE}.rates", fix=fix)
+        return [float(config.rates.get(name, 1.0)) for name in classes]
+    if not counts:
+        raise ConfigError("balance needs the label's counts", where=f"{_WHERE}.balance")
+    held = [counts[name] for name in classes if counts.get(name)]
+    wanted = max(held) if config.balance == "over" else min(held)
+    return [wanted / counts[name] if counts.get(name) else 1.0 for name in classes]
+
+
+def logit_offsets(rates: Sequence[float], task: Task) -> list[float]:
+    """What the sample adds to the log odds of a binary label [1], or to the logits of the classes [classes]."""
+    if task == "binary":
+        return [math.log(rates[1] / rates[0])]
+    return [math.log(rate) for rate in rates]

@@ -1,0 +1,273 @@
+"""One training step, in the pieces that a loop, micro-batches and replicas put together as they need.
+
+    step = TrainStep(model=model, task="binary", optimizer=optimizer, knobs=knobs, counter=counter)
+    kept = step.keep()                             # what a skipped step puts back
+    part = step.part(batch)                        # the batch's loss and gradients, all of it at once
+    done = step.finish(part, kept)                 # applied to the variables, or skipped if it is not finite
+
+A batch may come in parts: each is given the summed weight of the whole batch and its share of the rows, and the sums of
+the parts' losses, objectives and gradients are then those of the whole batch:
+
+    total = tf.reduce_sum(step.row_weights(batch))
+    parts = [step.part(rows, total=total, share=0.5, first_row=first) for rows, first in ((upper, 0), (lower, 128))]
+    part = Part.sum(parts)
+
+`part` writes no variable but a layer's moving averages; `finish` writes all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from headway.evaluation.tasks import Task
+from headway.messages import some
+from tfcore.data.groups.group_ids import GROUP, NO_GROUP, group_splits
+from tfcore.graph.knobs import KnobVariables
+from tfcore.losses.pairwise import pairwise_loss
+from tfcore.losses.row_losses import row_losses
+from tfcore.models.layers import rows_from
+from tfcore.models.precision import LossScale
+from tfcore.train.config import OptimizerConfig
+from tfcore.train.ranking_config import RankingConfig
+
+Batch = Mapping[str, Any]
+_NAMES = 8
+"""So many variables are named in a warning."""
+
+_OPTIMIZERS = {
+    "adam": keras.optimizers.Adam,
+    "adamw": keras.optimizers.AdamW,
+    "nadam": keras.optimizers.Nadam,
+    "adamax": keras.optimizers.Adamax,
+    "lion": keras.optimizers.Lion,
+    "sgd": keras.optimizers.SGD,
+    "rmsprop": keras.optimizers.RMSprop,
+    "adagrad": keras.optimizers.Adagrad,
+    "ftrl": keras.optimizers.Ftrl,
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Of some rows of a batch, each its share of what the whole batch has: parts of a batch add up to it."""
+
+    loss: tf.Tensor
+    """float32 scalar: the weighted mean of the rows' losses, in the label's units."""
+    objective: tf.Tensor
+    """float32 scalar: what the gradients are those of; with the model's own losses."""
+    gradients: list[tf.Tensor]
+    """float32, as the model's trainable variables, dense."""
+
+    @staticmethod
+    def sum(parts: Sequence[Part]) -> Part:
+        return Part(
+            tf.add_n([part.loss for part in parts]),
+            tf.add_n([part.objective for part in parts]),
+            [tf.add_n(list(some)) for some in zip(*(part.gradients for part in parts), strict=True)],
+        )
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a step; bool scalars."""
+
+    applied: tf.Tensor
+    """False: it was not finite, and changed nothing but the count of steps."""
+    excused: tf.Tensor | None = None
+    """True: skipped, and a smaller loss scale may mend it. None where there is no loss scale."""
+
+
+class TrainStep:
+    """See the module.
+
+    Args:
+        model: takes the batch without "label" and "weight", gives [rows, outputs].
+        task: decides the loss.
+        optimizer: built for the model's trainable variables.
+        knobs: those of `tfcore.train.callbacks.control_file.MEANINGS` are read here.
+        counter: int64 variable, counted up by one each step.
+        label_std: for regression: gradients are those of the error in standard deviations.
+        offsets: added to the outputs while training.
+        ranking: has the order within "group" of a batch count too; of whole batches only.
+        scale: of the loss while gradients are taken, for float16.
+        log: told once, while the step is traced, which variables no gradient reaches.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: keras.Model,
+        task: Task,
+        optimizer: keras.optimizers.Optimizer,
+        knobs: KnobVariables,
+        counter: tf.Variable,
+        label_std: float = 1.0,
+        offsets: Sequence[float] | None = None,
+        ranking: RankingConfig | None = None,
+        scale: LossScale | None = None,
+        log: Callable[[str], None] | None = None,
+    ):
+        self.scale = scale
+        self.unreached: list[str] = []
+        """The paths of the variables that no gradient reaches in a traced step; eagerly one may."""
+        self._log = log or (lambda line: None)
+        self.model, self.task, self.optimizer, self.knobs, self.counter = model, task, optimizer, knobs, counter
+        self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
+        self._std, self._variance = float(label_std), float(label_std) ** 2
+        self._ranking = ranking
+        # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
+        self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
+
+    def keep(self) -> list[tf.Tensor]:
+        """The layers' moving averages as they are now, for `skip`."""
+        return [tf.identity(variable) for variable in self._moving]
+
+    def row_weights(self, batch: Batch) -> tf.Tensor:
+        """How much each row counts in the loss, without a look at the model. float32 [rows]"""
+        return self._targets(batch)[1]
+
+    def part(
+        self,
+        batch: Batch,
+        *,
+        total: tf.Tensor | None = None,
+        share: tf.Tensor | float | None = None,
+        first_row: tf.Tensor | int | None = None,
+    ) -> Part:
+        """The loss and gradients of `batch`; None for all three where it is the whole batch.
+
+        Args:
+            total: the summed `row_weights` of the whole batch; float32 scalar.
+            share: of the whole batch's rows that these are; the model's own losses count so much.
+            first_row: where they begin in the whole batch, or int32 [rows] the place of each, so that dropout draws for
+                each row what it would there.
+        """
+        trained = [variable.value for variable in self.model.trainable_variables]
+        with tf.GradientTape() as tape:
+            with rows_from(first_row):
+                output = self._output(batch, training=True)
+            losses, weights = self._training_losses(batch, output)
+            total = tf.reduce_sum(weights) if total is None else total
+            loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), total)
+            own = [tf.cast(extra, tf.float32) for extra in self.model.losses]
+            if own and (times := self.knobs.get("regularization")) is not None:
+                own = [times * extra for extra in own]
+            if share is not None:
+                own = [share * extra for extra in own]
+            objective = loss / self._variance
+            if self._ranking is not None:
+                objective += self._ranking.share * (self._order_loss(self._ranking, batch, output) - objective)
+            objective = tf.add_n([objective, *own])
+            scaled = objective if self.scale is None else objective * self.scale.value
+        found = tape.gradient(scaled, trained)
+        if not tf.executing_eagerly():
+            self._note([v.path for v, one in zip(self.model.trainable_variables, found, strict=True) if one is None])
+        gradients = [
+            # dense also for embeddings: the optimizer's moments are dense anyway
+            tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
+            for gradient, variable in zip(found, trained, strict=True)
+        ]
+        if self.scale is not None:
+            back = 1.0 / self.scale.value
+            gradients = [gradient * back for gradient in gradients]
+        return Part(loss, objective, gradients)
+
+    def _note(self, unreached: Sequence[str]) -> None:
+        """An optimizer is given zeros for them, and nothing else would show it."""
+        if new := [path for path in unreached if path not in self.unreached]:
+            self.unreached += new
+            self._log(
+                f"warning: no gradient reaches {some(new, _NAMES, repr)}: not trained. Is the layer used? Is there a "
+                "tf.stop_gradient or a Python function (tf.py_function, tf.numpy_function) on the way to the loss?"
+            )
+
+    def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> Done:
+        """Apply the gradients of a whole batch if they and its objective are finite, else put back what was `kept`."""
+        norm = tf.linalg.global_norm(part.gradients)
+        ok = tf.math.is_finite(norm) & tf.math.is_finite(part.objective)
+        gradients = self.clipped(part.gradients, norm)
+        self.set_rate()
+
+        def apply() -> tf.Tensor:
+            self.apply(gradients)
+            return tf.constant(True)
+
+        def skip() -> tf.Tensor:
+            self.skip(kept)
+            return tf.constant(False)
+
+        applied = tf.cond(ok, apply, skip)
+        self.counter.assign_add(1)
+        return Done(applied, self.excused(applied, part.objective))
+
+    def excused(self, applied: tf.Tensor, objective: tf.Tensor) -> tf.Tensor | None:
+        """Tell the loss scale what became of a step: whether a smaller one may mend it; None where there is none."""
+        return None if self.scale is None else self.scale.update(applied, tf.math.is_finite(objective))
+
+    def clipped(self, gradients: Sequence[tf.Tensor], norm: tf.Tensor) -> list[tf.Tensor]:
+        """The gradients, shortened to the knob clip_norm where there is one and their global `norm` is above it."""
+        if (most := self.knobs.get("clip_norm")) is None:
+            return list(gradients)
+        scale = most / tf.maximum(norm, most)
+        return [gradient * scale for gradient in gradients]
+
+    def set_rate(self) -> None:
+        """The optimizer's learning rate from its knob."""
+        self.optimizer.learning_rate = tf.convert_to_tensor(self.knobs.variables_by_name["learning_rate"])
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        self.optimizer.apply(list(gradients), self.model.trainable_variables)
+
+    def skip(self, kept: Sequence[tf.Tensor]) -> None:
+        for variable, value in zip(self._moving, kept, strict=True):
+            variable.assign(value)
+
+    def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """(loss, weight) of each row as a prediction has them: no dropout, and no knob. float32 [rows]"""
+        return row_losses(self.task, batch["label"], self._output(batch, training=False)), tf.cast(
+            batch["weight"], tf.float32
+        )
+
+    def _training_losses(self, batch: Batch, output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if (temperature := self.knobs.get("temperature")) is not None:
+            output /= temperature
+        if self._offsets is not None:
+            output += self._offsets
+        label, weights = self._targets(batch)
+        return row_losses(self.task, label, output, smoothing=self.knobs.get("label_smoothing")), weights
+
+    def _targets(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """(label, weight) of each row in training."""
+        label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
+        if (positive := self.knobs.get("positive_weight")) is not None:
+            # a label that mixup made stands for two rows, each with a weight of its own
+            factor = positive * label + (1.0 - label)
+            weights, label = weights * factor, tf.math.divide_no_nan(positive * label, factor)
+        return label, weights
+
+    def _order_loss(self, config: RankingConfig, batch: Batch, output: tf.Tensor) -> tf.Tensor:
+        group, weights = batch[GROUP], tf.cast(batch["weight"], tf.float32)
+        return pairwise_loss(
+            output[:, 0] / self._std,
+            batch["label"],
+            group_splits(group),
+            weights=tf.where(group == NO_GROUP, tf.zeros_like(weights), weights),
+            kind=config.kind,
+            k=config.k,
+            reduction="mean",
+        )
+
+    def _output(self, batch: Batch, *, training: bool) -> tf.Tensor:
+        inputs = {name: value for name, value in batch.items() if name not in ("label", "weight", GROUP)}
+        return tf.cast(self.model(inputs, training=training), tf.float32)
+
+
+def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
+    """The Keras optimizer of `config`. Its learning rate is a variable that every step sets anew."""
+    return _OPTIMIZERS[config.name](learning_rate=0.0, **config.settings())

@@ -1,0 +1,351 @@
+"""The rows of a training: stacks to learn from, and the carve to stop early by.
+
+data = TrainingData(examples, parameters, seed=0, training=TrainingConfig(), class_weights=None)
+stacks = data.stacks(32)            # from a step to the stacks that begin with its batch
+data.carve()                        # batches of the rows that are never trained on
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError, DataError
+from headway.schema.columns import named_for
+from headway.storage.prefetch import Stager
+from tfcore.augment.rows import Augment
+from tfcore.data.decode import Labeler
+from tfcore.data.groups.batching import GroupOrder
+from tfcore.data.groups.discovery import group_runs
+from tfcore.data.groups.group_ids import GROUP
+from tfcore.data.order import shard_order
+from tfcore.data.owned_rows import owned
+from tfcore.data.pipeline import (
+    Batch,
+    Carve,
+    Shards,
+    classes_of,
+    evaluation_dataset,
+    least_label,
+    safe,
+    training_dataset,
+    training_plan,
+    training_rows,
+)
+from tfcore.data.resample import Resample
+from tfcore.data.source import Feed
+from tfcore.data.stream import live_stacks
+from tfcore.distribute.placement import Choice, Placement
+from tfcore.distribute.worker_slice import PLACE, compact, slice_of
+from tfcore.models.linear import LinearModel, cheap
+from tfcore.train.config import TrainingConfig
+from tfcore.train.request import Examples
+from tfcore.train.steps.sampling import class_rates
+from tfcore.transform.images import Tolerant
+from tfcore.transform.parameters import TransformParameters
+from tfcore.transform.preprocess import transform_of
+
+SHUFFLE_BYTES, LEAST_SHUFFLE_ROWS = 48 * 2**20, 65_536
+"""The default shuffle window. Several are under way at once, so memory takes a few times that."""
+MOST_SHUFFLE_BYTES = 192 * 2**20
+"""Wide rows, such as images, are shuffled in smaller windows than those."""
+STACK_ROWS, STACK_BYTES = 262_144, 64 * 2**20
+"""Most in a stack: of large batches, fewer are handed over at once."""
+MOST_OPEN_SHARDS = 64
+CARVE_BATCH = 8192
+KEPT_BYTES = 128 * 2**20
+"""Rows that take no more are parsed and transformed once, and not in every epoch."""
+CARVE_MEMORY_BYTES = 256 * 2**20
+"""A carve up to this size is kept in memory instead of being read each time."""
+
+
+class TrainingData:
+    """See the module.
+
+    Args:
+        examples: the train split of each span, in window order.
+        feed: rows from elsewhere, instead of `examples`.
+        class_weights: [classes], multiplied into the rows' weights, of the carve too.
+        stager: brings the shards as they are read; None: they are here.
+        placement: where the rows are trained on.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Examples],
+        parameters: TransformParameters,
+        *,
+        seed: int,
+        training: TrainingConfig,
+        class_weights: Sequence[float] | None = None,
+        preprocess: Path | None = None,
+        feed: Feed | None = None,
+        stager: Stager | None = None,
+        placement: Placement | None = None,
+    ):
+        self._placement = placement or Placement(Choice("cpu"))
+        if feed is None and not examples:
+            raise ConfigError("there is nothing to train on: neither examples nor a feed", where="training")
+        self._parameters, self._seed, self._training = parameters, seed, training
+        self._live = feed if feed is not None and feed.live else None
+        self._shards = feed.shards if feed is not None else shards_of(examples, stager)
+        self.images = Tolerant(training.max_refused_images)
+        self._transform = transform_of(parameters, preprocess, tolerant=self.images)
+        self._labeler = labeler(self._shards, parameters, class_weights)
+        early = training.early_stopping
+        self._outside = Carve(early.carve, inside=False) if early else None
+        self._inside = Carve(early.carve, inside=True) if early else None
+        self._carve: tf.data.Dataset | None = None
+        self._carved: list[Batch] | None = None
+        self._group = named_for(self._shards.columns, "group")
+        if training.ranking is not None:
+            training.ranking.check(
+                parameters.label.task,
+                group=self._group,
+                mixup=bool(training.augment and training.augment.mixup),
+            )
+        self._augment = Augment(training.augment, parameters, seed=seed) if training.augment else None
+        self.rates: list[float] | None = None
+        """How often a row of each class comes in an epoch, where that is not once."""
+        self._resample: Resample | None = None
+        self.rows = self.carve_rows = 0
+        """Of an epoch; live data has none."""
+        self.notes: tuple[str, ...] = ()
+        """What there is to say of the rows."""
+        self._groups: GroupOrder | None = None
+        if self._live is not None:
+            _check_live(training)
+            return
+        self._resample = self._sampled(training, seed)
+        if training.ranking is not None:
+            self._whole_groups(training.batch_size)
+        ranking, task = training.ranking, parameters.label.task
+        if ranking is not None and ranking.kind == "lambdarank" and task == "regression":
+            ranking.check_gains(least_label(self._shards, self._labeler))
+        self._shards.ahead(shard_order(len(self._shards.paths), seed, 0))  # they come while the model is built
+        self.rows = (
+            self._resample.expected(self._shards, self._outside)
+            if self._resample
+            else training_rows(self._shards, self._outside)
+        )
+        self.carve_rows = training_rows(self._shards, self._inside) if early else 0
+        if not self.rows:
+            raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
+        if early and not self.carve_rows:
+            raise DataError(
+                f"a carve of {early.carve} holds none of the {self.rows} train rows",
+                where="training.early_stopping.carve",
+                fix="raise it, or train without early stopping",
+            )
+
+    def _sampled(self, training: TrainingConfig, seed: int) -> Resample | None:
+        config, label = training.sampling, self._parameters.label
+        if config is None:
+            return None
+        self.rates = class_rates(config, class_names(self._parameters), class_counts(self._parameters), label.task)
+        classes = classes_of(self._shards, self._labeler)
+        return Resample(self.rates, classes, seed=seed, inverse=config.correct == "weights")
+
+    def _whole_groups(self, batch: int) -> None:
+        """Batches of whole groups: where groups are follows from the shards, and how batches are filled from that."""
+        assert self._group is not None
+        found = group_runs(self._shards, self._group)
+        self._shards, self.notes = found.shards, found.notes
+        plan = training_plan(
+            self._shards, self._seed, self._outside, self._resample, window=self.window_rows, cycle=self._cycle
+        )
+        self._groups = GroupOrder(
+            self._group, plan, self._shards, batch=batch, carve=self._outside, resample=self._resample
+        )
+        found.check_sizes(self._groups.most(), batch)
+
+    @property
+    def _cycle(self) -> int:
+        """As many shards at a time as can be: a window then has rows of the whole epoch. But classic records are read in
+        blocks, which would cut groups."""
+        one = self._training.ranking is not None and self._shards.rows_per_record <= 1
+        return 1 if one else max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths)))
+
+    def total_steps(self) -> int:
+        """Steps to train for."""
+        groups = self._groups
+        return self._training.total_steps(self.rows, groups.batches if groups and self.rows else None)
+
+    def epochs(self, step: int) -> float | None:
+        """How many `step` steps are; None where there are none."""
+        if not self.rows:
+            return None
+        if self._groups is not None:
+            return self._groups.epochs(step)
+        return step * self._training.batch_size / self.rows
+
+    @property
+    def _row_bytes(self) -> int:
+        inputs = self._parameters.inputs().values()
+        label = 4 * self._augment.classes if self._augment and self._augment.soft else 4
+        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + label + 4
+
+    @property
+    def window_rows(self) -> int:
+        """Rows that are shuffled together."""
+        few = max(256, min(LEAST_SHUFFLE_ROWS, MOST_SHUFFLE_BYTES // self._row_bytes))
+        return self._training.shuffle_rows or max(few, SHUFFLE_BYTES // self._row_bytes)
+
+    def stack(self, wanted: int) -> int:
+        """Batches handed over at once: `wanted`, or fewer where they are large."""
+        batch = self._training.batch_size
+        return max(1, min(wanted, STACK_ROWS // batch, STACK_BYTES // (batch * self._row_bytes)))
+
+    def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
+        """What a stack looks like."""
+        several = self._placement.several
+        # a worker has some rows of each batch
+        shape = [stack, None if several else self._training.batch_size]
+        label = tf.int32 if self._parameters.label.task == "multiclass" else tf.float32
+        inputs = {
+            name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()
+        }
+        spec = tf.TensorSpec(shape, label)
+        if self._augment and self._augment.soft:
+            spec = tf.TensorSpec([*shape, self._augment.classes], tf.float32)
+        place = {PLACE: tf.TensorSpec(shape, tf.int32)} if several else {}
+        ranked = {GROUP: tf.TensorSpec(shape, tf.int64)} if self._training.ranking else {}
+        return inputs | ranked | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
+
+    def stacks(
+        self, stack: int, model: keras.Model | None = None, total: int | None = None
+    ) -> Callable[[int], Iterator[Batch]]:
+        """From a step to the stacks whose first batch is that step's; for `model`. Endless, or up to step `total`."""
+        own = self._own(model)
+
+        def begin(step: int) -> Iterator[Batch]:
+            batch = self._training.batch_size
+            if self._live is not None:
+                first = step * batch
+                made = self._transform, self._labeler
+                return live_stacks(self._live, *made, batch=batch, stack=stack, first_row=first, augment=self._augment)
+            dataset = training_dataset(
+                self._shards,
+                self._transform,
+                self._labeler,
+                seed=self._seed,
+                batch=batch,
+                stack=stack,
+                start_step=step,
+                carve=self._outside,
+                window_rows=self.window_rows,
+                cycle=self._cycle,
+                augment=self._augment,
+                resample=self._resample,
+                own=own,
+                keep_bytes=KEPT_BYTES,
+                groups=self._groups,
+                jit=self._training.jit != "off",
+                count=None if total is None else -(-(total - step) // stack),
+            )
+            return safe(self._placed(dataset, own=own is not None), self._shards)
+
+        return begin
+
+    def _placed(self, dataset: tf.data.Dataset, *, own: bool) -> tf.data.Dataset:
+        """The stacks as the devices of this process take them."""
+        where = self._placement
+        if where.several:
+            workers = where.choice.workers
+            share = compact(workers, self._training.micro_batches) if own else slice_of(where.worker, workers)
+            return dataset.map(share, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+        if where.device and "GPU" in where.device:
+            return dataset.apply(tf.data.experimental.prefetch_to_device(where.device, buffer_size=2))
+        return dataset
+
+    def _own(self, model: keras.Model | None) -> NDArray[np.bool_] | None:
+        """The shards that this worker reads; None: all of them. Rows of weight 0 fill up its batches then, which a layer's
+        means over the rows of a batch would count."""
+        where, mixes = self._placement, self._training.augment is not None and self._training.augment.mixup
+        means = model is not None and (
+            model.losses or any(v.value.dtype.is_floating for v in model.non_trainable_variables)
+        )
+        if not where.several or self._resample is not None or mixes or means:
+            return None
+        return owned(self._shards, worker=where.worker, workers=where.choice.workers)
+
+    def facts(self, model: keras.Model) -> dict[str, Any]:
+        """For a training's result: of several workers, whether each reads its own shards or all of them."""
+        if not self._placement.several:
+            return {}
+        return {"reads": "all shards" if self._own(model) is None else "own shards"}
+
+    def carve(self) -> Iterable[Batch]:
+        """The carved rows in their order, in batches of one shape."""
+        if self._carved is not None:
+            return self._carved
+        if self._carve is None:  # made once: each time it is, the transform is traced anew
+            batch = min(CARVE_BATCH, self.carve_rows)
+            self._carve = evaluation_dataset(
+                self._shards, self._transform, self._labeler, batch=batch, carve=self._inside
+            )
+        names = self.specs(1).keys() - {PLACE, GROUP}
+        batches = ({name: rows[name] for name in names} for rows in safe(self._carve, self._shards))
+        if self.carve_rows * self._row_bytes > CARVE_MEMORY_BYTES:
+            return batches
+        self._carved = list(batches)
+        return self._carved
+
+    def linear_baseline(self) -> LinearModel | None:
+        """A linear model of the train rows' numbers and categories, the holdout's among them; None where it is not cheap."""
+        layout = self._parameters
+        sizes = [entry.size for entry in layout.categorical]
+        images = any(fitted.pixels is not None for fitted in layout.fitted)
+        if self._live is not None or images or not cheap(self._shards.total, len(layout.numeric) + sum(sizes)):
+            return None
+        found = evaluation_dataset(
+            self._shards,
+            self._transform,
+            labeler(self._shards, layout),
+            batch=min(CARVE_BATCH, self._shards.total),
+        )
+        batches = [
+            {name: rows[name].numpy()[rows["valid"].numpy()] for name in ("numeric", "categorical", "label", "weight")}
+            for rows in safe(found, self._shards)
+        ]
+        rows = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+        return LinearModel.fit(
+            **rows, sizes=sizes, task=layout.label.task, classes=len(layout.label.classes or ()) or 1
+        )
+
+
+def _check_live(training: TrainingConfig) -> None:
+    where, fix = "training", "set training.steps"
+    if training.steps is None:
+        raise ConfigError("live data has no epochs to count", where=f"{where}.epochs", fix=fix)
+    for name in ("early_stopping", "sampling", "ranking"):
+        if getattr(training, name) is not None:
+            raise ConfigError("live data cannot be looked through before the training", where=f"{where}.{name}")
+
+
+def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Shards:
+    """The shards of all examples, in their order."""
+    return Shards.of([(part.path, part.result, part.split) for part in examples], stager)
+
+
+def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequence[float] | None = None) -> Labeler:
+    """Labels and weights of the stored rows: the weight column is the one with that role."""
+    weight = next((column for column in shards.columns if column.role == "weight"), None)
+    return Labeler(parameters.label, weight=weight, class_weights=class_weights)
+
+
+def class_names(parameters: TransformParameters) -> list[str]:
+    """The label's classes as they are written in a config, in the order of the model's outputs."""
+    return [str(name) for name in parameters.label.classes or (0, 1)]
+
+
+def class_counts(parameters: TransformParameters) -> dict[str, int] | None:
+    counts: Any = parameters.label.counts
+    return dict(zip(class_names(parameters), counts, strict=True)) if counts else None

@@ -1,0 +1,225 @@
+"""The user's `preprocess(columns) -> columns` in the graph: the same function when analysed, trained with and served.
+
+    columns = derive(load_preprocess(file, "features:preprocess"), raw, stored)
+
+The function gets a dict of tensors, a whole row group at a time: each raw column under its name ([rows], [rows, n] for a
+vector, a RaggedTensor for a list; 0 or "" for null) and, where a column may be null, `<name>__present` (bool [rows]). It
+returns a dict of new columns in the same form. AutoGraph converts it. It never sees the label.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from headway.errors import ConfigError
+from headway.schema.columns import LABEL, Column, StoredType, suggest
+from tfcore.export.signatures import PRESENT
+from tfcore.runtime.user_code import line_of, load_function
+from tfcore.transform.images import Tolerant
+from tfcore.transform.layer import RawColumn, Transform
+from tfcore.transform.parameters import TransformParameters
+
+Preprocess = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+SCOPE = "preprocess"
+"""The name scope of the user's ops, by which an error of theirs is told from a damaged shard."""
+
+
+def load_preprocess(file: Path, function: str) -> Preprocess:
+    """The function "module:function" of the user's file, converted by AutoGraph; a tf.Module's call as it is.
+
+    Raises:
+        ConfigError: the file or the function does not exist.
+    """
+    found = load_function(file, function.partition(":")[2])
+    converted = found if isinstance(found, tf.Module) else tf.autograph.to_graph(found)
+
+    def preprocess(columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            result = converted(columns)
+        except ConfigError:
+            raise
+        except Exception as error:
+            said = str(error).strip().splitlines()
+            reason = said[-1].strip() if said else type(error).__name__
+            raise ConfigError(
+                f"the function failed: {type(error).__name__}: {reason}",
+                where=f"{function} ({_place(error, converted, file)})",
+            ) from error
+        mapping = isinstance(result, Mapping)
+        if not mapping or not result:
+            raise ConfigError(
+                "returned no columns" if mapping else f"returned a {type(result).__name__}",
+                where=function,
+                fix="return a dict of new columns: {'route': tf.strings.join([...])}",
+            )
+        return result
+
+    preprocess.module = found if isinstance(found, tf.Module) else None  # type: ignore[attr-defined]
+    return preprocess
+
+
+def _place(error: BaseException, converted: Any, file: Path) -> str:
+    """The line of the user's file; what AutoGraph converted runs from a file of its own, and has the way back."""
+    origins = {
+        (place.filename, place.lineno): origin.loc.lineno
+        for place, origin in getattr(converted, "ag_source_map", {}).items()
+    }
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    lines = [origins[frame] for frame in frames if frame in origins]
+    return f"{file.name}, line {lines[-1]}" if lines else line_of(error, file)
+
+
+class Reading(dict[str, Any]):
+    """The tensors that a function is given, which notes what it looks at."""
+
+    def __init__(self, tensors: Mapping[str, Any]):
+        super().__init__(tensors)
+        self.seen: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise ConfigError(
+                f"there is no column {name!r}",
+                where="preprocess",
+                fix=suggest(name, [n for n in self if PRESENT not in n]),
+            )
+        self.seen.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except ConfigError:
+            return default
+
+    def values(self) -> Any:
+        self.seen |= set(self)
+        return super().values()
+
+    def items(self) -> Any:
+        self.seen |= set(self)
+        return super().items()
+
+
+def derive(
+    function: Preprocess, columns: Mapping[str, RawColumn], stored: Sequence[Column]
+) -> tuple[dict[str, RawColumn], tuple[Column, ...], tuple[Column, ...]]:
+    """(the new columns, what they are, which of `stored` the function looked at).
+
+    Raises:
+        ConfigError: it fails, or gives what no column can be; with the column's name.
+    """
+    with tf.name_scope(SCOPE):
+        return _derive(function, columns, stored)
+
+
+def _derive(
+    function: Preprocess, columns: Mapping[str, RawColumn], stored: Sequence[Column]
+) -> tuple[dict[str, RawColumn], tuple[Column, ...], tuple[Column, ...]]:
+    given = Reading(_tensors(columns, stored))
+    found = function(given)
+    rows = next(iter(columns.values())).rows()
+    made: dict[str, RawColumn] = {}
+    specs: list[Column] = []
+    for name, value in found.items():
+        if name.endswith(PRESENT) and name.removesuffix(PRESENT) in found:
+            continue
+        if name == LABEL or name in given or "/" in name or not name:
+            raise ConfigError(
+                f"gives a column {name!r}: {'a raw one is called so' if name in given else 'that name is taken'}",
+                where="preprocess",
+                fix="give it another name",
+            )
+        made[name], spec = _column(name, value, found.get(name + PRESENT), rows)
+        specs.append(spec)
+    reads = tuple(c for c in stored if given.seen & {c.name, c.name + PRESENT})
+    if not reads:
+        raise ConfigError("looks at no column", where="preprocess", fix="compute its columns from those it is given")
+    return made, tuple(specs), reads
+
+
+def _tensors(columns: Mapping[str, RawColumn], stored: Sequence[Column]) -> dict[str, Any]:
+    tensors: dict[str, Any] = {}
+    for column in stored:
+        raw = columns[column.name]
+        value = raw.plain()
+        if raw.lengths is not None:
+            value = tf.RaggedTensor.from_row_lengths(value, raw.lengths, validate=False)
+        tensors[column.name] = value
+        if column.nullable:
+            tensors[column.name + PRESENT] = tf.ones([raw.rows()], tf.bool) if raw.present is None else raw.present
+    return tensors
+
+
+def _column(name: str, value: Any, present: Any, rows: tf.Tensor) -> tuple[RawColumn, Column]:
+    ragged = isinstance(value, tf.RaggedTensor)
+    try:
+        value = value if ragged else tf.convert_to_tensor(value)
+        flat, kind = _stored(value.flat_values if ragged else value)
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"column {name!r} is no tensor of numbers or text: {reason}", where="preprocess") from None
+    shape = (None,) if ragged else tuple(flat.shape.as_list()[1:]) if flat.shape.rank else None
+    if (ragged and value.ragged_rank != 1) or shape is None or len(shape) > 1 or (not ragged and None in shape):
+        raise ConfigError(
+            f"column {name!r} has the shape {value.shape}",
+            where="preprocess",
+            fix="give [rows], [rows, n] with a fixed n, or a RaggedTensor [rows, None]",
+        )
+    lengths = value.row_lengths() if ragged else None
+    count = tf.shape(lengths if ragged else flat)[0]
+    if present is not None:
+        present = tf.ensure_shape(tf.cast(present, tf.bool), [None])
+    check = tf.debugging.Assert(tf.equal(count, rows), [f"preprocess: {name} has", count, "rows of", rows])
+    with tf.control_dependencies([check]):
+        flat = tf.identity(flat)
+    column = Column(name=name, type=kind, nullable=present is not None, shape=shape)
+    return RawColumn(flat, present, None, None if lengths is None else tf.cast(lengths, tf.int64)), column
+
+
+def _stored(value: tf.Tensor) -> tuple[tf.Tensor, StoredType]:
+    """In its stored type."""
+    if value.dtype == tf.string:
+        return value, "bytes"
+    if value.dtype == tf.bool or value.dtype.is_integer:
+        return tf.cast(value, tf.int64), "int64"
+    if value.dtype.is_floating:
+        return tf.cast(value, tf.float32), "float32"
+    raise TypeError(f"its type is {value.dtype.name}")
+
+
+def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant: Tolerant | None = None) -> Transform:
+    """The transform of fitted parameters, with the user's function in it when they have derived columns.
+
+    Args:
+        file: the user's Python file with the function.
+        tolerant: in an input pipeline, what skips images that TensorFlow refuses.
+
+    Raises:
+        ConfigError: the function is gone, or gives other columns than it was analysed with.
+    """
+    derived = parameters.derived
+    if derived is None:
+        return Transform(parameters, tolerant=tolerant)
+    if file is None:
+        raise ConfigError(f"{derived.function} needs the file it lies in", where="preprocess")
+    function = load_preprocess(file, derived.function)
+
+    def preprocess(columns: Mapping[str, RawColumn]) -> Mapping[str, RawColumn]:
+        made, specs, _ = derive(function, columns, derived.reads)
+        if specs != derived.columns:
+            odd = sorted({c.name for c in {*specs} ^ {*derived.columns}})
+            raise ConfigError(
+                f"{derived.function} gives other columns than when it was analysed: {', '.join(odd)}",
+                where="preprocess",
+                fix="let its columns depend on nothing but the tensors it is given",
+            )
+        return made
+
+    preprocess.module = function.module  # type: ignore[attr-defined]
+    return Transform(parameters, preprocess, tolerant)
