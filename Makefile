@@ -31,17 +31,18 @@ demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
 test: $(STAMP) ## the whole test suite
 	$(PYTHON) -m pytest -n 2 --dist loadfile
 
-check: $(STAMP) ## lint, format, types
+check: $(STAMP) ## lint, format, types, floors
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports --no-cache
 
 format: $(STAMP) ## format the code
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
 ops: $(STAMP) ## compile the C++ ops (needs g++; everything works without it)
-	$(PYTHON) -m tfcore.ops.build
+	$(PYTHON) -m tfcore.ops.compile
 
 # Tables and models that only benches compare with; make test needs none of them.
 $(STAMP)-bench: $(STAMP)

@@ -64,7 +64,7 @@ def main() -> None:
         print(measure(dataset(arguments.case, files(arguments), arguments.batch).repeat(), arguments.seconds))
         return
     common.header("classic")
-    from tfcore.ops.build import build
+    from tfcore.ops.compile import build
 
     build()
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:

@@ -35,7 +35,7 @@ from tfcore.augment.draws import Draws
 from tfcore.augment.pixels import vary
 from tfcore.data.source import Feed
 from tfcore.testing import Written, write_examples
-from tfcore.train.config import TrainingConfig
+from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.training_data import TrainingData
 
 SIZES = {"256 x 32 x 32 x 3": (256, 32), "32 x 224 x 224 x 3": (32, 224)}

@@ -47,7 +47,7 @@ def main() -> None:
         print(json.dumps(measure(arguments.case, KINDS[arguments.kind], arguments.groups, arguments.seconds)))
         return
     common.header("ranking")
-    from tfcore.ops.build import build
+    from tfcore.ops.compile import build
 
     build()
     for kind in KINDS:

@@ -133,7 +133,7 @@ def _spec() -> dict[str, Any]:
 def _features(transform: Any) -> Features:
     import tensorflow as tf
 
-    from tfcore.transform.layer import RawColumn
+    from tfcore.transform.raw_column import RawColumn
 
     def features(rows: dict[str, Any]) -> Any:
         def raw(column: Column) -> Any:

@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -250,7 +251,7 @@ def keras_model(parameters: TransformParameters, **options: Any) -> Any:
 
 
 def training_data(data: Data, batch: int, seed: int = 0) -> Any:
-    from tfcore.train.config import TrainingConfig
+    from tfcore.train.settings.config import TrainingConfig
     from tfcore.train.training_data import TrainingData
 
     training = TrainingConfig(batch_size=batch)
@@ -259,7 +260,7 @@ def training_data(data: Data, batch: int, seed: int = 0) -> Any:
 
 def stack_of(batch: int) -> int:
     """Batches in a stack, as the training stage chooses by default."""
-    from tfcore.train.config import TrainingConfig
+    from tfcore.train.settings.config import TrainingConfig
     from tfcore.train.training_data import STACK_ROWS
 
     return max(1, min(TrainingConfig().steps_per_call, STACK_ROWS // batch))
@@ -323,11 +324,12 @@ def full_case(data: Data, batch: int, seconds: float) -> float:
     from headway.monitor import Monitor
     from tfcore.graph.retrace import RetraceGuard
     from tfcore.runtime.devices import prepare
-    from tfcore.train.callbacks.control_file import ControlFile, Knobs
     from tfcore.train.callbacks.history import Recorder
     from tfcore.train.callbacks.summaries import Summaries
-    from tfcore.train.steps.loop import Every, run
-    from tfcore.train.steps.schedule import ConstantRate, CosineRate
+    from tfcore.train.settings.control_file import ControlFile
+    from tfcore.train.settings.knob_values import Knobs
+    from tfcore.train.settings.schedule import ConstantRate, CosineRate
+    from tfcore.train.steps.loop import PeriodicAction, run
 
     prepare(None)
     total, stack = 1 << 24, stack_of(batch)
@@ -358,7 +360,9 @@ def full_case(data: Data, batch: int, seconds: float) -> float:
             last = step
 
         def point(step: int) -> None:
-            summaries.write(step, loss=recorder.point(step, **knobs.at(step))["loss"], **knobs.at(step))
+            values = {"loss": recorder.loss(), **knobs.at(step)}
+            recorder.point(step, **values)
+            summaries.recorded(SimpleNamespace(step=step), values)
 
         def turn(step: int) -> None:
             control.write({"clip_norm": 1e3 + step})
@@ -366,7 +370,7 @@ def full_case(data: Data, batch: int, seconds: float) -> float:
         def over() -> bool:
             return windows.best > 0 and time.perf_counter() - began >= seconds
 
-        every = [Every(16 * stack, point), Every(64 * stack, turn)]
+        every = [PeriodicAction(16 * stack, point), PeriodicAction(64 * stack, turn)]
         batches = lambda step: itertools.cycle(memory)  # noqa: E731
         run(learner, batches, start=0, total=total, knobs=values, every=every, report=report, cancelled=over)
         summaries.close()
@@ -399,9 +403,9 @@ def _learner(data: Data, specs: Any, *, knobs: list[str] | None = None, ending: 
     from tfcore.graph.knobs import KnobVariables
     from tfcore.models import build
     from tfcore.models.config import ModelConfig
-    from tfcore.train.callbacks.stop_condition import Ending
-    from tfcore.train.config import OptimizerConfig
+    from tfcore.train.settings.config import OptimizerConfig
     from tfcore.train.steps.learner import Learner
+    from tfcore.train.steps.stop_condition import StopCondition
 
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
     model = build.build(ModelConfig(hidden=HIDDEN, embedding=WIDTH), data.parameters, seed=0, step=step)
@@ -412,7 +416,7 @@ def _learner(data: Data, specs: Any, *, knobs: list[str] | None = None, ending: 
         specs=specs,
         optimizer=OptimizerConfig(),
         knobs=KnobVariables(knobs or ["learning_rate"]),
-        ending=Ending(non_finite_limit=10) if ending else None,
+        ending=StopCondition(non_finite_limit=10) if ending else None,
         jit="auto",
         log=print,
     )
@@ -450,7 +454,8 @@ def naive_case(data: Data, batch: int, seconds: float) -> float:
     """The reader that tutorials show, and the same transform behind it."""
     import tensorflow as tf
 
-    from tfcore.transform.layer import RawColumn, Transform
+    from tfcore.transform.layer import Transform
+    from tfcore.transform.raw_column import RawColumn
 
     kinds = {"int64": (tf.int64, 0), "float32": (tf.float32, 0.0), "bytes": (tf.string, "")}
     spec = {column.name: tf.io.FixedLenFeature([], *kinds[column.type]) for column in COLUMNS}

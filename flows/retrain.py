@@ -39,9 +39,10 @@ from flows.execution.local import engine
 from flows.execution.run import Helpers, execute
 from flows.orchestration import access
 from flows.orchestration.requested_stops import Asked
-from flows.progress.run_log import RunLog, without_tracebacks
-from flows.progress.terminal import Reporter, metrics_line
+from flows.orchestration.run_log import RunLog, without_tracebacks
+from flows.progress.terminal import Reporter
 from headway.errors import Cancelled, HeadwayError
+from headway.messages import metrics_line
 from headway.redaction import protect, remember, scrub
 
 

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import settings
 
 from flows.cli.app import main
-from headway.imports import uncollected
+from headway.process_tuning import uncollected
 from headway.storage import filesystem
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -16,20 +16,21 @@ if TYPE_CHECKING:
     from tfcore.data.shards import Carve, Shards
     from tfcore.data.source import Feed
     from tfcore.models.config import ModelConfig
-    from tfcore.train.config import TrainingConfig
-    from tfcore.transform.layer import RawColumn, Transform
+    from tfcore.train.settings.config import TrainingConfig
+    from tfcore.transform.layer import Transform
     from tfcore.transform.parameters import TransformParameters
+    from tfcore.transform.raw_column import RawColumn
 
 _HOME = {
     "Carve": "data.shards",
     "Feed": "data.source",
     "Labeler": "data.decode",
     "ModelConfig": "models.config",
-    "RawColumn": "transform.layer",
+    "RawColumn": "transform.raw_column",
     "Shards": "data.shards",
     "Transform": "transform.layer",
     "TransformParameters": "transform.parameters",
-    "TrainingConfig": "train.config",
+    "TrainingConfig": "train.settings.config",
     "evaluation_dataset": "data.pipeline",
     "safe": "data.pipeline",
     "training_dataset": "data.pipeline",

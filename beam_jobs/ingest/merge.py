@@ -20,8 +20,7 @@ from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.work_dir import Aside, writable
 from headway.errors import DataError
 from headway.leakage import key_index
-from headway.records.lengths import total
-from headway.records.spec import feature_spec
+from headway.records.spec import feature_spec, total
 from headway.schema.columns import Column
 from headway.sources.discovery.formats_table import InputFile, Range
 from headway.statistics.split_statistics import merge_all

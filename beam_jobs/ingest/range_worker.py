@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.runners.job_state import Tick
 from headway.errors import DataError
 from headway.leakage.key_index import Notes
-from headway.memory import give_back
+from headway.process_tuning import give_back
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
 from headway.records.grouping import Group, one_batch
-from headway.records.lengths import packed
+from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
 from headway.records.whole_groups import grouper
 from headway.schema.columns import LABEL, Column
@@ -47,8 +48,6 @@ NOTES = "splits"
 """What the proof of the splits needs, of all of them."""
 _LEAST_ROWS = 512
 """Fewer rows of a wide table wait for more: a call for each of its columns costs the same whatever is in it."""
-Tick = Callable[[int], None]
-"""Told after each batch how many rows of the range have been read; may raise to stop."""
 Rows = NDArray[np.int64]
 """Which data row of the range each row of a batch is, from 0."""
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.ingest.merge import collect
+from beam_jobs.ingest.range_worker import ingest_range
 from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.job_state import Live
@@ -45,7 +46,7 @@ def ingest(
 
     Returns:
         JSON values: span, rows_per_record, feature_spec (what parses a record with stock tf.io), columns, splits (rows,
-        shards with the rows of their records (`headway.records.lengths`), statistics),
+        shards with the rows of their records (`headway.records.spec`), statistics),
         counts (read = written + quarantined + filtered).
 
     Raises:
@@ -86,7 +87,7 @@ def whole_ranges(
     monitor: Monitor,
     runner: RunnerConfig,
     *,
-    work: Callable[..., dict[str, Any]] | None = None,
+    work: Callable[..., dict[str, Any]] = ingest_range,
 ) -> Iterator[None]:
     """Run every range that is not whole yet until its outputs are; `work` is what is done with one, by default ingest.
 
@@ -123,7 +124,7 @@ def _pipeline(
     todo: list[tuple[int, Range]],
     progress: _Progress,
     runner: RunnerConfig,
-    work_on: Callable[..., dict[str, Any]] | None,
+    work_on: Callable[..., dict[str, Any]],
 ) -> Iterator[None]:
     """One pipeline, in a thread of its own: the caller's thread keeps the monitor and stays open to a Ctrl-C.
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from headway.imports import uncollected
+from headway.process_tuning import uncollected
 
 _LOGGERS = ("apache_beam", "grpc")
 _READER = "wait_until_finish_read"

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from headway.errors import HeadwayError
 from headway.sources.discovery.formats_table import Range
 
+Tick = Callable[[int], None]
+"""Called after each batch with how many rows of the range have been read; may raise to stop."""
 _LIVE: dict[str, Live] = {}
 
 

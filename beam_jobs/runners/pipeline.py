@@ -19,11 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.ingest.range_worker import Tick, ingest_range
 from beam_jobs.runners import flink_rest, job_server
 from beam_jobs.runners.beam_import import load_beam, no_traceback_of_the_reader, silenced
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
-from beam_jobs.runners.job_state import Live
+from beam_jobs.runners.job_state import Live, Tick
 from beam_jobs.runners.work_dir import FACTS, Aside, writable
 from headway.errors import HeadwayError
 from headway.process import own
@@ -44,8 +43,8 @@ class Job:
 
     request: Any
     aside: Aside
-    work: Work | None = None
-    """What becomes of a range, a function of a module that writes into the folder it is given; None: ingest_range."""
+    work: Work
+    """What becomes of a range: a function of a module, which writes into the folder that it is given."""
 
 
 class Stopped(Exception):
@@ -109,7 +108,7 @@ class IngestRange(beam.DoFn):
         try:
             tick(0)
             with writable(job.aside.folder.parent), job.aside.attempt(piece.index) as folder:
-                facts = (job.work or ingest_range)(job.request, piece, folder, tick)
+                facts = job.work(job.request, piece, folder, tick)
                 (folder / FACTS).write_text(json.dumps(facts))
         except Stopped:
             return

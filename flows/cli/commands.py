@@ -189,7 +189,7 @@ def _paths(record: dict[str, Any], trip: Trip) -> dict[str, str]:
 def _told(record: dict[str, Any], trip: Trip) -> str:
     """A run as its last words on a terminal."""
     from flows.dag.column_table import about_column, shown
-    from flows.progress.terminal import metrics_line
+    from headway.messages import metrics_line
 
     ran = [s for s in record["stages"] if not s["cached"]]
     spans = record["spans"]

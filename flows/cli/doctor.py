@@ -89,7 +89,7 @@ def _ops() -> Iterator[Finding]:
     for name, use, instead in _OPS:
         found = "built" if wanted() else f"built, and switched off by {SWITCH}"
         if not there:
-            found = f"not built: it {use}; without it {instead}; to build it: python -m tfcore.ops.build"
+            found = f"not built: it {use}; without it {instead}; to build it: python -m tfcore.ops.compile"
         yield Finding(True, f"op {name}", found)
 
 

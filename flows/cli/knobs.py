@@ -26,7 +26,8 @@ def knobs(
     options: Options = Options(),
 ) -> int:
     """Show the knobs of the pipeline's training, or write some values where a running training looks for them."""
-    from tfcore.train.callbacks.control_file import MEANINGS, ControlFile, check
+    from tfcore.train.settings.control_file import ControlFile
+    from tfcore.train.settings.knob_values import MEANINGS, check
 
     if "=" in pipeline:  # the first value, with no pipeline before it
         values, pipeline = (pipeline, *values), "."

@@ -18,7 +18,7 @@ _RUN = re.compile(r"\d[\da-f-]*|latest")
 
 
 def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
-    from flows.progress.terminal import metrics_line
+    from headway.messages import metrics_line
     from headway.registry.registry import Registry, names
 
     _, store = store_of(pipeline, options)
@@ -90,7 +90,7 @@ def show(
     """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order."""
     from flows.cli.history import find
     from flows.cli.rerun_reasons import in_words
-    from flows.progress.terminal import metrics_line
+    from headway.messages import metrics_line
 
     if _RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
         pipeline, run = run or ".", pipeline

@@ -10,11 +10,10 @@ from flows.dag.model_stages import ModelSteps
 from flows.dag.references import best_version, check_metrics, data_of, label_facts
 from flows.dag.run_spec import GATE
 from flows.dag.step import Output
-from flows.progress.terminal import metrics_line
 from headway.evaluation.baseline import LabelFacts
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.tasks import Task
-from headway.messages import counted
+from headway.messages import counted, metrics_line
 from headway.registry.registry import Version
 
 

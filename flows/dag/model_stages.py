@@ -12,8 +12,8 @@ from flows.dag.step import Output
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
 from headway.storage.fingerprint import fingerprint
-from tfcore.train.auto import Facts, described, resolve
-from tfcore.train.ranking_config import VERSION as RANKING_VERSION
+from tfcore.train.settings.auto import Facts, described, resolve
+from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
 from tfcore.transform.parameters import TransformParameters
 
 

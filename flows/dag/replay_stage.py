@@ -36,11 +36,10 @@ from headway.errors import DataError, HeadwayError
 from headway.evaluation.tasks import Task
 from headway.messages import agree, counted, number, some
 from headway.monitor import Monitor
-from headway.records.lengths import total
-from headway.records.spec import feature_spec
+from headway.records.spec import feature_spec, total
 from headway.schema.columns import Column
+from tfcore.data.examples import Examples
 from tfcore.export.signatures import COMPARED_OUTPUT, tensor_names
-from tfcore.train.request import Examples
 
 VERSION = 2
 BOUND = 1e-5

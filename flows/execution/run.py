@@ -21,12 +21,12 @@ from flows.dag.step import Output
 from flows.execution.engine import Planner
 from flows.execution.tensorflow_process import Child
 from flows.progress.terminal import Reporter
+from headway.clock import now
 from headway.errors import Cancelled, HeadwayError
 from headway.redaction import redact, redacted
 from headway.registry.gc import not_collecting
 from headway.registry.registry import Event, Version
 from headway.storage.atomic_io import storage_error
-from headway.storage.store import now
 
 GC_SECONDS = 60.0
 """How long a run waits at least for `headway gc` to end."""

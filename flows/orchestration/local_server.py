@@ -162,7 +162,7 @@ def _wait(daemon: Daemon, ready: Callable[[], bool], seconds: float, what: str) 
 def _deploy(place: Place, env: dict[str, str]) -> None:
     command = [
         *_PYTHON,
-        "flows.orchestration.launcher",
+        "flows.launcher",
         "prefect",
         "--no-prompt",
         "deploy",

@@ -1,6 +1,6 @@
 """The flow run processes of this machine: each writes its pid to a file of its own while it lives.
 
-    enlist(environ)                          # first thing in a flow run's process: flows.orchestration.launcher
+    enlist(environ)                          # first thing in a flow run's process: flows.launcher
     found = Processes(folder)
     found.lives(flow_run)                    # True, False, or None where nothing is known of it here
     found.pids()                             # {flow run: pid} of those that live

@@ -3,7 +3,7 @@
     for artifact in artifacts_of(output):                # of statistics, anomalies, evaluation and verdict
         artifact.key, artifact.table or artifact.markdown, artifact.description
 
-Nothing here talks to a server; `flows.progress.run_log` publishes them.
+Nothing here talks to a server; `flows.orchestration.run_log` publishes them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from flows.dag.step import Output
-from headway.messages import counted, duration, number
+from headway.messages import counted, duration, metrics_line, number
 from headway.monitor import Monitor
 from headway.redaction import redact
 
@@ -229,17 +229,3 @@ def _detail(output: Output) -> str:
         case "replay":
             return f"{counted(result['rows'], 'row')}, largest difference {result['largest_difference']:.2g}"
     return ""
-
-
-def metrics_line(metrics: dict[str, Any] | None, baselines: dict[str, Any] | None = None) -> str:
-    """The metrics that a person looks at first, with what the baselines have: `auc 0.91 (constant 0.5)`."""
-    first = ("auc", "ndcg", "loss", "accuracy", "calibration", "rmse", "mae")
-
-    def beside(name: str) -> str:
-        known = {who: found[name] for who, found in (baselines or {}).items() if found.get(name) is not None}
-        if not known or name == "calibration":
-            return ""
-        return " (" + ", ".join(f"{who} {number(value)}" for who, value in known.items()) + ")"
-
-    values = metrics or {}
-    return ", ".join(f"{name} {number(values[name])}{beside(name)}" for name in first if values.get(name) is not None)

@@ -26,13 +26,13 @@ from headway.records.decode import decode
 from headway.records.spec import feature_spec
 from headway.records.tfrecord import ShardWriter, read_records
 from headway.schema.columns import Column, suggest
+from headway.schema.tensor_name import PRESENT
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, write_synced
 from headway.storage.process_identity import mark
 from headway.tabular.list_arrays import flatten, join
 
 SPEC = "examples.json"
-PRESENT = "__present"
 _PARSERS: dict[bytes, Callable[[memoryview], Any]] = {
     wire.BYTES: wire.parse_bytes,
     wire.FLOATS: wire.parse_floats,

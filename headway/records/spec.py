@@ -1,4 +1,4 @@
-"""The names and types that a record's features have: enough for stock tf.io to parse any shard.
+"""What a manifest says of records: the names and types of their features, enough for stock tf.io, and their rows.
 
     feature_spec([Column(name="age", type="float32", nullable=True)], rows_per_record=4096)
     # {"age": {"kind": "sequence", "dtype": "float32"}, "age/present": {"kind": "sequence", "dtype": "int64"}}
@@ -8,11 +8,17 @@ dictionary columns `c/dict` the distinct values and `c/codes` each row's place a
 classic Example: plain names, one value each, nothing at all for null. A vector of n holds n values for each row under
 the same names. A list holds `c/values` (or `c/dict` and `c/codes`) and `c/lengths`; with R = 1 its values under the plain
 name and, when it may be null, `c/present`, since parsers take an empty list for an absent one.
+
+The rows of a shard's records stand in its manifest, equal ones in a row as one pair:
+
+    packed([4096, 4096, 4096, 17])            # [[4096, 3], [17, 1]]
+    unpacked([[4096, 3], [17, 1]])            # [4096, 4096, 4096, 17]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from pydantic import Field
@@ -61,3 +67,28 @@ def feature_spec(columns: Sequence[Column], rows_per_record: int) -> Spec:
         if column.nullable:
             spec[f"{column.name}/present"] = {"kind": "sequence", "dtype": "int64"}
     return spec
+
+
+Packed = Sequence[Sequence[int] | int]
+"""Pairs of (rows, how many records in a row have them); a plain number is one record, as older manifests have it."""
+
+
+def packed(rows: Sequence[int]) -> list[list[int]]:
+    """A million records of one row take as little as one."""
+    return [[size, sum(1 for _ in records)] for size, records in groupby(rows)]
+
+
+def unpacked(value: Packed) -> list[int]:
+    """The rows of each record."""
+    found: list[int] = []
+    for pair in value:
+        if isinstance(pair, int):
+            found.append(pair)
+        else:
+            found += [pair[0]] * pair[1]
+    return found
+
+
+def total(value: Packed) -> int:
+    """All rows."""
+    return sum(pair if isinstance(pair, int) else pair[0] * pair[1] for pair in value)

@@ -26,13 +26,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from headway.clock import now
 from headway.config import Frozen
 from headway.errors import StoreError
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import copy_tree, remove, write_synced, writing
 from headway.storage.manifest import Manifest
 from headway.storage.process_identity import mark, place
-from headway.storage.store import Store, now
+from headway.storage.store import Store
 
 SAVED_MODEL, FACTS, CHAMPION = "saved_model", "version.json", "champion.json"
 _LOCK_WAIT_SECONDS = 30.0

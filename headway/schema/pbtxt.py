@@ -17,7 +17,7 @@ from headway.errors import ConfigError
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Column, Meaning, Schema, Shape, StoredType
 from headway.schema.parse_rules import Parse
-from headway.schema_inference.split_columns import COMMENT, from_tags, to_tags
+from headway.schema.split_tags import COMMENT, from_tags, to_tags
 
 HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
 # Edit it to widen a domain, bound a range, or demand presence (min_fraction: 1.0). Delete it to infer it anew.

@@ -16,6 +16,8 @@ import keyword
 import re
 import unicodedata
 
+PRESENT, LENGTH = "__present", "__length"
+"""What the names of a nullable column's and of a list's companion end with."""
 RESERVED = frozenset({"self", "examples", "threshold", "top_k"})
 _FITS = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 

@@ -12,13 +12,13 @@ stands twice under two ids is one row.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import ConfigError
-from headway.schema.columns import Column, StoredType
+from headway.schema.columns import Column
+from headway.schema.split_tags import split_column
 from headway.schema_inference.column_types import stored_type
 from headway.schema_inference.identifiers import FEW_ROWS, meaning_of
 from headway.sources.type_conflicts import told as clash_of
@@ -26,11 +26,6 @@ from headway.tabular.list_arrays import is_list, is_text
 
 _LONG = 64
 """Identifiers are shorter than this; what is longer is a text, an image."""
-_TAG = "headway.split="
-_KINDS: dict[StoredType, str] = {"int64": "INT", "float32": "FLOAT", "bytes": "BYTES"}
-COMMENT = (
-    "The split of a row is a hash of these columns (split.mode: hash without a key). Another list draws eval rows anew."
-)
 
 
 def row_columns(prefix: pa.Table, label: Collection[str]) -> tuple[tuple[Column, ...], list[str]]:
@@ -44,14 +39,9 @@ def row_columns(prefix: pa.Table, label: Collection[str]) -> tuple[tuple[Column,
             continue
         if names_rows(name, values):
             identifiers.append(name)
-        columns.append(_column(name, kind, listed=is_list(values.type)))
+        columns.append(split_column(name, kind, listed=is_list(values.type)))
     some = tuple(column for column in columns if column.name not in identifiers)
     return (some, identifiers) if some else (tuple(columns), [])
-
-
-def _column(name: str, kind: StoredType, *, listed: bool) -> Column:
-    encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
-    return Column(name=name, type=kind, nullable=True, encoding=encoding, shape=(None,) if listed else ())
 
 
 def names_rows(name: str, values: pa.ChunkedArray) -> bool:
@@ -104,31 +94,3 @@ def chosen(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, .
             fix="split by a key, by a column or by time: split: {key: NAME}",
         )
     return left
-
-
-def to_tags(columns: Sequence[Column]) -> list[str]:
-    """The columns as tags of a schema file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`."""
-    return [f"{_TAG}{_KINDS[column.type]}{'[]' if column.shape else ''} {column.name}" for column in columns]
-
-
-def from_tags(tags: Sequence[str], *, where: str) -> tuple[Column, ...]:
-    """The columns of a schema file's tags; none when there are no such tags.
-
-    Raises:
-        ConfigError: a tag that says no type and name.
-    """
-    kinds = {word: kind for kind, word in _KINDS.items()}
-    found: list[Column] = []
-    for tag in tags:
-        if not tag.startswith(_TAG):
-            continue
-        kind, _, name = tag.removeprefix(_TAG).partition(" ")
-        listed = kind.endswith("[]")
-        if kind.removesuffix("[]") not in kinds or not name or name in {column.name for column in found}:
-            raise ConfigError(
-                f"the tag {tag!r} does not name a column with its type, once",
-                where=where,
-                fix=f"write it as {_TAG}FLOAT age, or delete all such tags to draw eval rows anew",
-            )
-        found.append(_column(name, kinds[kind.removesuffix("[]")], listed=listed))
-    return tuple(found)

@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from headway.clock import now
 from headway.errors import Locked, StoreError
 from headway.storage.atomic_io import replace_text, writing
 from headway.storage.process_identity import alive, place, started
-from headway.storage.store import now
 
 LEASE_SECONDS = 60.0
 _POLL_SECONDS = 0.2

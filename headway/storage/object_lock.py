@@ -20,11 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headway.clock import now
 from headway.errors import StoreError
 from headway.storage.locks import LEASE_SECONDS, Lock, gone
 from headway.storage.object_store import Bucket
 from headway.storage.process_identity import place, started
-from headway.storage.store import now
 
 _DUELS = 8
 """How often one that met another asker, neither holding the lock, asks again before it gives way."""

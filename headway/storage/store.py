@@ -14,22 +14,22 @@ overrides what stands under "what a bucket does otherwise", and nothing else in 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.clock import now
 from headway.errors import StoreError
 from headway.redaction import redacted
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, replace_text, sync_folders, sync_path, writing
 from headway.storage.fingerprint import Key, shared
+from headway.storage.locks import Lock
 from headway.storage.manifest import Counts, Manifest
 from headway.storage.process_identity import abandoned, mark
 
 if TYPE_CHECKING:
-    from headway.storage.locks import Lock
     from headway.storage.prefetch import RemoteFiles
 
 
@@ -175,8 +175,6 @@ class Store:
 
     def lock(self, name: str, facts: dict[str, Any] | None = None) -> Lock:
         """The lock of this name, not taken yet."""
-        from headway.storage.locks import Lock
-
         return Lock(self.locks / f"{name}.json", facts=facts)
 
     @contextlib.contextmanager
@@ -357,8 +355,3 @@ class Staging:
             where = str(self._store.output(self._stage, self._fingerprint))
             raise StoreError("was removed or damaged as it was written", where=where, fix="run again")
         return found
-
-
-def now() -> str:
-    """The time in UTC, ISO 8601 with milliseconds."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,8 +9,7 @@ import pytest
 
 from beam_jobs.ingest.request import IngestRequest
 from headway.records.decode import decode
-from headway.records.lengths import unpacked
-from headway.records.spec import RecordsConfig
+from headway.records.spec import RecordsConfig, unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
 from headway.sources.discovery.formats_table import CsvConfig, ParquetConfig, SourceConfig, files, spans

@@ -24,7 +24,7 @@ PAGES = [
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHILD = """
 import contextlib, io, json, os, sys
-from headway.imports import uncollected
+from headway.process_tuning import uncollected
 path, spans = sys.argv[1], json.loads(sys.argv[2])
 lines = open(path, encoding="utf-8").read().splitlines()
 if "import tensorflow as tf" in lines:

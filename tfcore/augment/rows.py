@@ -22,8 +22,9 @@ from tfcore.augment.config import AugmentConfig
 from tfcore.augment.draws import Draws
 from tfcore.augment.pixels import vary
 from tfcore.augment.tables import LEVELS, beta_quantiles, normal_quantiles
+from tfcore.transform.fitted import Fitted
 from tfcore.transform.layer import when_missing
-from tfcore.transform.parameters import Fitted, TransformParameters
+from tfcore.transform.parameters import TransformParameters
 
 Batch = dict[str, tf.Tensor]
 _SALT = 0x617567 << 32

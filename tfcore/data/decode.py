@@ -14,8 +14,8 @@ import tensorflow as tf
 from headway.records.spec import feature_spec
 from headway.schema.columns import LABEL, Column
 from tfcore.ops.example_parser import parse_examples
-from tfcore.transform.layer import RawColumn
 from tfcore.transform.parameters import LabelParameters
+from tfcore.transform.raw_column import RawColumn
 
 
 class Decoder:

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from tfcore.data.decode import Decoder, raw_columns
 from tfcore.data.in_memory import Held, HeldRecords
 from tfcore.data.order import Plan, chunks
-from tfcore.data.remote import here
 from tfcore.data.shards import Shards
 from tfcore.graph.python_op import numpy_op
 from tfcore.ops.example_parser import read_runs
 from tfcore.ops.library import library
-from tfcore.transform.layer import RawColumn
+from tfcore.runtime.remote_shards import here
+from tfcore.transform.raw_column import RawColumn
 
 READ_BYTES = 1 << 20
 CLASSIC_ROWS = 4096

@@ -19,7 +19,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.records.lengths import unpacked
+from headway.records.spec import unpacked
 from headway.schema.columns import Column
 from headway.storage.prefetch import Stager
 from headway.tabular.hashing import U64, mix64

@@ -28,15 +28,15 @@ from headway.records.decode import decode
 from headway.records.encode import encode
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column, suggest
+from headway.schema.tensor_name import PRESENT
 from headway.tabular.list_arrays import is_text
 from tfcore.data.decode import Decoder
+from tfcore.data.examples import Examples
 from tfcore.data.in_memory import ROWS_PER_RECORD, Held, hold
 from tfcore.data.pipeline import safe
 from tfcore.data.reader import Reader
 from tfcore.data.shards import Shards
-from tfcore.export.signatures import PRESENT
-from tfcore.train.request import Examples
-from tfcore.transform.layer import RawColumn
+from tfcore.transform.raw_column import RawColumn
 
 Batch = Any
 """An Arrow batch or table, or a dict of NumPy arrays by column."""

@@ -22,15 +22,15 @@ import tensorflow as tf
 from headway.errors import StoreError
 from headway.monitor import Monitor
 from headway.storage.prefetch import RemoteFiles
-from tfcore.data.remote import staged
 from tfcore.debug.converted import Converted, conversions
+from tfcore.debug.debug_session import debug_session
 from tfcore.debug.eager import eager_step
 from tfcore.debug.findings import problems
 from tfcore.debug.graph_report import Graph, has_gpu_kernels
 from tfcore.debug.profiling import profiled
 from tfcore.debug.request import DebugRequest
-from tfcore.debug.session import pieces
-from tfcore.train.stage import _Training
+from tfcore.runtime.remote_shards import staged
+from tfcore.train.session import TrainingSession
 from tfcore.train.steps.learner import Learner
 
 REPORT = "report.json"
@@ -59,7 +59,7 @@ def debug_step(
     with (
         staged(remote, monitor) as stager,
         conversions([*users, Path(__file__).parents[1]]) as functions,
-        pieces(train, _Listening(monitor, said), stager, request.checkpoints) as training,
+        debug_session(train, _Listening(monitor, said), stager, request.checkpoints) as training,
     ):
         steps = min(request.steps, training.total - training.start)  # further there are no knobs
         if not steps:
@@ -102,7 +102,7 @@ class _Walk:
     looked at as it was.
     """
 
-    def __init__(self, training: _Training):
+    def __init__(self, training: TrainingSession):
         self._training, self._learner = training, training.learner
         self._offset = training.start % training.stack
         self._stacks = training.data.stacks(training.stack)(training.start - self._offset)
@@ -115,7 +115,7 @@ class _Walk:
 
     def _look(self, number: int) -> None:
         used = (self._offset + number) % self._learner.stack
-        values = self._training._values(self._training.start + number - used, self._learner.stack)
+        values = self._training.knob_values(self._training.start + number - used, self._learner.stack)
         self.at, self.knobs = number, {name: float(value[used]) for name, value in values.items()}
         self.eager = eager_step(self._learner, {name: value[used] for name, value in self.stack.items()}, self.knobs)
 
@@ -130,7 +130,7 @@ class _Walk:
             self.stack,
             first=used,
             steps=1,
-            knobs=self._training._values(self._training.start + number - used, self._learner.stack),
+            knobs=self._training.knob_values(self._training.start + number - used, self._learner.stack),
             micro_batches=self._training.request.training.micro_batches,
         )
         if not len(outcome.losses):

@@ -1,12 +1,11 @@
 """Where a training runs: on the CPU, on a GPU, mirrored over several devices, or as one of several workers.
 
-    chosen = choose(config, gpus=len(tf.config.list_physical_devices("GPU")))       # Choice("mirrored", replicas=2)
-    placement = place(chosen, log=monitor.log)
+    placement = place(Choice("mirrored", replicas=2), gpus=len(tf.config.list_physical_devices("GPU")))
     with placement.scope():
         ...                                 # build the model and its optimizer
 
 Devices must be set before TensorFlow first computes something, so logical CPU devices and workers get processes of their
-own: `tfcore.distribute.launch`.
+own: `tfcore.train.launch`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from headway.errors import ConfigError
-from tfcore.train.config import TrainingConfig
 
 Name = Literal["cpu", "gpu", "mirrored", "multi_worker"]
 
@@ -81,82 +79,6 @@ class Placement:
     def facts(self) -> dict[str, Any]:
         """For a training's result."""
         return {"strategy": self.choice.name, "replicas": self.replicas, "workers": self.choice.workers}
-
-
-def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> Choice:
-    """What a config asks for on a machine with so many GPUs.
-
-    Args:
-        cluster: workers that TF_CONFIG names, where it is set.
-
-    Raises:
-        ConfigError: it cannot be had, or a batch cannot be split so.
-    """
-    name = config.strategy
-    if name == "auto":
-        # one device where several cannot do it: nobody asked for them
-        splits = config.ranking is None and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
-        name = "cpu" if not gpus else "mirrored" if gpus > 1 and splits else "gpu"
-    if name == "gpu" and not gpus:
-        raise ConfigError(
-            "gpu, but TensorFlow sees no GPU on this machine",
-            where="training.strategy",
-            fix="set it to auto or cpu; 'headway doctor' tells which devices there are",
-        )
-    if name in ("mirrored", "multi_worker") and config.ranking is not None:
-        raise ConfigError(
-            f"{name} splits the rows of a batch over devices, which would cut groups, and the pairs of a group's rows that "
-            "are on two devices would not be learnt from",
-            where="training.ranking",
-            fix="train on one device (training.strategy: cpu or gpu), or leave ranking out",
-        )
-    if name == "mirrored":
-        return _mirrored(config, gpus)
-    if name == "multi_worker":
-        workers = cluster or config.workers
-        if workers is None:
-            raise ConfigError(
-                "multi_worker, but neither training.workers nor a TF_CONFIG in the environment says how many",
-                where="training.strategy",
-                fix="set training.workers for workers on this machine, or give each machine its TF_CONFIG",
-            )
-        if config.workers not in (None, workers):
-            raise ConfigError(
-                f"{config.workers} workers, but TF_CONFIG names {workers}", where="training.workers", fix="leave it out"
-            )
-        _check_split(config, workers, "workers")
-        return Choice("multi_worker", replicas=workers, workers=workers)
-    return Choice(name)
-
-
-def _mirrored(config: TrainingConfig, gpus: int) -> Choice:
-    replicas = config.replicas or gpus
-    if replicas < 2:
-        raise ConfigError(
-            f"mirrored needs at least two devices, and TensorFlow sees {gpus or 'no'} GPU{'s' if not gpus else ''}",
-            where="training.strategy",
-            fix="set it to auto; or set training.replicas, to split each batch over so many logical CPU devices",
-        )
-    if 0 < gpus < replicas:
-        raise ConfigError(
-            f"{replicas} replicas, but TensorFlow sees {gpus} GPU{'s' if gpus > 1 else ''}",
-            where="training.replicas",
-            fix=f"at most {gpus}, or leave it out for all of them",
-        )
-    _check_split(config, replicas, "replicas")
-    return Choice("mirrored", replicas=replicas, logical=not gpus)
-
-
-def _check_split(config: TrainingConfig, parts: int, what: str) -> None:
-    batch, micro = config.batch_size, config.micro_batches
-    if batch % (parts * micro):
-        each = parts * micro
-        cut = f"{parts} {what}" + (f" with {micro} micro-batches each" if micro > 1 else "")
-        raise ConfigError(
-            f"a batch of {batch} cannot be split evenly over {cut}",
-            where="training.batch_size",
-            fix=" or ".join(str(size) for size in (batch - batch % each, batch - batch % each + each) if size),
-        )
 
 
 def place(choice: Choice, *, worker: int = 0, gpus: int = 0) -> Placement:

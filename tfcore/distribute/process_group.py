@@ -1,6 +1,6 @@
 """Processes that train together: each runs one call, and when one fails, all end with one error.
 
-    results = run_together("tfcore.distribute.launch:member", requests, out, monitor, environments)
+    results = run_together("tfcore.train.member:member", requests, out, monitor, environments)
 
 Each is a `tfcore.runtime.worker` on two pipes of its own: however this process ends, the pipes end, and the members with it.
 Progress and log lines are those of the first, which is the chief; a stop is told to it alone, and it agrees with the

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from headway.config import Frozen
+from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
-from tfcore.train.request import Examples
 from tfcore.transform.parameters import TransformParameters
 
 VERSION = 2

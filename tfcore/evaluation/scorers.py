@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from headway.errors import StoreError
 from headway.evaluation.tasks import Task
 from headway.schema.columns import Column
+from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.evaluation.request import TrainedModel
-from tfcore.export.signatures import COMPARED_OUTPUT, LENGTH, PRESENT, of_companions, tensor_names
+from tfcore.export.signatures import COMPARED_OUTPUT, of_companions, tensor_names
 from tfcore.graph.function import GraphFunction
 from tfcore.models import build
 from tfcore.transform.parameters import LabelParameters, TransformParameters

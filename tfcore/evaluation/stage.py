@@ -31,13 +31,13 @@ from headway.monitor import Monitor
 from headway.schema.columns import in_columns, suggest
 from headway.storage.prefetch import RemoteFiles, Stager
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
-from tfcore.data.remote import staged
 from tfcore.data.source import Feed
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.models.linear import FILE, NAME, LinearModel
 from tfcore.runtime.devices import prepare
+from tfcore.runtime.remote_shards import staged
 from tfcore.train.training_data import labeler, shards_of
 from tfcore.transform.images import Tolerant
 from tfcore.transform.layer import Transform

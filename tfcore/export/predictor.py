@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from headway.errors import StoreError
 from headway.process import owned
 from headway.schema.columns import Column
+from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.metadata import Described, describe_model
-from tfcore.export.signatures import LENGTH, PRESENT, of_companions, tensor_names
+from tfcore.export.signatures import of_companions, tensor_names
 from tfcore.runtime.tf_import import startup
 
 with startup():

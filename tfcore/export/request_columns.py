@@ -11,10 +11,11 @@ from typing import Any
 import tensorflow as tf
 
 from headway.schema.columns import Column
+from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.packed_inputs import Group, pack
-from tfcore.export.signatures import LENGTH, PRESENT, Tensor, tensor_names
+from tfcore.export.signatures import Tensor, tensor_names
 from tfcore.ops.optional_values import optional
-from tfcore.transform.layer import RawColumn
+from tfcore.transform.raw_column import RawColumn
 
 DTYPES = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
 Tensors = Mapping[str, tf.Tensor]

@@ -42,9 +42,9 @@ from tfcore.graph.python_errors import python_functions
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.models.build import build, load_weights, to_predictions
 from tfcore.models.config import ModelConfig
-from tfcore.transform.layer import RawColumn
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
+from tfcore.transform.raw_column import RawColumn
 
 VERSION = 4
 WEIGHTS = "weights"

@@ -32,11 +32,9 @@ from typing import Literal
 from headway.config import Frozen
 from headway.evaluation.tasks import Task
 from headway.schema.columns import Column
-from headway.schema.tensor_name import tensor_name
+from headway.schema.tensor_name import LENGTH, PRESENT, tensor_name
 
 DEFAULT, NULLABLE = "serving_default", "serving_nullable"
-PRESENT = "__present"
-LENGTH = "__length"
 
 DTYPES: dict[str, Literal["int64", "float32", "string"]] = {"int64": "int64", "float32": "float32", "bytes": "string"}
 

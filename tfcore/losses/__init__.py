@@ -3,7 +3,7 @@
     pairwise_loss(scores, labels, row_splits=[0, 3, 3, 8], kind="lambdarank", k=10)     # float32 [groups]
     group_splits(query_ids)                                                             # row_splits of sorted ids
 
-By an op in C++ where it is built (`python -m tfcore.ops.build`) and the graph is not for XLA or a GPU, else by
+By an op in C++ where it is built (`python -m tfcore.ops.compile`) and the graph is not for XLA or a GPU, else by
 TensorFlow's own ops: the same values, the same gradients.
 """
 

@@ -173,7 +173,7 @@ def _ops(scores: tf.Tensor, native: bool | None) -> Any | None:
     ops = library()
     refused = fix = None
     if ops is None:
-        refused, fix = "the op is not built", "python -m tfcore.ops.build"
+        refused, fix = "the op is not built", "python -m tfcore.ops.compile"
     elif compiling():
         refused, fix = "XLA has no kernel for the op", "native=None"
     elif _on_accelerator(scores):

@@ -3,7 +3,7 @@
     for chunk in read_examples(["others.tfrecord.gz"], [Column(name="age", type="float32", nullable=True)]):
         chunk["age"], chunk["age/present"]           # float32 [rows], bool [rows]
 
-`python -m tfcore.ops.build` compiles it with g++, and the op behind `tfcore.losses` too. Nothing needs them, and no exported
+`python -m tfcore.ops.compile` compiles it with g++, and the op behind `tfcore.losses` too. Nothing needs them, and no exported
 model contains one.
 """
 

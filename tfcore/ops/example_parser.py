@@ -104,7 +104,7 @@ def _run(
 ) -> tuple[tf.Tensor, Chunk]:
     ops = library()
     if ops is None:
-        raise RuntimeError("the op is not built: python -m tfcore.ops.build")
+        raise RuntimeError("the op is not built: python -m tfcore.ops.compile")
     spec = feature_spec(columns, 1)
     found = ops.headway_read_examples(
         paths=paths,

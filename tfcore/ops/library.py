@@ -69,7 +69,7 @@ def _load(path: Path) -> Any | None:
         reason = str(error).strip().splitlines()[0]
         warnings.warn(
             f"{path.name} does not load, so TensorFlow's own ops do its work: {reason}; "
-            "build it anew with python -m tfcore.ops.build --force",
+            "build it anew with python -m tfcore.ops.compile --force",
             stacklevel=2,
         )
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from headway.config import Frozen
-from tfcore.train.request import Examples
+from tfcore.data.examples import Examples
 
 VERSION = 1
 """Raised by whoever changes what the stage writes for the same request."""

@@ -25,13 +25,13 @@ from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tabular.list_arrays import join
 from tfcore.data.pipeline import safe
 from tfcore.data.reader import Reader
-from tfcore.data.remote import staged
 from tfcore.graph.python_errors import python_functions
 from tfcore.preprocess.request import VERSION, AnalyseRequest
 from tfcore.runtime.devices import prepare
+from tfcore.runtime.remote_shards import staged
 from tfcore.train.training_data import shards_of
-from tfcore.transform.layer import RawColumn
 from tfcore.transform.preprocess import derive, load_preprocess
+from tfcore.transform.raw_column import RawColumn
 
 __all__ = ["VERSION", "analyse"]
 

@@ -11,8 +11,8 @@ import os
 import sys
 from collections.abc import Iterator
 
-from headway.imports import uncollected
 from headway.process import owned
+from headway.process_tuning import uncollected
 
 
 @contextlib.contextmanager

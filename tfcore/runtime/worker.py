@@ -38,9 +38,9 @@ from pydantic import BaseModel, TypeAdapter
 
 from headway.config import load
 from headway.errors import KINDS, HeadwayError
-from headway.imports import uncollected
 from headway.monitor import Monitor
 from headway.process import own
+from headway.process_tuning import uncollected
 from headway.quiet import quiet_libraries
 from headway.storage.atomic_io import storage_error
 

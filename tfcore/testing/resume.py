@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tfcore.testing.bytes import assert_same_bytes
-from tfcore.train.callbacks.checkpoint import Checkpoints, Variables
+from tfcore.train.checkpoints import Checkpoints, Variables
 
 Training = TypeVar("Training")
 

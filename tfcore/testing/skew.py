@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.records.lengths import total
-from headway.records.spec import feature_spec
+from headway.records.spec import feature_spec, total
 from headway.schema.columns import LABEL
 from tfcore.export.signatures import tensor_names
 from tfcore.testing.example_shards import Written

@@ -11,11 +11,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfcore.train.config import TrainingConfig
     from tfcore.train.request import TrainRequest
+    from tfcore.train.settings.config import TrainingConfig
     from tfcore.train.stage import train
 
-_HOME = {"TrainingConfig": "config", "TrainRequest": "request", "train": "stage"}
+_HOME = {"TrainingConfig": "settings.config", "TrainRequest": "request", "train": "stage"}
 
 __all__ = ["TrainRequest", "TrainingConfig", "train"]
 

@@ -6,25 +6,17 @@ TrainRequest(examples=[...], transform={...}, model={"name": "mlp"}, training={"
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
 from headway.config import Frozen
+from tfcore.data.examples import Examples
 from tfcore.models.config import ModelConfig
-from tfcore.train.config import TrainingConfig
+from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.parameters import TransformParameters
 
 VERSION = 3
 """Raised by whoever changes what training writes for the same request."""
-
-
-class Examples(Frozen):
-    """One split of one ingested span."""
-
-    path: Path = Field(description="the ingest stage's output folder")
-    split: str
-    result: dict[str, Any] = Field(description="what the ingest stage answered")
 
 
 class TrainRequest(Frozen):

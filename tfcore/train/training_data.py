@@ -22,8 +22,8 @@ from headway.schema.columns import named_for
 from headway.storage.prefetch import Stager
 from tfcore.augment.rows import Augment
 from tfcore.data.decode import Labeler
+from tfcore.data.examples import Examples
 from tfcore.data.groups.batching import GroupOrder
-from tfcore.data.groups.discovery import group_runs
 from tfcore.data.groups.group_ids import GROUP
 from tfcore.data.order import shard_order
 from tfcore.data.owned_rows import owned
@@ -45,9 +45,9 @@ from tfcore.data.stream import live_stacks
 from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
 from tfcore.models.linear import LinearModel, cheap
-from tfcore.train.config import TrainingConfig
-from tfcore.train.request import Examples
-from tfcore.train.steps.sampling import class_rates
+from tfcore.train.group_discovery import group_runs
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.settings.sampling import class_rates
 from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of

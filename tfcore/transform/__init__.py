@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfcore.transform.config import ColumnTransform, ImputeConfig, TransformConfig
-    from tfcore.transform.layer import RawColumn, Transform
+    from tfcore.transform.layer import Transform
     from tfcore.transform.parameters import TransformParameters, TransformRequest, fit
+    from tfcore.transform.raw_column import RawColumn
 
 _HOME = {
     "ColumnTransform": "config",
     "ImputeConfig": "config",
-    "RawColumn": "layer",
+    "RawColumn": "raw_column",
     "Transform": "layer",
     "TransformConfig": "config",
     "TransformParameters": "parameters",

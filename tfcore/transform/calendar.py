@@ -7,14 +7,12 @@ columns = with_parts(columns, parameters.parts)          # with "signup__weekday
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from headway.schema.calendar_days import DAY, Temporal
-
-if TYPE_CHECKING:
-    from tfcore.transform.parameters import DatePart
+from tfcore.transform.parameters import DatePart
 
 
 def with_parts(columns: Mapping[str, Any], parts: Sequence[DatePart]) -> dict[str, Any]:

@@ -12,51 +12,16 @@ since float32 cannot tell large ones apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfcore.transform.calendar import with_parts
+from tfcore.transform.fitted import Fitted, FittedOp
 from tfcore.transform.images import Tolerant, decode_images
-from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters, image_input
+from tfcore.transform.parameters import TransformParameters, image_input
+from tfcore.transform.raw_column import RawColumn, gather, pad
 from tfcore.transform.together import Block, categories, each, in_order, numbers
 from tfcore.transform.vocabularies import Vocabularies, VocabularyTable
-
-
-class RawColumn(NamedTuple):
-    """A raw column in the graph. `values` [rows], or [distinct] where `codes` [rows] say which each row has.
-
-    Of a vector column values or codes are [rows, n]; of a list column they are flat, and `lengths` int64 [rows] says how
-    many of them belong to each row, 0 for a null row.
-    """
-
-    values: tf.Tensor
-    present: tf.Tensor | None
-    """bool [rows]; None: no row is null."""
-    codes: tf.Tensor | None = None
-    lengths: tf.Tensor | None = None
-
-    def plain(self) -> tf.Tensor:
-        """The value of each row, or the values of all lists; "" or 0 for null."""
-        return self.values if self.codes is None else _gather(self.values, self.codes)
-
-    def rows(self) -> tf.Tensor:
-        each = self.values if self.codes is None else self.codes
-        return tf.shape(each if self.lengths is None else self.lengths)[0]
-
-    def padded(self, width: Any, filler: Any) -> tf.Tensor:
-        """A list column as [rows, width]: `filler` behind shorter lists, longer ones cut."""
-        return _padded(self.plain(), self.lengths, width, filler)
-
-
-def _padded(values: tf.Tensor, lengths: tf.Tensor, width: Any, filler: Any) -> tf.Tensor:
-    ragged = tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
-    return ragged.to_tensor(default_value=tf.cast(filler, values.dtype), shape=[None, width])
-
-
-def _gather(values: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
-    # a record whose rows are all null has an empty dictionary, and code 0 must still be good for something
-    return tf.gather(tf.concat([values, tf.zeros([1], values.dtype)], 0), codes)
 
 
 class Transform(tf.Module):
@@ -194,7 +159,7 @@ class Transform(tf.Module):
         else:
             ids = tf.cast(self._ids(fitted, column.values), tf.int32)
             if column.codes is not None:
-                ids = _gather(ids, column.codes)
+                ids = gather(ids, column.codes)
         if fitted.width is not None:
             return _several(fitted, column, ids)
         if present is None:
@@ -216,7 +181,7 @@ def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
     """int32 [rows, width]: a row's ids, then -1. Null is its own id and nothing else, an empty list nothing at all."""
     width = fitted.width
     assert width is not None
-    ids = ids[:, :width] if column.lengths is None else _padded(ids, column.lengths, width, -1)
+    ids = ids[:, :width] if column.lengths is None else pad(ids, column.lengths, width, -1)
     ids = tf.ensure_shape(ids, [None, width])
     if column.present is None or fitted.null_id is None:
         return ids

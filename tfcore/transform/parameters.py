@@ -42,7 +42,7 @@ from tfcore.transform.config import (
     Standardize,
     Vocabulary,
 )
-from tfcore.transform.numpy_ops import apply_numeric
+from tfcore.transform.fitted import Fitted, FittedOp, apply_numeric
 from tfcore.transform.preprocess_config import DerivedParameters
 
 VERSION = 2
@@ -54,68 +54,6 @@ AUTO_MOST_CLASSES = 100
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
 _QUANTILES = 1001
-
-
-class FittedOp(Frozen):
-    """One operation with its numbers; which fields are set depends on `op`."""
-
-    op: str
-    mean: float | None = None
-    std: float | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-    low: float | None = None
-    high: float | None = None
-    boundaries: tuple[float, ...] | None = None
-    words: tuple[str, ...] | None = None
-    integers: tuple[int, ...] | None = None
-    oov_buckets: int | None = None
-    buckets: int | None = None
-    pixels: tuple[int, int, int] | None = None
-    """image: height, width, channels"""
-
-
-class Fitted(Frozen):
-    """One raw column's way: what fills its gaps, its operations, its outputs."""
-
-    column: Column
-    ops: tuple[FittedOp, ...]
-    fill: float | None = None
-    """Numeric outputs: what stands in for null, NaN and infinities."""
-    missing_indicator: bool = False
-    nan_indicator: bool = False
-    size: int | None = None
-    """Categories: ids are 0 .. size - 1; None for a numeric output."""
-    width: int | None = None
-    """Categories of lists and vectors: how many of a row's ids the model sees."""
-    pool: tuple[str, ...] = ()
-    """Lists of numbers: the figures of a row's values that the model sees."""
-    longest: int | None = None
-    """Lists of numbers: the longest of the train rows, of which `length` is a share; None: it is the count."""
-
-    @property
-    def null_id(self) -> int | None:
-        """The id of null, the last one."""
-        return self.size - 1 if self.size is not None and self.column.nullable else None
-
-    @property
-    def pixels(self) -> tuple[int, int, int] | None:
-        """Height, width and channels of an image; None for anything else."""
-        return self.ops[-1].pixels
-
-    def numeric_names(self) -> list[str]:
-        if self.size is not None:
-            return []
-        if self.pixels is not None:
-            return [f"{self.column.name}__missing"] * self.missing_indicator
-        name, length = self.column.name, self.column.length
-        values = [name]
-        if self.pool:
-            values = [f"{name}__{figure}" for figure in self.pool]
-        elif length is not None:
-            values = [f"{name}__{place}" for place in range(length)]
-        extra = [f"{name}__missing"] * self.missing_indicator + [f"{name}__nan"] * self.nan_indicator
-        return [*values, *extra]
 
 
 class Category(Frozen):

@@ -18,11 +18,12 @@ import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.schema.columns import LABEL, Column, StoredType, suggest
-from tfcore.export.signatures import PRESENT
+from headway.schema.tensor_name import PRESENT
 from tfcore.runtime.user_code import line_of, load_function
 from tfcore.transform.images import Tolerant
-from tfcore.transform.layer import RawColumn, Transform
+from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import TransformParameters
+from tfcore.transform.raw_column import RawColumn
 
 Preprocess = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 SCOPE = "preprocess"

@@ -11,16 +11,14 @@ bits as on their own; only a logarithm may differ in its last bit, which depends
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tfcore.transform.parameters import Fitted, FittedOp
+from tfcore.transform.fitted import Fitted, FittedOp
+from tfcore.transform.raw_column import RawColumn
 from tfcore.transform.vocabularies import Vocabularies
-
-if TYPE_CHECKING:
-    from tfcore.transform.layer import RawColumn
 
 Apply = Callable[[Sequence[FittedOp], tf.Tensor], tf.Tensor]
 """One operation on [columns, rows], with the parameters of each column."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfcore.transform.parameters import Fitted, FittedOp
+from tfcore.transform.fitted import Fitted, FittedOp
 
 DENSE = 1 << 16
 """Integers lie close together if their range is no longer than this."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headway.errors import DataError
-from headway.memory import give_back
+from headway.process_tuning import give_back
 from headway.sources.base import (
     BATCH_BYTES,
     BATCH_ROWS,

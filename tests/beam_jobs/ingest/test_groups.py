@@ -5,7 +5,7 @@ import pytest
 
 from beam_jobs.ingest.range_worker import SHARD, ingest_range
 from headway.records.decode import decode
-from headway.records.lengths import unpacked
+from headway.records.spec import unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
 from headway.sources.discovery.formats_table import open_source

@@ -15,10 +15,10 @@ from beam_jobs.ingest.request import IngestRequest
 from headway.errors import ConfigError, DataError
 from headway.records import wire
 from headway.records.decode import decode
-from headway.records.lengths import unpacked
+from headway.records.spec import unpacked
 from headway.records.tfrecord import frame, read_records
 from headway.schema.columns import Column
-from headway.schema_inference.split_columns import from_tags
+from headway.schema.split_tags import from_tags
 from headway.sources.discovery.formats_table import SourceConfig, files, open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine

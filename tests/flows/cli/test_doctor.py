@@ -13,7 +13,7 @@ def test_an_op_that_is_not_built_is_no_fault_and_comes_with_its_use_and_its_comm
     examples, ranking = doctor._ops()
     assert examples.ok and ranking.ok
     for op, use in ((examples, "classic tf.Examples"), (ranking, "training.ranking")):
-        assert op.found.startswith("not built") and use in op.found and "python -m tfcore.ops.build" in op.found
+        assert op.found.startswith("not built") and use in op.found and "python -m tfcore.ops.compile" in op.found
     library.touch()
     assert {op.found for op in doctor._ops()} == {"built"}
     monkeypatch.setenv("HEADWAY_OPS", "off")

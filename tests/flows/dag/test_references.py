@@ -7,8 +7,8 @@ import pytest
 
 from flows.config.pipeline import read_pipeline
 from flows.dag.references import check_metrics, label_facts, possible_tasks
-from flows.progress.terminal import metrics_line
 from headway.errors import ConfigError
+from headway.messages import metrics_line
 from headway.schema.columns import Column
 from headway.tabular.label import LabelConfig
 

@@ -7,7 +7,8 @@ import pytest
 from headway.errors import ConfigError
 from headway.schema.columns import Column, Schema
 from headway.schema.pbtxt import from_text, to_text, with_split
-from headway.schema_inference.split_columns import chosen, from_tags, names_rows, row_columns, to_tags
+from headway.schema.split_tags import from_tags, to_tags
+from headway.schema_inference.split_columns import chosen, names_rows, row_columns
 from headway.tabular.coerce import coerce
 from headway.tabular.row_split import RowSplit
 from headway.tabular.splits import SplitConfig

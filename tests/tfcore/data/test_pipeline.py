@@ -18,10 +18,11 @@ from tfcore.data.pipeline import evaluation_dataset, safe, training_dataset, tra
 from tfcore.data.shards import Carve, Shards
 from tfcore.ops import parse_examples
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.layer import RawColumn, Transform
-from tfcore.transform.numpy_ops import apply_numeric, bucket
+from tfcore.transform.fitted import apply_numeric, bucket
+from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import LabelParameters, fit_parameters
 from tfcore.transform.preprocess import derive
+from tfcore.transform.raw_column import RawColumn
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),

@@ -12,11 +12,10 @@ import tfcore.train.callbacks.history
 from headway.config import Frozen
 from headway.errors import Cancelled
 from headway.monitor import Monitor
-from tfcore.distribute import launch
 from tfcore.distribute.placement import Choice, place
 from tfcore.distribute.process_group import ending_with
-from tfcore.train import TrainRequest
-from tfcore.train.callbacks import checkpoint
+from tfcore.train import TrainRequest, checkpoints, launch
+from tfcore.train import member as group_member
 from tfcore.train.stage import train_placed
 
 tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.0  # each call is heard of
@@ -27,9 +26,9 @@ class Act(Frozen):
 
     what: Literal["stop", "turn", "signal"]
     at: int = 0
-    """The first call that reaches this step; or the file of a checkpoint, counted from 0, before which to do it."""
+    """The first call that reaches this step; or the file of a checkpoints, counted from 0, before which to do it."""
     inside: bool = False
-    """In the middle of the writing of a checkpoint."""
+    """In the middle of the writing of a checkpoints."""
     worker: int = 0
     signal: str = "SIGKILL"
 
@@ -80,8 +79,8 @@ class Acting(Monitor):
 
     @contextlib.contextmanager
     def heeded(self):
-        """Inside, it acts in the middle of the writing of a checkpoint too."""
-        whole = checkpoint._sync
+        """Inside, it acts in the middle of the writing of a checkpoints too."""
+        whole = checkpoints._sync
 
         def sync(path):
             if self.act and self.act.inside and self.synced == self.act.at:
@@ -89,11 +88,11 @@ class Acting(Monitor):
             self.synced += 1
             return whole(path)
 
-        checkpoint._sync = sync
+        checkpoints._sync = sync
         try:
             yield
         finally:
-            checkpoint._sync = whole
+            checkpoints._sync = whole
 
 
 def run(request: Jobs, out: Path, monitor: Monitor):
@@ -115,8 +114,8 @@ def run(request: Jobs, out: Path, monitor: Monitor):
 
 
 def member(request: launch.MemberRequest, out: Path, monitor: Monitor):
-    """`cluster.member`, which does to itself at some step what the environment's ACT says."""
+    """`tfcore.train.member`, which does to itself at some step what the environment's ACT says."""
     act = Act.model_validate_json(os.environ["ACT"])
     acting = Acting(monitor, act if act.worker == request.worker else None)
     with acting.heeded():
-        return launch.member(request, out, acting)
+        return group_member.member(request, out, acting)

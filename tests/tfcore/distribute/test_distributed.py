@@ -24,12 +24,12 @@ from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.tfcore.train.test_killed import varied_images
-from tfcore.distribute import launch
-from tfcore.distribute.placement import Choice, Placement, choose
+from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.process_group import run_together
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train import TrainingConfig, TrainRequest, launch, train
+from tfcore.train.launch import choose
 from tfcore.train.steps.replicated import DistributedLearner
 
 pytestmark = pytest.mark.slow

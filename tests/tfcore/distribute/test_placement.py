@@ -11,12 +11,12 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tfcore.data.owned_rows import owned
 from tfcore.data.pipeline import Carve, Labeler, Shards, training_dataset
-from tfcore.distribute.launch import given_cluster
-from tfcore.distribute.placement import choose, workers_of
+from tfcore.distribute.placement import workers_of
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.launch import choose, given_cluster
 from tfcore.transform.preprocess import transform_of
 
 COLUMNS = (

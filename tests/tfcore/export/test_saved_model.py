@@ -27,8 +27,10 @@ from tfcore.graph.python_op import python_op
 from tfcore.models.build import build, save_weights, to_predictions
 from tfcore.models.config import ModelConfig
 from tfcore.testing import assert_signature
-from tfcore.transform.layer import RawColumn, Transform
-from tfcore.transform.parameters import Fitted, FittedOp, LabelParameters, TransformParameters
+from tfcore.transform.fitted import Fitted, FittedOp
+from tfcore.transform.layer import Transform
+from tfcore.transform.parameters import LabelParameters, TransformParameters
+from tfcore.transform.raw_column import RawColumn
 
 COLUMNS = (
     Column(name="dep delay", type="float32", nullable=True),

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.schema.columns import Column
-from headway.schema.tensor_name import tensor_name
-from tfcore.export.signatures import PRESENT, describe, nullable_inputs, prediction_outputs, tensor_names
+from headway.schema.tensor_name import PRESENT, tensor_name
+from tfcore.export.signatures import describe, nullable_inputs, prediction_outputs, tensor_names
 
 
 def column(name, type="float32", nullable=False):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from headway.errors import StoreError
 from tfcore.graph.save_errors import saving
 from tfcore.graph.shared_state import SharedState
-from tfcore.train.callbacks.checkpoint import Checkpoints
+from tfcore.train.checkpoints import Checkpoints
 
 
 @contextmanager

@@ -17,7 +17,7 @@ def op():
         pytest.skip("g++ is not installed, and the op in C++ needs it")
     with (FOLDER / "__init__.py").open() as lock:  # another process may be at it: half a minute's work
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = subprocess.run([sys.executable, "-m", "tfcore.ops.build"], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, "-m", "tfcore.ops.compile"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("HEADWAY_OPS", raising=False)

@@ -11,7 +11,7 @@ from tfcore.ops import library as ops
 
 def run_build(**environment):
     return subprocess.run(
-        [sys.executable, "-m", "tfcore.ops.build", "--force"],
+        [sys.executable, "-m", "tfcore.ops.compile", "--force"],
         capture_output=True,
         text=True,
         check=False,
@@ -57,6 +57,6 @@ def test_other_sources_are_another_library(monkeypatch, tmp_path):
 
 def test_what_does_not_load_is_warned_of_and_not_used(tmp_path):
     (tmp_path / "broken.so").write_bytes(b"no library")
-    with pytest.warns(UserWarning, match=r"broken.so does not load.*tfcore.ops.build --force"):
+    with pytest.warns(UserWarning, match=r"broken.so does not load.*tfcore.ops.compile --force"):
         assert ops._load(tmp_path / "broken.so") is None
     ops._load.cache_clear()

@@ -1,4 +1,4 @@
-"""`kill -9` at any step, also in the middle of a checkpoint, and the next process ends at the bits of one never killed."""
+"""`kill -9` at any step, also in the middle of a checkpoints, and the next process ends at the bits of one never killed."""
 
 import io
 import json
@@ -29,12 +29,12 @@ COLUMNS = (
 CHILD = """
 import json, os, signal, sys
 from pathlib import Path
-from headway.imports import uncollected
+from headway.process_tuning import uncollected
 with uncollected(keep=True):
     from headway.monitor import Monitor
     from headway.process import own
     from tfcore.train import TrainRequest, train
-    from tfcore.train.callbacks import checkpoint
+    from tfcore.train import checkpoints
 own()
 at, inside = int(sys.argv[3]), sys.argv[4] == "inside"
 
@@ -45,7 +45,7 @@ class Killed(Monitor):
     def log(self, line):
         print(line)
 
-def killed(path):  # a checkpoint's files are written, its manifest is not, or it is not renamed yet
+def killed(path):  # a checkpoints's files are written, its manifest is not, or it is not renamed yet
     if inside and Killed.saves == at:
         os.kill(os.getpid(), signal.SIGKILL)
     Killed.saves += 1
@@ -54,7 +54,7 @@ def killed(path):  # a checkpoint's files are written, its manifest is not, or i
 Killed.saves = 0
 import tfcore.train.callbacks.history
 tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.0
-whole, checkpoint._sync = checkpoint._sync, killed
+whole, checkpoints._sync = checkpoints._sync, killed
 print(json.dumps(train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Killed())), flush=True)
 os._exit(0)  # without taking TensorFlow apart
 """
@@ -136,7 +136,7 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
     whole = child(asked, tmp_path, "whole")
     assert whole["traces"] == 1 and whole["resumed_from"] is None
     again = asked.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
-    # before any checkpoint; between two; in the middle of writing one; just before the end
+    # before any checkpoints; between two; in the middle of writing one; just before the end
     for at, where in ((4, "between"), (21, "between"), (3, "inside"), (53, "between")):
         assert child(again, tmp_path, "killed", at, where) is None
     result = child(again, tmp_path, "resumed")

@@ -200,7 +200,7 @@ def test_knobs_turned_by_hand_take_effect_are_told_and_survive_a_stop(examples, 
         ("learning_rate", None),
     ]
     assert 24 <= changes[0]["step"] < 32 and changes[2]["step"] >= 56
-    warnings = [line for line in hand.lines if "not heeded" in line]
+    warnings = [line for line in hand.lines if "is ignored" in line]
     assert [word in line for word, line in zip(["fast", "momentum", "JSON"], warnings, strict=True)] == [True] * 3
     assert result["traces"] == 1
     assert plain["knob_changes"] == [] and weights(tmp_path / "turned") != weights(tmp_path / "plain")

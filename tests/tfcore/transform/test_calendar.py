@@ -15,8 +15,9 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.calendar import part_of
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.layer import RawColumn, Transform
+from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import fit_parameters
+from tfcore.transform.raw_column import RawColumn
 
 LABEL = Column(name="label", type="int64", nullable=False, role="label")
 EPOCH = dt.datetime(1970, 1, 1)

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.layer import RawColumn, Transform
-from tfcore.transform.numpy_ops import apply_numeric, bucket
+from tfcore.transform.fitted import apply_numeric, bucket
+from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import fit_parameters
+from tfcore.transform.raw_column import RawColumn
 
 FLOAT = Column(name="x", type="float32", nullable=True)
 INT = Column(name="n", type="int64", nullable=True)

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfcore.augment.draws import mix64
 from tfcore.data.shards import Batch
-from tfcore.transform.layer import RawColumn
+from tfcore.transform.raw_column import RawColumn
 
 GROUP = "group"
 """What a batch calls the ids of its rows' groups."""

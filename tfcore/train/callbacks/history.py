@@ -1,4 +1,4 @@
-"""What a training tells: progress for a person, a history for the record, an end to one that has gone wrong.
+"""The history of a training and its progress; ends a training whose steps are not finite.
 
     recorder = Recorder(total=2000, batch=256, monitor=monitor, non_finite_limit=10)
     recorder(32, outcome)
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,12 @@ import numpy as np
 from headway.errors import DataError
 from headway.messages import counted
 from headway.monitor import Monitor
+from tfcore.train.session import Callback, PeriodicAction, TrainingSession
 from tfcore.train.steps.learner import Outcome
 
 PROGRESS_SECONDS = 0.25
+POINTS = 200
+"""Of a history, about."""
 
 
 class Recorder:
@@ -55,16 +59,16 @@ class Recorder:
             self._last_loss = float(np.mean(finite))
         self._show(step)
 
-    def point(self, step: int, **facts: Any) -> dict[str, Any]:
-        """Add to the history: the weighted mean training loss since the last point, and `facts`."""
+    def loss(self) -> float | None:
+        """The weighted mean training loss since the last call of this; None where no step counted."""
         loss = self._loss / self._weight if self._weight else None
         self._loss = self._weight = 0.0
-        self.history.append({"step": step, "loss": loss, **facts})
-        return self.history[-1]
+        return loss
 
-    def carve(self, step: int, loss: float) -> None:
-        """Add the loss on the carve to the history."""
-        self.history.append({"step": step, "carve_loss": loss if math.isfinite(loss) else None})
+    def point(self, step: int, **values: float | None) -> None:
+        """Add to the history."""
+        finite = {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
+        self.history.append({"step": step, **finite})
 
     @property
     def steps_per_second(self) -> float | None:
@@ -108,3 +112,40 @@ class Recorder:
             where="training",
             fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm",
         )
+
+
+class History(Callback):
+    """Adds the loss and the knobs to the history about `POINTS` times, and what other callbacks record."""
+
+    name = "recorder"
+    recorder: Recorder
+
+    def build(self, session: TrainingSession) -> None:
+        config = session.request.training
+        self.recorder = Recorder(
+            total=session.total,
+            batch=config.batch_size,
+            monitor=session.monitor,
+            non_finite_limit=config.non_finite_limit,
+        )
+
+    def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
+        # a multiple of the stack, so that calls stay whole
+        steps = session.stack * max(1, math.ceil(session.total / POINTS / session.stack))
+        return [
+            PeriodicAction(
+                steps, lambda step: session.record(loss=self.recorder.loss(), **session.knobs.at(step - 1)), at_end=True
+            )
+        ]
+
+    def after_call(self, session: TrainingSession, outcome: Outcome) -> None:
+        self.recorder(session.step, outcome)
+
+    def recorded(self, session: TrainingSession, values: Mapping[str, float | None]) -> None:
+        self.recorder.point(session.step, **values)
+
+    def state(self) -> dict[str, Any]:
+        return self.recorder.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.recorder.restore(state)

@@ -1,31 +1,26 @@
-"""TensorBoard summaries of a training: one scalar each for loss, learning rate, carve loss and rows per second.
-
-summaries = Summaries(Path("summaries"))
-summaries.write(200, loss=0.51, learning_rate=0.001)
-summaries.close()
-"""
+"""TensorBoard summaries of a training: a scalar for each figure that a callback records, such as loss and learning_rate."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import tensorflow as tf
 
+from tfcore.train.session import Callback, TrainingSession
 
-class Summaries:
-    """Scalars by step; silent when made with None. The event file is opened at the first write."""
 
-    def __init__(self, folder: Path | None):
+class Summaries(Callback):
+    """Scalars by step in `folder`. The event file is opened at the first one."""
+
+    def __init__(self, folder: Path):
         self._folder = folder
         self._writer: tf.summary.SummaryWriter | None = None
 
-    def write(self, step: int, **values: float | None) -> None:
-        """Add the values that are not None at `step`."""
-        if self._folder is None:
-            return
+    def recorded(self, session: TrainingSession, values: Mapping[str, float | None]) -> None:
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(str(self._folder))
-        with self._writer.as_default(step=step):
+        with self._writer.as_default(step=session.step):
             for name, value in values.items():
                 if value is not None:
                     tf.summary.scalar(name, value)

@@ -29,10 +29,10 @@ from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.shared_state import SharedState
 from tfcore.losses.row_losses import row_losses
 from tfcore.models.precision import LossScale
-from tfcore.train.callbacks.stop_condition import Ending
-from tfcore.train.config import OptimizerConfig
-from tfcore.train.ranking_config import RankingConfig
+from tfcore.train.settings.config import OptimizerConfig
+from tfcore.train.settings.ranking import RankingConfig
 from tfcore.train.steps.micro_batches import accumulated
+from tfcore.train.steps.stop_condition import StopCondition
 from tfcore.train.steps.train_step import Done, TrainStep, make_optimizer
 
 __all__ = ["Learner", "Outcome", "Stack", "make_optimizer", "row_losses"]
@@ -64,11 +64,11 @@ class Learner:
         specs: of a stack, all dimensions known.
         optimizer: which, and its settings.
         knobs: the variables of the knobs; "learning_rate" is always one of them. Those of
-        `tfcore.train.callbacks.control_file.MEANINGS`
+        `tfcore.train.settings.knob_values.MEANINGS`
             are read here, others by the model.
         label_std: for regression; gradients are those of the error in standard deviations, so that learning rate and
             clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
-        offsets: added to the outputs while training and at no other time; see `tfcore.train.steps.sampling`.
+        offsets: added to the outputs while training and at no other time; see `tfcore.train.settings.sampling`.
         ranking: has the order within "group" of a batch count too; rows of a group follow each other, see
             `tfcore.data.groups.group_ids`. The reported loss stays the rows'.
         micro_batches: whether `run` is told into how many micro-batches a batch is cut; see `tfcore.train.steps.micro_batches`.
@@ -90,7 +90,7 @@ class Learner:
         ranking: RankingConfig | None = None,
         micro_batches: bool = False,
         scale: LossScale | None = None,
-        ending: Ending | None = None,
+        ending: StopCondition | None = None,
         jit: Jit = "auto",
         log: Callable[[str], None] | None = None,
     ):
@@ -115,7 +115,7 @@ class Learner:
         self.stack, self.batch = specs["weight"].shape
         scalar = tf.TensorSpec([], tf.int32)
         values = {name: tf.TensorSpec([self.stack], tf.float32) for name in self.knobs.variables_by_name}
-        self.ending = ending or Ending()
+        self.ending = ending or StopCondition()
         self._micro_batches = micro_batches
         control = self.ending.specs | ({"micro_batches": scalar} if micro_batches else {})
         self._run = GraphFunction(
@@ -215,8 +215,8 @@ class Learner:
         positions = tf.range(self.stack)
         last = first + steps
 
-        def goes_on(i: tf.Tensor, made: Any, counts: Any) -> tf.Tensor:
-            return (i < last) & self.ending.goes_on(control, counts) if counts else i < last
+        def should_continue(i: tf.Tensor, made: Any, counts: Any) -> tf.Tensor:
+            return (i < last) & self.ending.should_continue(control, counts) if counts else i < last
 
         def body(i: tf.Tensor, made: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> Any:
             self.knobs.assign({name: values[i] for name, values in knobs.items()})
@@ -236,7 +236,7 @@ class Learner:
             made["excused"] = never
         # one step after another: each reads the weights the last one wrote
         ran, made, counts = tf.while_loop(
-            goes_on, body, (first, made, self.ending.counts(control)), parallel_iterations=1
+            should_continue, body, (first, made, self.ending.counts(control)), parallel_iterations=1
         )
         return made, ran, counts
 

@@ -2,7 +2,7 @@
 
     run(
         learner, batches, start=0, total=2000, knobs=knobs.values,
-        every=[Every(200, evaluate_carve), Every(1000, save)], report=recorder, cancelled=monitor.cancelled,
+        every=[PeriodicAction(200, evaluate_carve), PeriodicAction(1000, save)], report=recorder, cancelled=monitor.cancelled,
     )
 
 `batches(step)` yields stacks whose first batch is that of `step`: which rows a step sees never depends on how the steps
@@ -27,7 +27,7 @@ CALL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Turn:
+class StepPlan:
     """What the next call is to do: what several workers must do alike."""
 
     stop: bool
@@ -36,7 +36,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Every:
+class PeriodicAction:
     """Call `act(step)` after each `steps` steps; training ends when it returns true."""
 
     steps: int
@@ -55,11 +55,11 @@ def run(
     start: int,
     total: int,
     knobs: Callable[[int, int], Mapping[str, NDArray[np.float32]]],
-    every: Sequence[Every] = (),
+    every: Sequence[PeriodicAction] = (),
     report: Callable[[int, Outcome], None] = lambda step, outcome: None,
     cancelled: Callable[[], bool] = lambda: False,
     micro_batches: int = 1,
-    agreed: Callable[[Turn], Turn] = lambda turn: turn,
+    agreed: Callable[[StepPlan], StepPlan] = lambda turn: turn,
 ) -> int:
     """Train from step `start` up to `total`; returns the step it ended at.
 
@@ -89,7 +89,7 @@ def run(
             stack, used = None, 0
         boundary = min([total, *(each.steps * (step // each.steps + 1) for each in every)])
         steps = min(learner.stack - used, boundary - step, pace)
-        turn = agreed(Turn(ended or cancelled(), steps, knobs(step - used, learner.stack)))
+        turn = agreed(StepPlan(ended or cancelled(), steps, knobs(step - used, learner.stack)))
         if turn.stop:
             break
         if stack is None:

@@ -27,7 +27,7 @@ from tfcore.distribute.placement import Placement
 from tfcore.distribute.worker_slice import PLACE
 from tfcore.graph.function import refusal
 from tfcore.train.steps.learner import Learner, Outcome, Stack
-from tfcore.train.steps.loop import Turn
+from tfcore.train.steps.loop import StepPlan
 from tfcore.train.steps.micro_batches import accumulated
 from tfcore.train.steps.train_step import Done
 
@@ -193,15 +193,15 @@ class DistributedLearner(Learner):
             return {key: value[first : first + share] for key, value in batch.items()}, first + tf.range(share)
 
 
-def agreement(learner: DistributedLearner) -> Callable[[Turn], Turn]:
+def agreement(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:
     """For `tfcore.train.steps.loop.run`: every worker does what the chief would. A collective's place in the loop is part of its
     name, so that all must make the same steps in the same calls."""
 
-    def agreed(turn: Turn) -> Turn:
+    def agreed(turn: StepPlan) -> StepPlan:
         values = [float(turn.stop), float(turn.steps), *(v for each in turn.knobs.values() for v in each.tolist())]
         stop, steps, *rest = learner.from_chief(np.asarray(values, np.float64)).tolist()
         knobs = np.asarray(rest, np.float32).reshape(len(turn.knobs), -1)
-        return Turn(bool(stop), int(steps), dict(zip(turn.knobs, knobs, strict=True)))
+        return StepPlan(bool(stop), int(steps), dict(zip(turn.knobs, knobs, strict=True)))
 
     return agreed
 

@@ -33,8 +33,8 @@ from tfcore.losses.pairwise import pairwise_loss
 from tfcore.losses.row_losses import row_losses
 from tfcore.models.layers import rows_from
 from tfcore.models.precision import LossScale
-from tfcore.train.config import OptimizerConfig
-from tfcore.train.ranking_config import RankingConfig
+from tfcore.train.settings.config import OptimizerConfig
+from tfcore.train.settings.ranking import RankingConfig
 
 Batch = Mapping[str, Any]
 _NAMES = 8
@@ -90,7 +90,7 @@ class TrainStep:
         model: takes the batch without "label" and "weight", gives [rows, outputs].
         task: decides the loss.
         optimizer: built for the model's trainable variables.
-        knobs: those of `tfcore.train.callbacks.control_file.MEANINGS` are read here.
+        knobs: those of `tfcore.train.settings.knob_values.MEANINGS` are read here.
         counter: int64 variable, counted up by one each step.
         label_std: for regression: gradients are those of the error in standard deviations.
         offsets: added to the outputs while training.

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.schema.columns import Column
 from tfcore.data.groups.batching import GroupOrder
-from tfcore.data.groups.discovery import group_runs
 from tfcore.data.groups.group_ids import NO_GROUP
 from tfcore.data.in_memory import hold
 from tfcore.data.shards import Carve, Shards, kept_rows
 from tfcore.testing import write_examples
-from tfcore.train.config import TrainingConfig
+from tfcore.train.group_discovery import group_runs
+from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.training_data import TrainingData
 
 COLUMNS = (

@@ -17,11 +17,11 @@ from tfcore.models.layers import OffsetEmbedding
 from tfcore.models.precision import FIRST, LossScale, computing_in
 from tfcore.testing import assert_resumes_exactly, assert_same_bytes
 from tfcore.train.callbacks.history import Recorder
-from tfcore.train.callbacks.stop_condition import DECAY, LEAST_STEPS, Ending
-from tfcore.train.config import OptimizerConfig
+from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.steps.learner import Learner
-from tfcore.train.steps.loop import Every, run
+from tfcore.train.steps.loop import PeriodicAction, run
 from tfcore.train.steps.micro_batches import accumulated
+from tfcore.train.steps.stop_condition import DECAY, LEAST_STEPS, StopCondition
 
 K, B, NUMERIC, SIZES = 8, 16, 3, (5, 7)
 LAYOUT = SimpleNamespace(
@@ -150,7 +150,7 @@ def test_a_number_of_micro_batches_that_does_not_divide_a_batch_is_refused():
 
 @pytest.mark.parametrize("jit", ["off", "on", "eager"])
 def test_steps_that_stay_not_finite_end_the_call_at_the_last_of_them(jit):
-    it = learner("off" if jit == "eager" else jit, ending=Ending(non_finite_limit=3))
+    it = learner("off" if jit == "eager" else jit, ending=StopCondition(non_finite_limit=3))
     batches = stack(spoilt=[1, 3, 4, 5, 6])
     if jit == "eager":
         control = {name: tf.constant(value) for name, value in it.ending.arguments.items()}
@@ -163,7 +163,7 @@ def test_steps_that_stay_not_finite_end_the_call_at_the_last_of_them(jit):
 
 
 def test_the_row_of_steps_that_are_not_finite_goes_on_from_call_to_call():
-    it = learner(ending=Ending(non_finite_limit=3))
+    it = learner(ending=StopCondition(non_finite_limit=3))
     outcomes = [it.run(stack(spoilt=[2, 3, 4]), first=i, steps=1, knobs=rates()) for i in range(4)]
     assert it.ending.reason is None and it.ending.state() == {"in_row": 2}
     assert [len(o.losses) for o in outcomes] == [1, 1, 1, 1]
@@ -174,7 +174,7 @@ def test_the_row_of_steps_that_are_not_finite_goes_on_from_call_to_call():
 
 def test_a_training_with_a_limit_says_the_step_it_ended_at():
     recorder = Recorder(total=40, batch=B, monitor=Monitor(), non_finite_limit=3)
-    it = learner(ending=Ending(non_finite_limit=3))
+    it = learner(ending=StopCondition(non_finite_limit=3))
     spoilt = [10, 11, 12, 13, 14, 15]
     with pytest.raises(DataError, match="not finite 3 steps in a row, up to step 13"):
         train(it, 40, batches=lambda step: stacks(step, spoilt=spoilt), report=recorder)
@@ -199,24 +199,24 @@ def test_a_training_ends_where_its_running_loss_has_fallen_far_enough(jit, cut):
     target = float(np.mean(means[98:100]))
     expected = next(i + 1 for i, mean in enumerate(means) if i + 1 >= LEAST_STEPS and mean <= target)
     assert LEAST_STEPS < expected < 200
-    it, seen = learner(jit, ending=Ending(stop_at_loss=target)), []
-    acts = [Every(cut, seen.append, at_end=True)]
+    it, seen = learner(jit, ending=StopCondition(stop_at_loss=target)), []
+    acts = [PeriodicAction(cut, seen.append, at_end=True)]
     assert train(it, 200, every=acts) == expected == int(it.step)
     assert seen[-1] == expected  # what acts at the end acts where it ended
     assert (it.ending.reason, it.traces) == ("loss", 1)
 
 
 def test_nothing_ends_before_enough_steps_were_seen_and_a_restored_ending_goes_on():
-    it = learner(ending=Ending(stop_at_loss=1e9))
+    it = learner(ending=StopCondition(stop_at_loss=1e9))
     assert train(it, 30) == 30
-    again = learner(ending=Ending(stop_at_loss=1e9))
+    again = learner(ending=StopCondition(stop_at_loss=1e9))
     again.ending.restore(it.ending.state())
     assert train(again, 200, start=30) == LEAST_STEPS
 
 
 def test_where_the_program_ended_counts_though_numpy_would_go_on():
     """A loss of 1e-40 is zero to a program that flushes such numbers; it must not be called for ever."""
-    ending = Ending(stop_at_loss=0.0)
+    ending = StopCondition(stop_at_loss=0.0)
     seen = {"loss": tf.constant(1e-40), "weight": tf.constant(1.0), "seen": tf.constant(LEAST_STEPS)}
     ending.take(seen)
     assert ending.reason is None
@@ -260,7 +260,7 @@ def test_float16_finds_its_loss_scale_and_learns_while_no_step_counts_as_gone_wr
         dropout=0.0,
         scale=LossScale(good_steps=50),
         label_std=0.01,
-        ending=Ending(non_finite_limit=1),
+        ending=StopCondition(non_finite_limit=1),
     )
     outcomes = []
 
@@ -280,7 +280,7 @@ def test_float16_finds_its_loss_scale_and_learns_while_no_step_counts_as_gone_wr
 
 
 def test_what_is_not_finite_for_its_data_counts_in_float16_too():
-    it = learner(precision="float16", scale=LossScale(), ending=Ending(non_finite_limit=3))
+    it = learner(precision="float16", scale=LossScale(), ending=StopCondition(non_finite_limit=3))
     outcome = it.run(stack(spoilt=[2, 3, 4, 5]), first=0, steps=K, knobs=rates())
     assert len(outcome.losses) == 5 and it.ending.reason == "non_finite"
     assert not outcome.excused.any()

@@ -15,13 +15,13 @@ from tfcore.losses.class_weights import class_weights
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
 from tfcore.testing import assert_resumes_exactly, assert_same_bytes
-from tfcore.train.callbacks.checkpoint import Checkpoints
-from tfcore.train.callbacks.control_file import Knobs
 from tfcore.train.callbacks.history import Recorder
-from tfcore.train.config import OptimizerConfig
+from tfcore.train.checkpoints import Checkpoints
+from tfcore.train.settings.config import OptimizerConfig
+from tfcore.train.settings.knob_values import Knobs
+from tfcore.train.settings.schedule import CosineRate
 from tfcore.train.steps.learner import Learner, row_losses
-from tfcore.train.steps.loop import Every, run
-from tfcore.train.steps.schedule import CosineRate
+from tfcore.train.steps.loop import PeriodicAction, run
 from tfcore.train.xla_choice import slow_under_xla
 
 K, B, NUMERIC, SIZES = 4, 16, 3, (5, 7)
@@ -89,7 +89,7 @@ def test_training_learns_in_one_trace_whatever_number_of_steps_a_call_has(jit):
     ended = train(
         it,
         30,
-        every=[Every(7, marks.append), Every(11, marks.append, at_end=True)],
+        every=[PeriodicAction(7, marks.append), PeriodicAction(11, marks.append, at_end=True)],
         report=lambda s, o: outcomes.append(o),
     )
     losses = np.concatenate([o.losses for o in outcomes])
@@ -367,12 +367,12 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
 def test_the_history_is_the_same_however_steps_were_cut_into_calls():
     def history(cut, start_again=None):
         recorder = Recorder(total=24, batch=B, monitor=Monitor(), non_finite_limit=3)
-        points = Every(8, lambda step: (recorder.point(step), None)[1])
+        points = PeriodicAction(8, lambda step: recorder.point(step, loss=recorder.loss()))
         it = learner()
         train(
             it,
             24 if start_again is None else start_again,
-            every=[points, Every(cut, lambda step: None)],
+            every=[points, PeriodicAction(cut, lambda step: None)],
             report=recorder,
         )
         if start_again is not None:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfcore.graph.knobs import KnobVariables
 from tfcore.models.layers import HashDropout
 from tfcore.testing import assert_same_bytes
-from tfcore.train.config import OptimizerConfig
+from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.steps.train_step import Part, TrainStep, make_optimizer
 
 B, NUMERIC = 12, 3

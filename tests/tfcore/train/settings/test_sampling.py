@@ -13,7 +13,7 @@ from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, train
-from tfcore.train.steps.sampling import SamplingConfig, class_rates, logit_offsets
+from tfcore.train.settings.sampling import SamplingConfig, class_rates, logit_offsets
 from tfcore.train.training_data import TrainingData
 
 ROWS, BASE = 20_000, 0.05

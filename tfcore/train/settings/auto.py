@@ -18,8 +18,8 @@ from headway.config import Frozen
 from headway.evaluation.tasks import Task
 from headway.messages import counted
 from tfcore.models.config import ModelConfig
-from tfcore.train.config import EarlyStoppingConfig, TrainingConfig
-from tfcore.train.steps.schedule import CosineRate
+from tfcore.train.settings.config import EarlyStoppingConfig, TrainingConfig
+from tfcore.train.settings.schedule import CosineRate
 
 LARGE = 256_000
 """From this many train rows on, three epochs of batches of 256 are as many steps as the longest automatic training."""

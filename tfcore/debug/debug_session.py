@@ -1,7 +1,7 @@
-"""A training's pieces without the training: its rows, model, learner and knobs, on one device whatever its strategy.
+"""A training session that is looked at and not run: on one device, whatever the training's strategy.
 
-with pieces(request, monitor, stager) as training:
-    training.learner, training.data, training.start
+with debug_session(request, monitor, stager) as session:
+    session.learner, session.data, session.start
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from headway.monitor import Monitor
 from headway.storage.prefetch import Stager
 from tfcore.distribute.placement import Choice, place
 from tfcore.train.request import TrainRequest
-from tfcore.train.stage import _Training
+from tfcore.train.session import TrainingSession
 
 
 @contextmanager
-def pieces(
+def debug_session(
     request: TrainRequest, monitor: Monitor, stager: Stager | None, checkpoints: Path | None = None
-) -> Iterator[_Training]:
+) -> Iterator[TrainingSession]:
     """See the module. The request's checkpoints, summaries and control file are neither read nor written.
 
     Args:
@@ -30,6 +30,8 @@ def pieces(
     """
     alone = request.model_copy(update={"checkpoints": checkpoints, "summaries": None, "control": None})
     gpus = len(tf.config.list_physical_devices("GPU"))
-    training = _Training(alone, monitor, stager, None, lambda: place(Choice("gpu" if gpus else "cpu"), gpus=gpus))
-    with training.placement.device_scope():
-        yield training
+    session = TrainingSession(
+        alone, monitor, stager=stager, placed=lambda: place(Choice("gpu" if gpus else "cpu"), gpus=gpus)
+    )
+    with session.placement.device_scope():
+        yield session

@@ -1,6 +1,6 @@
 """When the compiled steps end by themselves: between two steps of one call, not after the call.
 
-    ending = Ending(non_finite_limit=10, stop_at_loss=0.3)
+    ending = StopCondition(non_finite_limit=10, stop_at_loss=0.3)
     ending.reason                       # None, "non_finite" or "loss": why no further step is run
 
 Steps that are not finite are counted in a row. The loss is a running mean: each step counts 0.98 of the one after it, and
@@ -20,7 +20,7 @@ DECAY, LEAST_STEPS = 0.98, 50
 Values = dict[str, Any]
 
 
-class Ending:
+class StopCondition:
     """See the module.
 
     Args:
@@ -63,7 +63,7 @@ class Ending:
         """In the graph: what is carried from step to step."""
         return {name: arguments[name] for name in self._values}
 
-    def goes_on(self, arguments: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def should_continue(self, arguments: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """In the graph: whether another step is to be run; bool scalar. The same as `reason` says outside."""
         on = tf.constant(True)
         if "in_row" in counts:

@@ -1,7 +1,7 @@
 """Runs a module of Prefect's with this package's `flows` already imported.
 
-    python -P -m flows.orchestration.launcher prefect.engine               # a flow run: prefect.yaml's command
-    python -P -m flows.orchestration.launcher prefect deploy --all
+    python -P -m flows.launcher prefect.engine               # a flow run: prefect.yaml's command
+    python -P -m flows.launcher prefect deploy --all
 
 Prefect imports a flow named by module with the working directory first on the path, whatever -P says: a project with a
 flows/ folder of its own would be imported instead of Headway.
@@ -21,7 +21,7 @@ from typing import Any
 
 from flows.orchestration.processes import enlist
 from flows.orchestration.streams import outlive_reader
-from headway.imports import uncollected
+from headway.process_tuning import uncollected
 
 _FLOW_RUN = __name__ == "__main__" and sys.argv[1:2] == ["prefect.engine"]
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from headway.imports import uncollected
+from headway.process_tuning import uncollected
 
 
 def test_the_collector_is_off_meanwhile_and_as_before_then():
@@ -31,7 +31,7 @@ def test_the_collector_is_off_meanwhile_and_as_before_then():
 
 def test_what_is_kept_is_not_looked_at_again_while_what_comes_later_is():
     code = (
-        "import gc; from headway.imports import uncollected\n"
+        "import gc; from headway.process_tuning import uncollected\n"
         "with uncollected(keep=True): import decimal\n"
         "print(gc.get_freeze_count() > 1000, len(gc.get_objects()) < 1000)\n"
         "made = []; made.append(made); del made\n"

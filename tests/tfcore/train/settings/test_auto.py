@@ -1,4 +1,4 @@
-"""tfcore.train.auto: what is left out is chosen by the size of the data, what is given stays; no TensorFlow."""
+"""tfcore.train.settings.auto: what is left out is chosen by the size of the data, what is given stays; no TensorFlow."""
 
 import subprocess
 import sys
@@ -7,9 +7,9 @@ import pytest
 
 from headway.storage.fingerprint import fingerprint
 from tfcore.models.config import ModelConfig
-from tfcore.train.auto import HOLDOUT, LARGE, MOST_STEPS, Facts, described, resolve
-from tfcore.train.config import EarlyStoppingConfig, TrainingConfig
-from tfcore.train.steps.schedule import ConstantRate
+from tfcore.train.settings.auto import HOLDOUT, LARGE, MOST_STEPS, Facts, described, resolve
+from tfcore.train.settings.config import EarlyStoppingConfig, TrainingConfig
+from tfcore.train.settings.schedule import ConstantRate
 
 
 def facts(rows, task="binary", **more):
@@ -25,7 +25,7 @@ def dumped(configs):
 
 
 def test_it_needs_no_tensorflow():
-    code = "import sys, tfcore.train.auto; assert 'tensorflow' not in sys.modules"
+    code = "import sys, tfcore.train.settings.auto; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

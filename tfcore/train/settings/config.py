@@ -15,10 +15,10 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from headway.config import Frozen
 from tfcore.augment.config import AugmentConfig
-from tfcore.train.callbacks.control_file import MEANINGS, fault
-from tfcore.train.ranking_config import RankingConfig
-from tfcore.train.steps.sampling import SamplingConfig
-from tfcore.train.steps.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate, Schedule
+from tfcore.train.settings.knob_values import MEANINGS, fault
+from tfcore.train.settings.ranking import RankingConfig
+from tfcore.train.settings.sampling import SamplingConfig
+from tfcore.train.settings.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate, Schedule
 
 _SETTINGS: dict[str, frozenset[str]] = {
     "adam": frozenset({"beta_1", "beta_2", "epsilon", "amsgrad", "weight_decay"}),
@@ -97,7 +97,7 @@ class EarlyStoppingConfig(Frozen):
 class TrainingConfig(Frozen):
     """Length, batches, optimizer, and how the loop runs.
 
-    In a pipeline the keys that are left out are chosen by the number of train rows: `tfcore.train.auto`.
+    In a pipeline the keys that are left out are chosen by the number of train rows: `tfcore.train.settings.auto`.
     """
 
     epochs: float | None = Field(

@@ -1,7 +1,7 @@
 """Compiles every .cc of this folder into one library for the installed TensorFlow.
 
-    python -m tfcore.ops.build              # nothing is done where it is built already
-    python -m tfcore.ops.build --force
+    python -m tfcore.ops.compile              # nothing is done where it is built already
+    python -m tfcore.ops.compile --force
 
 Needs g++ (or what CXX names) and TensorFlow, whose package brings its headers. Takes about half a minute.
 """
@@ -67,7 +67,7 @@ def build(*, force: bool = False) -> Path:
 
 def main() -> int:
     options = argparse.ArgumentParser(
-        prog="python -m tfcore.ops.build", description="Compile Headway's TensorFlow ops."
+        prog="python -m tfcore.ops.compile", description="Compile Headway's TensorFlow ops."
     )
     options.add_argument("--force", action="store_true", help="also where it is built already")
     arguments = options.parse_args()

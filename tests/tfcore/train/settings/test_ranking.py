@@ -16,12 +16,12 @@ from tfcore.models.config import ModelConfig
 from tfcore.ops.library import library
 from tfcore.testing import write_examples
 from tfcore.train import TrainingConfig, TrainRequest, train
-from tfcore.train.config import OptimizerConfig
-from tfcore.train.ranking_config import RankingConfig
-from tfcore.train.stage import _Training
+from tfcore.train.session import TrainingSession
+from tfcore.train.settings.config import OptimizerConfig
+from tfcore.train.settings.ranking import RankingConfig
 from tfcore.train.steps.learner import Learner
 from tfcore.train.training_data import TrainingData
-from tfcore.transform.layer import RawColumn
+from tfcore.transform.raw_column import RawColumn
 
 K, B = 2, 12
 SPECS = {
@@ -175,8 +175,8 @@ def test_a_batch_holds_whole_groups_and_an_epoch_every_row_once(examples):
 def wrongly_ordered(examples, out, **training):
     """The share of a group's pairs that a training puts in the wrong order."""
     asked = request(examples, steps=150, learning_rate=0.01, **training)
-    trained = _Training(asked, Monitor())
-    trained.run(out)
+    trained = TrainingSession(asked, Monitor())
+    trained.run()
     wrong = pairs = 0
     batches = next(data(request(examples)).stacks(26)(0))
     for number in range(26):
@@ -213,12 +213,12 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, monkey
 
 
 def test_large_batches_are_left_to_the_op_where_it_is_built(examples, monkeypatch):
-    monkeypatch.setattr("tfcore.train.stage.LARGE_BATCH", 96)
+    monkeypatch.setattr("tfcore.train.session.LARGE_BATCH", 96)
     for jit, batch, left in (("auto", 96, True), ("auto", 95, False), ("on", 96, False)):
         lines = []
         monitor = Monitor()
         monitor.log = lines.append
-        _Training(request(examples, jit=jit, batch_size=batch), monitor)
+        TrainingSession(request(examples, jit=jit, batch_size=batch), monitor)
         assert any("steps run uncompiled" in line for line in lines) is (left and library() is not None)
 
 

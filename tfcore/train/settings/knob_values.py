@@ -11,18 +11,15 @@ takes a training for one that its config alone explains. TensorFlow-free.
 from __future__ import annotations
 
 import difflib
-import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError
-from headway.storage.atomic_io import replace_text
-from tfcore.train.steps.schedule import Schedule
+from tfcore.train.settings.schedule import Schedule
 
 MEANINGS = {
     "learning_rate": "the optimizer's",
@@ -133,55 +130,6 @@ def check(name: str, value: Any, known: Mapping[str, Any] | list[str]) -> None:
         number = math.inf if value > 0 else -math.inf
     if (wrong := fault(name, number)) is not None:
         raise ConfigError(wrong, where=f"knob {name!r}")
-
-
-class ControlFile:
-    """A small JSON file, {"learning_rate": 0.0001}, that a running training looks at between its calls.
-
-    Written whole by `write`, or by hand. What it says of a training that is over says nothing of the next one.
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-        self._seen: tuple[int, int] | None = None
-
-    def begin(self) -> None:
-        """Forget what was meant for an earlier training."""
-        self.path.unlink(missing_ok=True)
-        self._seen = None
-
-    def news(self) -> dict[str, Any] | None:
-        """What the file says, if it has changed since it was last asked.
-
-        Raises:
-            ConfigError: it is no JSON object.
-        """
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        mark = found.st_mtime_ns, found.st_size
-        if mark == self._seen:
-            return None
-        self._seen = mark
-        return self.read()
-
-    def read(self) -> dict[str, Any]:
-        """What the file says; {} where there is none."""
-        try:
-            value = json.loads(self.path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, RecursionError) as error:
-            raise ConfigError(f"is no JSON: {error}", where=str(self.path), fix='{"learning_rate": 0.0001}') from None
-        if not isinstance(value, dict):
-            raise ConfigError("is no JSON object", where=str(self.path), fix='{"learning_rate": 0.0001}')
-        return value
-
-    def write(self, values: Mapping[str, float | None]) -> None:
-        """Add to what it says, in one rename."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(self.path, json.dumps(self.read() | dict(values), indent=1) + "\n")
 
 
 def check_knobs(knobs: Mapping[str, Any], task: str, *, user: bool) -> None:

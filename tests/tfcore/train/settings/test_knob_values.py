@@ -5,9 +5,10 @@ import pytest
 
 from headway.config import load
 from headway.errors import ConfigError
-from tfcore.train.callbacks.control_file import ControlFile, Knobs
-from tfcore.train.config import TrainingConfig
-from tfcore.train.steps.schedule import ConstantRate, CosineRate
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.settings.control_file import ControlFile
+from tfcore.train.settings.knob_values import Knobs
+from tfcore.train.settings.schedule import ConstantRate, CosineRate
 
 
 def knobs():

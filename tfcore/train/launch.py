@@ -22,10 +22,10 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.storage.prefetch import RemoteFiles
-from tfcore.distribute.heartbeat import beating
-from tfcore.distribute.placement import Choice, Placement, choose, place, workers_of
-from tfcore.distribute.process_group import ending_with, run_together
+from tfcore.distribute.placement import Choice, workers_of
+from tfcore.distribute.process_group import run_together
 from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
 
 TF_CONFIG = "TF_CONFIG"
 NO_GPU = "-1"
@@ -54,6 +54,82 @@ def given_cluster() -> tuple[list[str], int] | None:
     except ValueError as error:
         raise ConfigError(f"is no JSON: {error}", where=TF_CONFIG) from None
     return workers_of(value if isinstance(value, dict) else {})
+
+
+def choose(config: TrainingConfig, *, gpus: int, cluster: int | None = None) -> Choice:
+    """What a config asks for on a machine with so many GPUs.
+
+    Args:
+        cluster: workers that TF_CONFIG names, where it is set.
+
+    Raises:
+        ConfigError: it cannot be had, or a batch cannot be split so.
+    """
+    name = config.strategy
+    if name == "auto":
+        # one device where several cannot do it: nobody asked for them
+        splits = config.ranking is None and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
+        name = "cpu" if not gpus else "mirrored" if gpus > 1 and splits else "gpu"
+    if name == "gpu" and not gpus:
+        raise ConfigError(
+            "gpu, but TensorFlow sees no GPU on this machine",
+            where="training.strategy",
+            fix="set it to auto or cpu; 'headway doctor' tells which devices there are",
+        )
+    if name in ("mirrored", "multi_worker") and config.ranking is not None:
+        raise ConfigError(
+            f"{name} splits the rows of a batch over devices, which would cut groups, and the pairs of a group's rows that "
+            "are on two devices would not be learnt from",
+            where="training.ranking",
+            fix="train on one device (training.strategy: cpu or gpu), or leave ranking out",
+        )
+    if name == "mirrored":
+        return _mirrored(config, gpus)
+    if name == "multi_worker":
+        workers = cluster or config.workers
+        if workers is None:
+            raise ConfigError(
+                "multi_worker, but neither training.workers nor a TF_CONFIG in the environment says how many",
+                where="training.strategy",
+                fix="set training.workers for workers on this machine, or give each machine its TF_CONFIG",
+            )
+        if config.workers not in (None, workers):
+            raise ConfigError(
+                f"{config.workers} workers, but TF_CONFIG names {workers}", where="training.workers", fix="leave it out"
+            )
+        _check_split(config, workers, "workers")
+        return Choice("multi_worker", replicas=workers, workers=workers)
+    return Choice(name)
+
+
+def _mirrored(config: TrainingConfig, gpus: int) -> Choice:
+    replicas = config.replicas or gpus
+    if replicas < 2:
+        raise ConfigError(
+            f"mirrored needs at least two devices, and TensorFlow sees {gpus or 'no'} GPU{'s' if not gpus else ''}",
+            where="training.strategy",
+            fix="set it to auto; or set training.replicas, to split each batch over so many logical CPU devices",
+        )
+    if 0 < gpus < replicas:
+        raise ConfigError(
+            f"{replicas} replicas, but TensorFlow sees {gpus} GPU{'s' if gpus > 1 else ''}",
+            where="training.replicas",
+            fix=f"at most {gpus}, or leave it out for all of them",
+        )
+    _check_split(config, replicas, "replicas")
+    return Choice("mirrored", replicas=replicas, logical=not gpus)
+
+
+def _check_split(config: TrainingConfig, parts: int, what: str) -> None:
+    batch, micro = config.batch_size, config.micro_batches
+    if batch % (parts * micro):
+        each = parts * micro
+        cut = f"{parts} {what}" + (f" with {micro} micro-batches each" if micro > 1 else "")
+        raise ConfigError(
+            f"a batch of {batch} cannot be split evenly over {cut}",
+            where="training.batch_size",
+            fix=" or ".join(str(size) for size in (batch - batch % each, batch - batch % each + each) if size),
+        )
 
 
 def chosen(request: TrainRequest, *, feeds: bool = False) -> Choice:
@@ -102,7 +178,7 @@ def train_apart(
         for number in range(here)
     ]
     return run_together(
-        "tfcore.distribute.launch:member",
+        "tfcore.train.member:member",
         parts,
         out,
         monitor,
@@ -112,25 +188,6 @@ def train_apart(
         remedy=lambda: _remedy(request.checkpoints),
         timeout=request.training.worker_timeout,
     )
-
-
-def member(request: MemberRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """One process's part of a training; called in a process that has computed nothing yet."""
-    from tfcore.train.stage import train_placed  # the stage knows this module
-
-    name = "mirrored" if request.workers == 1 else "multi_worker"
-    choice = Choice(name, replicas=request.replicas, workers=request.workers, logical=request.logical)  # type: ignore[arg-type]
-
-    with contextlib.ExitStack() as until_its_end:
-
-        def placed() -> Placement:
-            with ending_with(request.lifeline):
-                placement = place(choice, worker=request.worker, gpus=len(tf.config.list_physical_devices("GPU")))
-            # not before: waiting for the others keeps Python from running
-            until_its_end.enter_context(beating(monitor.alive))
-            return placement
-
-        return train_placed(request.request, out, monitor, placed, remote=request.remote)
 
 
 def _with_threads(request: TrainRequest, processes: int) -> TrainRequest:

@@ -1,1 +1,0 @@
-"""Proof that the splits of a window keep rows apart: what ingest notes of each row, and what is made of the notes."""

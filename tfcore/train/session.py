@@ -1,0 +1,390 @@
+"""A training in this process: rows, model, learner and knobs, and callbacks that act between calls of the compiled steps.
+
+    class Bell(Callback):
+        def actions(self, session):
+            return [PeriodicAction(1000, lambda step: print(step, session.evaluate()))]
+
+    session = TrainingSession(request, monitor, callbacks=[Bell()])
+    session.run()                                     # trains; raises Cancelled where it was stopped
+    session.model, session.step, session.stopped      # the trained model, 2000, "end"
+
+`tfcore.train.stage.train` runs one with the callbacks that the request asks for, and writes the output.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.errors import Cancelled
+from headway.messages import counted
+from headway.monitor import Monitor
+from headway.storage.prefetch import Stager
+from tfcore.data.source import Feed
+from tfcore.distribute.placement import Choice, Placement
+from tfcore.graph.function import Jit
+from tfcore.graph.knobs import KnobVariables
+from tfcore.graph.retrace import RetraceGuard
+from tfcore.losses.class_weights import class_weights
+from tfcore.models import build
+from tfcore.models.precision import LossScale
+from tfcore.ops.library import library
+from tfcore.runtime.devices import prepare
+from tfcore.train.checkpoints import Checkpoints, Found, Variables
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.knob_values import Knobs, check_knobs
+from tfcore.train.settings.ranking import LARGE_BATCH
+from tfcore.train.settings.sampling import logit_offsets
+from tfcore.train.steps.learner import Learner, Outcome
+from tfcore.train.steps.loop import PeriodicAction, run
+from tfcore.train.steps.replicated import DistributedLearner, agreement, same_start
+from tfcore.train.steps.stop_condition import StopCondition
+from tfcore.train.training_data import TrainingData, class_counts, class_names
+from tfcore.train.xla_choice import slow_under_xla
+
+__all__ = ["Callback", "PeriodicAction", "TrainingSession"]
+
+
+class Callback:
+    """What happens beside the steps of a training; each method may be left as it is.
+
+    Attributes:
+        name: the key of `state()` in checkpoints; None: there is nothing to keep.
+    """
+
+    name: str | None = None
+
+    def build(self, session: TrainingSession) -> None:
+        """The session has its data, model and learner, and nothing is restored yet: make variables here."""
+
+    def begin(self, session: TrainingSession) -> None:
+        """The training begins, anew or from a checkpoint."""
+
+    def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
+        """What is done after each so many steps, by the chief of several workers; true ends the training."""
+        return ()
+
+    def before_call(self, session: TrainingSession) -> None:
+        """Before each call of the compiled steps, by the chief of several workers."""
+
+    def after_call(self, session: TrainingSession, outcome: Outcome) -> None:
+        """After each call of the compiled steps, which ended at `session.step`, by every worker."""
+
+    def recorded(self, session: TrainingSession, values: Mapping[str, float | None]) -> None:
+        """Figures of `session.step` that another callback told by `session.record`."""
+
+    def over(self) -> bool:
+        """Whether the training is over, such as one that is resumed after it ended early."""
+        return False
+
+    def stopping(self, session: TrainingSession) -> None:
+        """The training was asked to stop before its end, by the chief of several workers."""
+
+    def finish(self, session: TrainingSession) -> None:
+        """The training ended by itself; the model is written after this."""
+
+    def close(self) -> None:
+        """The training ended, in whatever way."""
+
+    def variables(self) -> Variables:
+        """What checkpoints hold of it beside the learner's variables."""
+        return {}
+
+    def state(self) -> dict[str, Any] | None:
+        """What checkpoints hold of it as JSON, under `name`."""
+        return None
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state()`."""
+
+
+class TrainingSession:
+    """See the module.
+
+    Args:
+        stager: where shards that lie in a bucket are fetched to.
+        feed: rows in place of the request's examples.
+        placed: takes the devices, once the process's threads are set.
+
+    Attributes:
+        data: the rows; `data.stacks(stack)` are what the learner takes.
+        model, learner: the Keras model, and what trains it in compiled steps.
+        knobs: numbers that the step reads anew each time.
+        total: steps of the whole training. start, step: where this process began, and how far it is.
+        stack: steps of the batches that are handed to one call.
+        checkpoints: those of the request's folder, or None.
+        callbacks: in the order in which they act.
+    """
+
+    def __init__(
+        self,
+        request: TrainRequest,
+        monitor: Monitor,
+        callbacks: Sequence[Callback] = (),
+        *,
+        stager: Stager | None = None,
+        feed: Feed | None = None,
+        placed: Callable[[], Placement] = lambda: Placement(Choice("cpu")),
+    ):
+        self.request, self.monitor, self.callbacks, config = request, monitor, list(callbacks), request.training
+        self.threads = prepare(config.threads, log=monitor.log)
+        self.placement = placed()
+        self.data = self._data(stager, feed)
+        for note in self.data.notes:
+            monitor.log(note)
+        self.total = self.data.total_steps()
+        self.stack = self.data.stack(min(config.steps_per_call, self.total))
+        self.knobs = Knobs(config.all_knobs(request.model.dropout), self.total)
+        check_knobs(config.knobs, request.transform.label.task, user=request.model.user_defined)
+        self.checkpoints = (
+            Checkpoints(request.checkpoints, keep=config.keep_checkpoints, keep_best=config.keep_best, log=monitor.log)
+            if request.checkpoints
+            else None
+        )
+        self.found = self.checkpoints.newest() if self.checkpoints else None
+        """The checkpoint that this process goes on from."""
+        with self.placement.scope():
+            self.learner = self._learner()
+        self._workers: DistributedLearner | None = None
+        if self.placement.several:
+            assert isinstance(self.learner, DistributedLearner)
+            self._workers = self.learner
+            same_start(self._workers, self.found.step if self.found else None, request.checkpoints)
+        for callback in self.callbacks:
+            callback.build(self)
+        self.start = self.step = 0
+        self._seconds, self._began = 0.0, None
+        self._guard = RetraceGuard(self.learner, action="warn", log=monitor.log)
+        if self.found:
+            self._restore(self.found)
+
+    _began: float | None
+
+    def _data(self, stager: Stager | None, feed: Feed | None) -> TrainingData:
+        request, transform = self.request, self.request.transform
+        weights = class_weights(
+            request.training.class_weights, class_names(transform), class_counts(transform), transform.label.task
+        )
+        return TrainingData(
+            request.examples,
+            transform,
+            seed=request.seed,
+            training=request.training,
+            class_weights=weights,
+            preprocess=request.preprocess,
+            feed=feed,
+            stager=stager,
+            placement=self.placement,
+        )
+
+    def _learner(self) -> Learner:
+        request, config, label = self.request, self.request.training, self.request.transform.label
+        step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
+        knobs = KnobVariables(self.knobs.names)
+        self.model = build.build(
+            request.model,
+            request.transform,
+            seed=request.seed,
+            step=step,
+            module=request.module,
+            knobs=knobs,
+            precision=config.precision,
+        )
+        kind: Callable[..., Learner] = Learner
+        if self.placement.strategy is not None:
+            kind = functools.partial(DistributedLearner, placement=self.placement)
+        return kind(
+            model=self.model,
+            task=label.task,
+            step=step,
+            specs=self.data.specs(self.stack),
+            optimizer=config.optimizer,
+            knobs=knobs,
+            label_std=build.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
+            offsets=self._offsets(),
+            micro_batches=config.micro_batches > 1,
+            scale=LossScale() if config.precision == "float16" else None,
+            ending=StopCondition(non_finite_limit=config.non_finite_limit, stop_at_loss=config.stop_at_loss),
+            # compiled and plain steps round differently, so a resumed training keeps the mode it began in
+            jit={"jit": "on", "graph": "off"}[self.found.state["jit"]] if self.found else self._jit(),
+            ranking=config.ranking,
+            log=self.monitor.log,
+        )
+
+    def _jit(self) -> Jit:
+        config = self.request.training
+        large = config.ranking is not None and config.batch_size >= LARGE_BATCH
+        on_gpu = "GPU" in (self.placement.device or "")  # where the op has no kernel
+        if config.jit != "auto" or on_gpu:
+            return config.jit
+        if (op := self._slow_op()) is not None:
+            self.monitor.log(
+                f"training.jit: auto runs steps uncompiled: the model calls {op}, which XLA makes slow on a CPU"
+            )
+            return "off"
+        if not large or library() is None:
+            return config.jit
+        self.monitor.log("training.ranking uses the op in C++, which XLA has no kernel for: steps run uncompiled")
+        return "off"
+
+    def _slow_op(self) -> str | None:
+        """An op of the model whose gradient XLA makes slow where it is trained; None when there is none."""
+        choice, inputs = self.placement.choice, self.request.transform.inputs()
+        if choice.name != "cpu" and not choice.logical and tf.config.get_visible_devices("GPU"):
+            return None
+        if not self.request.model.user_defined and all(len(row) < 3 for row, _ in inputs.values()):
+            return None  # only images go through such ops in a built-in model
+        specs = self.data.specs(self.stack)
+        return slow_under_xla(self.model, {name: specs[name] for name in inputs})
+
+    def _offsets(self) -> list[float] | None:
+        sampling, rates = self.request.training.sampling, self.data.rates
+        corrected = sampling is not None and sampling.correct == "logits" and rates is not None
+        return logit_offsets(rates, self.request.transform.label.task) if corrected and rates else None
+
+    # --- what callbacks use
+
+    def evaluate(self) -> float:
+        """The mean loss on the holdout of train; `training.early_stopping` says how large that is."""
+        return self.learner.evaluate(self.data.carve())
+
+    def record(self, **values: float | None) -> None:
+        """Tell every callback figures of the present step: history and summaries keep them."""
+        for callback in self.callbacks:
+            callback.recorded(self, values)
+
+    @property
+    def seconds(self) -> float:
+        """How long this training has run, in all its processes one after the other."""
+        return self._seconds + (0.0 if self._began is None else time.monotonic() - self._began)
+
+    @property
+    def stopped(self) -> str:
+        """Why no further step is run: "end", "early" (a callback ended it), or what the stop condition says."""
+        return self.learner.ending.reason or ("early" if self.step < self.total else "end")
+
+    def variables(self) -> Variables:
+        """What a checkpoint holds."""
+        found: dict[str, Sequence[tf.Variable]] = dict(self.learner.variables())
+        for callback in self.callbacks:
+            found |= callback.variables()
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds beside its variables, as JSON."""
+        return {
+            "jit": self.learner.mode,
+            "threads": self.threads,
+            "devices": self.placement.facts(),
+            "seconds": self.seconds,
+            "ending": self.learner.ending.state(),
+            "knobs": self.knobs.state(),
+        } | {callback.name: callback.state() for callback in self.callbacks if callback.name is not None}
+
+    def _restore(self, found: Found) -> None:
+        """Go on from a checkpoint, and warn of what may change the last bits."""
+        assert self.checkpoints is not None
+        with self.placement.scope():
+            self.checkpoints.restore(found, self.variables())
+        self.start = self.step = found.step
+        self._seconds = found.state["seconds"]
+        self.knobs.restore(found.state["knobs"])
+        self.learner.ending.restore(found.state.get("ending", {}))
+        for callback in self.callbacks:
+            if callback.name is not None and found.state.get(callback.name):
+                callback.restore(found.state[callback.name])
+        self.monitor.log(f"resumed at step {found.step:,} of {self.total:,}")
+        exact = "the last bits of the weights may differ from those of an uninterrupted training"
+        if found.state["threads"] != self.threads:
+            self.monitor.log(
+                f"warning: the checkpoint was taken with {counted(found.state['threads'], 'thread')}, this process has "
+                f"{self.threads}: {exact}"
+            )
+        now = self.placement.facts()
+        if (then := found.state.get("devices", now)) != now:
+            self.monitor.log(
+                f"warning: the checkpoint was taken with {then['strategy']} and {counted(then['replicas'], 'replica')}, "
+                f"this process has {now['strategy']} and {now['replicas']}: {exact}"
+            )
+
+    # --- running
+
+    def run(self) -> int:
+        """Train to the end; return the step it ended at.
+
+        Raises:
+            Cancelled: on a request to stop; the callbacks were told before.
+            DataError: steps that are not finite, one after the other.
+        """
+        self._began = time.monotonic()
+        try:
+            with self.placement.device_scope():
+                self._train()
+        finally:
+            self._seconds, self._began = self.seconds, None
+            for callback in self.callbacks:
+                callback.close()
+        with self.placement.scope():
+            for callback in self.callbacks:
+                callback.finish(self)
+        return self.step
+
+    def wait_for_chief(self) -> None:
+        """Of several workers, wait until the chief comes here too: a worker that leaves is a worker lost."""
+        if self._workers:
+            self._workers.from_chief(np.zeros(1))
+
+    def _train(self) -> None:
+        chief, workers = self.placement.chief, self._workers
+        for callback in self.callbacks:
+            callback.begin(self)
+        ended = any(callback.over() for callback in self.callbacks)
+
+        def ending(act: Callable[[int], bool | None], step: int) -> bool | None:
+            nonlocal ended
+            ended |= bool(said := act(step))
+            return said
+
+        actions = [action for callback in self.callbacks for action in callback.actions(self)] if chief else []
+        if not ended:
+            self.step = run(
+                self.learner,
+                self.data.stacks(self.stack, self.model, self.total),
+                start=self.start,
+                total=self.total,
+                knobs=self.knob_values,
+                every=[PeriodicAction(a.steps, functools.partial(ending, a.act), at_end=a.at_end) for a in actions],
+                report=self._after_call,
+                cancelled=self.monitor.cancelled,
+                micro_batches=self.request.training.micro_batches,
+                agreed=agreement(workers) if workers else lambda plan: plan,
+            )
+        stopped = self.step < self.total and not ended and self.learner.ending.reason is None
+        if stopped and chief:
+            for callback in self.callbacks:
+                callback.stopping(self)
+        if workers:  # only the chief knows whether it was stopped, or ended early
+            stopped = bool(workers.from_chief(np.asarray([stopped], np.float64))[0])
+        if stopped:
+            raise Cancelled("stopped on request; what was done is kept")
+
+    def _after_call(self, step: int, outcome: Outcome) -> None:
+        self.step = step
+        for callback in self.callbacks:
+            callback.after_call(self, outcome)
+        self._guard.check()
+        if self.learner.ending.reason == "loss":
+            self.monitor.log(f"stopped at step {step}: the training loss has fallen to training.stop_at_loss")
+
+    def knob_values(self, first: int, count: int) -> dict[str, NDArray[np.float32]]:
+        """The knobs' values at `count` steps from `first` on, float32 [count] each; asked before each call."""
+        if self.placement.chief:
+            for callback in self.callbacks:
+                callback.before_call(self)
+        return self.knobs.values(first, count)

@@ -1,0 +1,91 @@
+"""Operations with the numbers that were fitted on train, and what the numeric ones do, in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.config import Frozen
+from headway.schema.columns import Column
+
+
+class FittedOp(Frozen):
+    """One operation with its numbers; which fields are set depends on `op`."""
+
+    op: str
+    mean: float | None = None
+    std: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    low: float | None = None
+    high: float | None = None
+    boundaries: tuple[float, ...] | None = None
+    words: tuple[str, ...] | None = None
+    integers: tuple[int, ...] | None = None
+    oov_buckets: int | None = None
+    buckets: int | None = None
+    pixels: tuple[int, int, int] | None = None
+    """image: height, width, channels"""
+
+
+class Fitted(Frozen):
+    """One raw column's way: what fills its gaps, its operations, its outputs."""
+
+    column: Column
+    ops: tuple[FittedOp, ...]
+    fill: float | None = None
+    """Numeric outputs: what stands in for null, NaN and infinities."""
+    missing_indicator: bool = False
+    nan_indicator: bool = False
+    size: int | None = None
+    """Categories: ids are 0 .. size - 1; None for a numeric output."""
+    width: int | None = None
+    """Categories of lists and vectors: how many of a row's ids the model sees."""
+    pool: tuple[str, ...] = ()
+    """Lists of numbers: the figures of a row's values that the model sees."""
+    longest: int | None = None
+    """Lists of numbers: the longest of the train rows, of which `length` is a share; None: it is the count."""
+
+    @property
+    def null_id(self) -> int | None:
+        """The id of null, the last one."""
+        return self.size - 1 if self.size is not None and self.column.nullable else None
+
+    @property
+    def pixels(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of an image; None for anything else."""
+        return self.ops[-1].pixels
+
+    def numeric_names(self) -> list[str]:
+        if self.size is not None:
+            return []
+        if self.pixels is not None:
+            return [f"{self.column.name}__missing"] * self.missing_indicator
+        name, length = self.column.name, self.column.length
+        values = [name]
+        if self.pool:
+            values = [f"{name}__{figure}" for figure in self.pool]
+        elif length is not None:
+            values = [f"{name}__{place}" for place in range(length)]
+        extra = [f"{name}__missing"] * self.missing_indicator + [f"{name}__nan"] * self.nan_indicator
+        return [*values, *extra]
+
+
+def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One numeric operation on finite float64 values of any shape."""
+    if op.op == "standardize":
+        assert op.mean is not None and op.std is not None
+        return (values - op.mean) / op.std
+    if op.op == "min_max":
+        assert op.minimum is not None and op.maximum is not None and op.low is not None and op.high is not None
+        return (values - op.minimum) / (op.maximum - op.minimum) * (op.high - op.low) + op.low
+    if op.op == "log":
+        return np.sign(values) * np.log1p(np.abs(values))
+    if op.op == "clip":
+        return np.clip(values, op.minimum, op.maximum)
+    return values
+
+
+def bucket(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The bucket of each value: how many boundaries are at or below it."""
+    return np.searchsorted(np.asarray(op.boundaries, np.float64), values, side="right")
