@@ -113,16 +113,16 @@ class Runner:
         """The metric of each model on the eval rows of one split."""
         from flows.config.pipeline import read_pipeline
         from flows.dag.dag import road
-        from flows.dag.run_spec import Trip
+        from flows.dag.run_spec import RunSpec
         from flows.execution.engine import Engine
         from headway.monitor import Monitor
 
         folder = laid(self._folder / name, table, label)
-        located = read_pipeline(folder, {"seed": seed, "split.salt": seed})
-        store = located.open_store()
-        trip = Trip(located=located, store=store, last="evaluate")
+        loaded = read_pipeline(folder, {"seed": seed, "split.salt": seed})
+        store = loaded.open_store()
+        run_spec = RunSpec(loaded=loaded, store=store, last="evaluate")
         engine = Engine(store, child=self._child, monitor_for=lambda title: Monitor(threading.Event()))
-        outputs = {output.stage: output for output in road(trip, engine).outputs}
+        outputs = {output.stage: output for output in road(run_spec, engine).outputs}
         predictions = pq.read_table(outputs["evaluate"].path / outputs["evaluate"].get()["predictions"])
         parameters = outputs["transform"].get()["parameters"]
         task = parameters["label"]["task"]

@@ -33,7 +33,7 @@ from prefect.states import Cancelled as CancelledState
 from prefect.states import Completed, Failed, State
 
 from flows.config.pipeline import read_pipeline
-from flows.dag.run_spec import Caller, Trip
+from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output, Step
 from flows.execution.local import engine
 from flows.execution.run import Helpers, execute
@@ -69,15 +69,15 @@ def retrain(
     report: RunLog | None = None
     try:
         with _stop_on_signals(asked.stop), asked.now_and_then():
-            located = read_pipeline(Path(pipeline))
-            store = located.open_store()
-            trip = Trip(located=located, store=store, window=window, until=until, seed=seed, force=force)
-            report = RunLog(asked, pipeline=located.pipeline.name)
+            loaded = read_pipeline(Path(pipeline))
+            store = loaded.open_store()
+            run_spec = RunSpec(loaded=loaded, store=store, window=window, until=until, seed=seed, force=force)
+            report = RunLog(asked, pipeline=loaded.pipeline.name)
 
-            def caller(helpers: Helpers, on_output: Callable[[Output], None]) -> Caller:
-                return Tasks(engine(trip, report, helpers, on_output), report)
+            def executor(helpers: Helpers, on_output: Callable[[Output], None]) -> Executor:
+                return Tasks(engine(run_spec, report, helpers, on_output), report)
 
-            record = execute(trip, caller, report)
+            record = execute(run_spec, executor, report)
     except Exception as error:
         if report is not None:
             report.ended(f"The candidate is **not** promoted: {error}")
@@ -97,7 +97,7 @@ def retrain(
 class Tasks:
     """A caller whose steps are tasks: submits, and blocks until the engine has done the work inside."""
 
-    def __init__(self, inner: Caller, report: Reporter):
+    def __init__(self, inner: Executor, report: Reporter):
         self._inner, self._report = inner, report
 
     def call(self, step: Step) -> Output:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfcore.data.decode import Labeler
     from tfcore.data.pipeline import evaluation_dataset, safe, training_dataset
-    from tfcore.data.shards import Carve, Shards
+    from tfcore.data.shards import Holdout, Shards
     from tfcore.data.source import Feed
     from tfcore.models.config import ModelConfig
     from tfcore.train.settings.config import TrainingConfig
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfcore.transform.raw_column import RawColumn
 
 _HOME = {
-    "Carve": "data.shards",
+    "Holdout": "data.shards",
     "Feed": "data.source",
     "Labeler": "data.decode",
     "ModelConfig": "models.config",
@@ -37,7 +37,7 @@ _HOME = {
 }
 
 __all__ = [
-    "Carve",
+    "Holdout",
     "Feed",
     "Labeler",
     "ModelConfig",

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.ingest.range_worker import NOTES, SHARD, STATISTICS
 from beam_jobs.ingest.request import IngestRequest
-from beam_jobs.runners.work_dir import Aside, writable
+from beam_jobs.runners.work_dir import WorkDir, writable
 from headway.errors import DataError
 from headway.leakage import key_index
 from headway.records.spec import feature_spec, total
@@ -30,7 +30,7 @@ Facts = dict[str, Any]
 """What `ingest_range` returned."""
 
 
-def collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> dict[str, Any]:
+def collect(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path) -> dict[str, Any]:
     """Move what the ranges wrote from `aside` to its place in `out`; return the stage's result.
 
     Raises:
@@ -38,21 +38,21 @@ def collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: 
         StoreError: `out` cannot be written.
     """
     with writable(out):
-        return _collect(request, ranges, aside, out)
+        return _collect(request, ranges, work_dir, out)
 
 
-def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> dict[str, Any]:
-    facts = [aside.facts(piece.index) for piece in ranges]
+def _collect(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path) -> dict[str, Any]:
+    facts = [work_dir.facts(piece.index) for piece in ranges]
     columns = request.columns()
     with ThreadPoolExecutor(1, "notes") as other:  # they are copied, which takes no interpreter
-        noted = other.submit(_notes, request, ranges, aside, out)
-        splits = {split: _split(split, columns, facts, aside, out) for split in request.split.names()}
+        noted = other.submit(_notes, request, ranges, work_dir, out)
+        splits = {split: _split(split, columns, facts, work_dir, out) for split in request.split.names()}
         noted.result()
     counts = {
         "read": sum(fact["rows"] for fact in facts),
         "written": sum(split["rows"] for split in splits.values()),
         "quarantined": quarantine.write(
-            out / quarantine.FILE_NAME, quarantined_rows(request.files, ranges, facts, aside)
+            out / quarantine.FILE_NAME, quarantined_rows(request.files, ranges, facts, work_dir)
         ),
         "filtered": sum(fact["filtered"] for fact in facts),
     }
@@ -69,23 +69,25 @@ def _collect(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out:
     }
 
 
-def _notes(request: IngestRequest, ranges: Sequence[Range], aside: Aside, out: Path) -> None:
+def _notes(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path) -> None:
     """What the ranges noted for the proof of the splits, as one."""
     shutil.rmtree(out / NOTES, ignore_errors=True)
     if ranges:
-        key_index.merge([aside.of_range(piece.index) / NOTES for piece in ranges], out / NOTES)
+        key_index.merge([work_dir.of_range(piece.index) / NOTES for piece in ranges], out / NOTES)
     else:
         key_index.Notes(request.split, request.read, request.row_columns()).save(out / NOTES)
 
 
-def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], aside: Aside, out: Path) -> dict[str, Any]:
+def _split(
+    split: str, columns: tuple[Column, ...], facts: Sequence[Facts], work_dir: WorkDir, out: Path
+) -> dict[str, Any]:
     """Name the shards of one split, merge its statistics."""
     shards: list[dict[str, Any]] = []
     saved: list[Path] = []
     for index, fact in enumerate(facts):
         if split in fact["records"]:
             name = f"{split}-{index:05d}-of-{len(facts):05d}.tfrecord"
-            folder = aside.of_range(index) / split
+            folder = work_dir.of_range(index) / split
             (folder / SHARD).replace(out / name)
             saved.append(folder / STATISTICS)
             shards.append({"file": name, "rows": fact["records"][split]})
@@ -95,13 +97,13 @@ def _split(split: str, columns: tuple[Column, ...], facts: Sequence[Facts], asid
     if len(saved) == 1:
         saved[0].replace(statistics)
     else:
-        merge_all(saved, columns, spill=aside.folder / "spill").save(statistics)
+        merge_all(saved, columns, spill=work_dir.folder / "spill").save(statistics)
     rows = sum(total(shard["rows"]) for shard in shards)
     return {"rows": rows, "shards": shards, "statistics": statistics.relative_to(out).as_posix()}
 
 
 def quarantined_rows(
-    files: Sequence[InputFile], ranges: Sequence[Range], facts: Sequence[Facts], aside: Aside
+    files: Sequence[InputFile], ranges: Sequence[Range], facts: Sequence[Facts], work_dir: WorkDir
 ) -> Iterator[pa.Table]:
     """The ranges' rejected rows with their file's name, counted from 1 within the file."""
     names = file_names(files)
@@ -110,7 +112,7 @@ def quarantined_rows(
         if piece.file != file:
             file, before = piece.file, 0
         if fact["quarantined"]:
-            table = quarantine.read(aside.of_range(piece.index))
+            table = quarantine.read(work_dir.of_range(piece.index))
             if piece.row_per_file:
                 files = pa.array([names[piece.file + row] for row in table.column("row").to_pylist()], pa.string())
                 rows = pa.array([1] * table.num_rows, pa.int64())

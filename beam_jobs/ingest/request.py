@@ -14,7 +14,7 @@ from typing import Any
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.records.spec import RecordsConfig
-from headway.schema.columns import LABEL, Column, in_columns, suggest
+from headway.schema.columns import LABEL, Column, column_yaml, suggest
 from headway.sources.discovery.formats_table import InputFile, SourceConfig
 from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
@@ -70,7 +70,7 @@ class IngestRequest(Frozen):
             raise ConfigError(
                 f"a column is called {LABEL!r}, the name that the label is stored under",
                 where="columns",
-                fix=f"make it the label, rename it in the files, or leave it out: {in_columns(LABEL, 'ignore')}",
+                fix=f"make it the label, rename it in the files, or leave it out: {column_yaml(LABEL, 'ignore')}",
             )
 
     def key(self) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from beam_jobs.ingest.merge import collect
 from beam_jobs.ingest.range_worker import ingest_range
 from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.job_state import Live
-from beam_jobs.runners.work_dir import Aside, writable
+from beam_jobs.runners.job_state import JobState
+from beam_jobs.runners.work_dir import WorkDir, writable
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.sources.discovery.formats_table import Range, open_source
@@ -63,26 +63,26 @@ def ingest_many(
 ) -> list[dict[str, Any]]:
     """Ingest several spans in one pipeline; every `out` gets the bytes that `ingest` alone would write there."""
     monitor.check()
-    asides = [Aside.of(out) for out in outs]
+    work_dirs = [WorkDir.of(out) for out in outs]
     ranges: list[list[Range]] = []
     for request in requests:
         request.check()
         ranges.append(open_source(request.source).ranges(request.files))
     try:
-        for aside, out in zip(asides, outs, strict=True):
+        for work_dir, out in zip(work_dirs, outs, strict=True):
             with writable(out):
-                aside.begin()
-        with whole_ranges(requests, asides, ranges, monitor, runner or RunnerConfig()):
-            return [collect(*each) for each in zip(requests, ranges, asides, outs, strict=True)]
+                work_dir.begin()
+        with whole_ranges(requests, work_dirs, ranges, monitor, runner or RunnerConfig()):
+            return [collect(*each) for each in zip(requests, ranges, work_dirs, outs, strict=True)]
     finally:
-        for aside in asides:
-            aside.remove()
+        for work_dir in work_dirs:
+            work_dir.remove()
 
 
 @contextlib.contextmanager
 def whole_ranges(
     requests: Sequence[Any],
-    asides: Sequence[Aside],
+    work_dirs: Sequence[WorkDir],
     ranges: Sequence[Sequence[Range]],
     monitor: Monitor,
     runner: RunnerConfig,
@@ -97,7 +97,7 @@ def whole_ranges(
     Beam's local runner loses elements in its multi_processing mode, and a range is cheap to run again: what is missing
     afterwards is run once more before that becomes an error.
     """
-    progress = _Progress(ranges, asides, monitor)
+    progress = _Progress(ranges, work_dirs, monitor)
     with contextlib.ExitStack() as running:
         for attempt in range(_TRIES):
             todo = progress.missing()
@@ -106,7 +106,7 @@ def whole_ranges(
             if attempt:
                 running.close()
                 monitor.log(f"the runner lost {len(todo)} of {progress.ranges} ranges; running them again")
-            running.enter_context(_pipeline(requests, asides, todo, progress, runner, work))
+            running.enter_context(_pipeline(requests, work_dirs, todo, progress, runner, work))
             monitor.check()
         if lost := progress.missing():
             raise HeadwayError(
@@ -120,7 +120,7 @@ def whole_ranges(
 @contextlib.contextmanager
 def _pipeline(
     requests: Sequence[Any],
-    asides: Sequence[Aside],
+    work_dirs: Sequence[WorkDir],
     todo: list[tuple[int, Range]],
     progress: _Progress,
     runner: RunnerConfig,
@@ -130,19 +130,21 @@ def _pipeline(
 
     Entered once all ranges have been worked on; the thread ends with the context.
     """
-    live, failures = Live.begin(todo if runner.in_process else ()), list[BaseException]()
-    waiting = None if runner.in_process else _Waiting(asides, runner, progress.monitor)
+    job_state, failures = JobState.begin(todo if runner.in_process else ()), list[BaseException]()
+    waiting = None if runner.in_process else _Waiting(work_dirs, runner, progress.monitor)
 
     def work() -> None:
         try:
             from beam_jobs.runners import pipeline
 
-            jobs = [pipeline.Job(request, aside, work_on) for request, aside in zip(requests, asides, strict=True)]
-            pipeline.run(jobs, todo, runner=runner, live=live)
+            jobs = [
+                pipeline.Job(request, work_dir, work_on) for request, work_dir in zip(requests, work_dirs, strict=True)
+            ]
+            pipeline.run(jobs, todo, runner=runner, job_state=job_state)
         except BaseException as error:  # it is raised again in the caller's thread
             failures.append(error)
         finally:
-            live.done.set()
+            job_state.done.set()
 
     thread = threading.Thread(target=work, name="beam", daemon=True)
     thread.start()
@@ -150,44 +152,44 @@ def _pipeline(
     try:
         over = False
         while not over:
-            over = live.done.wait(_POLL_SECONDS)
-            progress.report(live.rows() if runner.in_process else progress.whole())
+            over = job_state.done.wait(_POLL_SECONDS)
+            progress.report(job_state.rows() if runner.in_process else progress.whole())
             if progress.monitor.cancelled():
-                _stop(live, asides)
+                _stop(job_state, work_dirs)
                 if waiting and waiting.long_enough_to_stop():
                     patience = 0.0
                     break
             elif waiting:
                 waiting.check()
-        for error in (live.error(), *(aside.error() for aside in asides)):
+        for error in (job_state.error(), *(work_dir.error() for work_dir in work_dirs)):
             if error is not None:
                 raise error
         if failures and not progress.monitor.cancelled():
             raise failures[0]
         yield
     except BaseException:  # the job's or the caller's, KeyboardInterrupt among them
-        _stop(live, asides)
+        _stop(job_state, work_dirs)
         patience = _STOP_SECONDS if patience is None else patience
         raise
     finally:
         thread.join(patience)
-        live.end()
+        job_state.end()
 
 
-def _stop(live: Live, asides: Sequence[Aside]) -> None:
-    live.stop.set()
-    for aside in asides:
+def _stop(job_state: JobState, work_dirs: Sequence[WorkDir]) -> None:
+    job_state.stop.set()
+    for work_dir in work_dirs:
         with contextlib.suppress(OSError):  # it is gone, or cannot be written, and why is told already
-            aside.stop()
-    live.cancel()
+            work_dir.stop()
+    job_state.cancel()
 
 
 class _Waiting:
     """The driver's patience with a cluster: to begin, and to stop."""
 
-    def __init__(self, asides: Sequence[Aside], runner: RunnerConfig, monitor: Monitor):
-        self._asides, self._runner, self._monitor = asides, runner, monitor
-        self._before = [aside.attempts() for aside in asides]
+    def __init__(self, work_dirs: Sequence[WorkDir], runner: RunnerConfig, monitor: Monitor):
+        self._asides, self._runner, self._monitor = work_dirs, runner, monitor
+        self._before = [work_dir.attempts() for work_dir in work_dirs]
         self._since, self._said, self._begun = time.monotonic(), False, False
         self._stopped: float | None = None
 
@@ -200,7 +202,7 @@ class _Waiting:
         if self._begun:
             return
         found = zip(self._asides, self._before, strict=True)
-        self._begun = any(aside.attempts() - before for aside, before in found)
+        self._begun = any(work_dir.attempts() - before for work_dir, before in found)
         waited = time.monotonic() - self._since
         if not self._begun and waited > _BEGIN_SECONDS:
             problem = f"no worker of the {self._runner.name} runner began with a range in {_BEGIN_SECONDS:.0f} s"
@@ -219,10 +221,10 @@ class _Waiting:
 class _Progress:
     """Which ranges are done, and how many rows that makes."""
 
-    def __init__(self, ranges: Sequence[Sequence[Range]], asides: Sequence[Aside], monitor: Monitor):
+    def __init__(self, ranges: Sequence[Sequence[Range]], work_dirs: Sequence[WorkDir], monitor: Monitor):
         self.monitor = monitor
         self.ranges = sum(map(len, ranges))
-        self._all, self._asides = ranges, asides
+        self._all, self._asides = ranges, work_dirs
         known = [piece.facts.get("rows") for pieces in ranges for piece in pieces]
         self._total = None if None in known else sum(known)  # type: ignore[arg-type]
         self._said = 0
@@ -231,17 +233,17 @@ class _Progress:
     def missing(self) -> list[tuple[int, Range]]:
         """(span, range) of the ranges whose outputs are not whole, in order."""
         found = []
-        for span, (pieces, aside) in enumerate(zip(self._all, self._asides, strict=True)):
-            finished = aside.finished()
+        for span, (pieces, work_dir) in enumerate(zip(self._all, self._asides, strict=True)):
+            finished = work_dir.finished()
             found += [(span, piece) for piece in pieces if piece.index not in finished]
         return found
 
     def whole(self) -> int:
         """Rows of the ranges that are whole: all there is to know of workers in other processes."""
-        for span, aside in enumerate(self._asides):
-            for index in aside.finished():
+        for span, work_dir in enumerate(self._asides):
+            for index in work_dir.finished():
                 if (span, index) not in self._whole:
-                    self._whole[span, index] = aside.facts(index)["rows"]
+                    self._whole[span, index] = work_dir.facts(index)["rows"]
         return sum(self._whole.values())
 
     def report(self, rows: int) -> None:

@@ -32,7 +32,7 @@ from beam_jobs.predict.part_writer import PartWriter
 from beam_jobs.predict.range_scorer import predict_range
 from beam_jobs.predict.request import ROW, PredictRequest
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.work_dir import FOLDER, Aside, writable
+from beam_jobs.runners.work_dir import FOLDER, WorkDir, writable
 from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
 from headway.monitor import Monitor
@@ -79,18 +79,18 @@ def predict(
     if done is not None and done["key"] == whole and _is_whole(out, done):
         _bounded(done["counts"], max_quarantined, out)
         return done | {"kept": len(ranges), "cached": True}
-    aside = Aside.of(out)
+    work_dir = WorkDir.of(out)
     with writable(out):
         out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
         with writable(out):
-            kept = aside.resume(keys)
+            kept = work_dir.resume(keys)
         if kept:
             monitor.log(f"{len(kept)} of {len(ranges)} ranges were finished before")
-        running = whole_ranges([request], [aside], [ranges], monitor, runner or RunnerConfig(), work=predict_range)
+        running = whole_ranges([request], [work_dir], [ranges], monitor, runner or RunnerConfig(), work=predict_range)
         with running, writable(out):
-            result = _publish(request, ranges, aside, out, whole, max_quarantined)
-            aside.remove()
+            result = _publish(request, ranges, work_dir, out, whole, max_quarantined)
+            work_dir.remove()
     return result | {"kept": len(kept), "cached": False}
 
 
@@ -137,16 +137,16 @@ def _with_rows(ranges: Sequence[Range]) -> list[Range]:
 
 
 def _publish(
-    request: PredictRequest, ranges: Sequence[Range], aside: Aside, out: Path, key: str, max_quarantined: float
+    request: PredictRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path, key: str, max_quarantined: float
 ) -> dict[str, Any]:
     """Give the parts their names in `out`; the manifest comes last."""
-    facts = [aside.facts(piece.index) for piece in ranges]
+    facts = [work_dir.facts(piece.index) for piece in ranges]
     counts = {name: sum(fact[name] for fact in facts) for name in ("rows", "predicted", "quarantined")}
     counts["read"] = counts.pop("rows")
     if counts["read"] != counts["predicted"] + counts["quarantined"]:
         said = ", ".join(f"{count} {what}" for what, count in counts.items())
         raise DataError(f"rows do not add up: {said}", where=str(out), fix="a bug: please report it")
-    rejected = [*quarantined_rows(request.files, ranges, facts, aside)]
+    rejected = [*quarantined_rows(request.files, ranges, facts, work_dir)]
     if _too_many(counts, max_quarantined):
         _clear(out)  # the rejected rows are there to be looked at; without a manifest there is no output
         quarantine.write(out / quarantine.FILE_NAME, rejected)
@@ -158,7 +158,7 @@ def _publish(
         if fact["part"] is None:
             continue
         path = out / f"part-{piece.index:05d}-of-{width:05d}.{request.write}"
-        source = aside.of_range(piece.index) / fact["part"]
+        source = work_dir.of_range(piece.index) / fact["part"]
         if fact["first_row"] == before:
             _link(source, path)
         else:

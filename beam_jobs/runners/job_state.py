@@ -1,8 +1,8 @@
 """What a running job and the workers in its process tell each other: what there is to do, rows read so far, errors, and
 a wish to stop.
 
-live = Live.begin(todo)
-mine = Live.find(live.token)                          # in a worker; None in another process
+live = JobState.begin(todo)
+mine = JobState.find(live.token)                          # in a worker; None in another process
 for span, piece in mine.claims(): ...                 # the next range that nobody has claimed
 mine.count((span, index), rows)
 live.done.wait(seconds)
@@ -23,10 +23,10 @@ from headway.sources.discovery.formats_table import Range
 
 Tick = Callable[[int], None]
 """Called after each batch with how many rows of the range have been read; may raise to stop."""
-_LIVE: dict[str, Live] = {}
+_LIVE: dict[str, JobState] = {}
 
 
-class Live:
+class JobState:
     """Counters of one job. Counting by range, so that a range that is run twice counts once.
 
     Attributes:
@@ -47,14 +47,14 @@ class Live:
         self._lock = threading.Lock()
 
     @classmethod
-    def begin(cls, todo: Sequence[tuple[int, Range]] = ()) -> Live:
+    def begin(cls, todo: Sequence[tuple[int, Range]] = ()) -> JobState:
         """Of a job with these (span, range) to do."""
-        live = cls(todo)
-        _LIVE[live.token] = live
-        return live
+        job_state = cls(todo)
+        _LIVE[job_state.token] = job_state
+        return job_state
 
     @staticmethod
-    def find(token: str) -> Live | None:
+    def find(token: str) -> JobState | None:
         return _LIVE.get(token)
 
     def end(self) -> None:

@@ -22,8 +22,8 @@ import pyarrow as pa
 from beam_jobs.runners import flink_rest, job_server
 from beam_jobs.runners.beam_import import load_beam, no_traceback_of_the_reader, silenced
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
-from beam_jobs.runners.job_state import Live, Tick
-from beam_jobs.runners.work_dir import FACTS, Aside, writable
+from beam_jobs.runners.job_state import JobState, Tick
+from beam_jobs.runners.work_dir import FACTS, WorkDir, writable
 from headway.errors import HeadwayError
 from headway.process import own
 from headway.sources.discovery.formats_table import Range
@@ -42,7 +42,7 @@ class Job:
     """One span's part of a pipeline; picklable."""
 
     request: Any
-    aside: Aside
+    work_dir: WorkDir
     work: Work
     """What becomes of a range: a function of a module, which writes into the folder that it is given."""
 
@@ -65,22 +65,22 @@ class IngestRange(beam.DoFn):
         self._jobs, self._token, self._threads = tuple(jobs), token, threads
 
     def process(self, dealt: Iterable[Element]) -> Iterator[tuple[int, int]]:
-        live = Live.find(self._token)
-        if live is None:  # a process that a runner started for its jobs: no GPU, one thread a range
+        job_state = JobState.find(self._token)
+        if job_state is None:  # a process that a runner started for its jobs: no GPU, one thread a range
             own()
-        if live is None or not live.deals:
+        if job_state is None or not job_state.deals:
             for span, piece in dealt:
-                yield from self._work_on(span, piece, live)
+                yield from self._work_on(span, piece, job_state)
             return
-        yield from self._claimed(live)
+        yield from self._claimed(job_state)
 
-    def _claimed(self, live: Live) -> list[tuple[int, int]]:
+    def _claimed(self, job_state: JobState) -> list[tuple[int, int]]:
         done, failures = list[tuple[int, int]](), list[BaseException]()
 
         def claim() -> None:
             try:
-                for span, piece in live.claims():
-                    done.extend(self._work_on(span, piece, live))
+                for span, piece in job_state.claims():
+                    done.extend(self._work_on(span, piece, job_state))
             except BaseException as error:  # it is raised again in Beam's thread
                 failures.append(error)
 
@@ -94,33 +94,33 @@ class IngestRange(beam.DoFn):
             raise failures[0]
         return done
 
-    def _work_on(self, span: int, piece: Range, live: Live | None) -> Iterator[tuple[int, int]]:
+    def _work_on(self, span: int, piece: Range, job_state: JobState | None) -> Iterator[tuple[int, int]]:
         job = self._jobs[span]
 
         def tick(rows: int) -> None:
-            if live is not None:
-                live.count((span, piece.index), rows)
-                if live.stop.is_set():
+            if job_state is not None:
+                job_state.count((span, piece.index), rows)
+                if job_state.stop.is_set():
                     raise Stopped
-            if job.aside.stopped():
+            if job.work_dir.stopped():
                 raise Stopped
 
         try:
             tick(0)
-            with writable(job.aside.folder.parent), job.aside.attempt(piece.index) as folder:
+            with writable(job.work_dir.folder.parent), job.work_dir.attempt(piece.index) as folder:
                 facts = job.work(job.request, piece, folder, tick)
                 (folder / FACTS).write_text(json.dumps(facts))
         except Stopped:
             return
         except HeadwayError as error:
-            if live is not None:
-                live.fail((span, piece.index), error)
+            if job_state is not None:
+                job_state.fail((span, piece.index), error)
             else:
-                job.aside.fail(piece.index, error)
+                job.work_dir.fail(piece.index, error)
             return
         except Exception:  # the job has failed, and is told so once no worker takes more
-            if live is not None:
-                live.stop.set()
+            if job_state is not None:
+                job_state.stop.set()
             raise
         yield span, piece.index
 
@@ -130,7 +130,7 @@ class IngestRange(beam.DoFn):
         pa.default_memory_pool().release_unused()
 
 
-def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfig, live: Live) -> None:
+def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfig, job_state: JobState) -> None:
     """Run the ranges and block until all are done; users' mistakes stand in `live`, or in the aside files.
 
     Raises:
@@ -141,9 +141,9 @@ def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfi
     todo = list(elements)
     sharing = _sharing() if runner.in_process else contextlib.nullcontext()
     with silenced(), sharing, job_server.reach(runner) as (reached, log):
-        reached = _named(reached, live)
+        reached = _named(reached, job_state)
         pipeline = make_pipeline(reached, elements=len(todo))
-        work = IngestRange(jobs, live.token, runner.threads(len(todo)))
+        work = IngestRange(jobs, job_state.token, runner.threads(len(todo)))
         _dealt(pipeline, todo, runner) | "work" >> beam.ParDo(work)
         if runner.name == "direct":
             pipeline.run().wait_until_finish()
@@ -151,7 +151,7 @@ def run(jobs: Sequence[Job], elements: Iterable[Element], *, runner: RunnerConfi
         try:
             with no_traceback_of_the_reader():
                 result = pipeline.run()
-                live.runs(functools.partial(_cancel, reached, result))
+                job_state.runs(functools.partial(_cancel, reached, result))
                 result.wait_until_finish()
         except HeadwayError:
             raise
@@ -167,11 +167,11 @@ def _dealt(pipeline: beam.Pipeline, todo: list[Element], runner: RunnerConfig) -
     return pipeline | "begin" >> beam.Impulse() | "ranges" >> beam.FlatMap(lambda _, ranges: ranges, each)
 
 
-def _named(runner: RunnerConfig, live: Live) -> RunnerConfig:
+def _named(runner: RunnerConfig, job_state: JobState) -> RunnerConfig:
     """The runner with a name for the job by which a Flink cluster can be asked to cancel it."""
     if runner.name != "flink" or not flink_rest.has_rest(runner.options.get("flink_master")):
         return runner
-    name = f"{runner.options.get('job_name', 'headway')}-{live.token[:12]}"
+    name = f"{runner.options.get('job_name', 'headway')}-{job_state.token[:12]}"
     return runner.model_copy(update={"options": runner.options | {"job_name": name}})
 
 

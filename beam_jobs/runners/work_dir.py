@@ -31,13 +31,13 @@ FACTS = "facts.json"
 
 
 @dataclass(frozen=True)
-class Aside:
+class WorkDir:
     """The aside files of one span's ingest; picklable."""
 
     folder: Path
 
     @classmethod
-    def of(cls, out: Path) -> Aside:
+    def of(cls, out: Path) -> WorkDir:
         return cls(out / FOLDER)
 
     def begin(self) -> None:

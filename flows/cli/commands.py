@@ -21,8 +21,8 @@ from headway.messages import counted
 from headway.redaction import redact, redacted
 
 if TYPE_CHECKING:
-    from flows.config.pipeline import Located
-    from flows.dag.run_spec import Trip
+    from flows.config.pipeline import LoadedPipeline
+    from flows.dag.run_spec import RunSpec
     from flows.dag.step import Output
     from headway.registry.registry import Registry
     from headway.storage.store import Store
@@ -41,7 +41,7 @@ def overrides_of(options: Options) -> dict[str, Any]:
     return overrides
 
 
-def located_of(pipeline: str, options: Options, **more: Any) -> Located:
+def located_of(pipeline: str, options: Options, **more: Any) -> LoadedPipeline:
     """The pipeline with its overrides; `more` are others."""
     from flows.config.pipeline import read_pipeline
 
@@ -50,13 +50,13 @@ def located_of(pipeline: str, options: Options, **more: Any) -> Located:
 
 def trip_of(
     pipeline: str, options: WindowOptions, *, last: str | None = None, force: bool = False, **more: Any
-) -> Trip:
-    from flows.dag.run_spec import Trip
+) -> RunSpec:
+    from flows.dag.run_spec import RunSpec
 
-    located = located_of(pipeline, options, **more)
-    return Trip(
-        located=located,
-        store=located.open_store(),
+    loaded = located_of(pipeline, options, **more)
+    return RunSpec(
+        loaded=loaded,
+        store=loaded.open_store(),
         window=options.window,
         until=options.until,
         seed=options.seed,
@@ -65,26 +65,26 @@ def trip_of(
     )
 
 
-def store_of(pipeline: str, options: Options) -> tuple[Located, Store]:
-    located = located_of(pipeline, options)
-    store = located.open_store()
+def store_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Store]:
+    loaded = located_of(pipeline, options)
+    store = loaded.open_store()
     if not store.exists():
         raise StoreError("there is no store yet", where=store.name, fix="headway run makes one")
-    return located, store
+    return loaded, store
 
 
 def answer(options: JsonOption, value: Any, text: str) -> None:
     print(json.dumps(redacted(value, secrets_only=True), indent=1) if options.json else redact(text))
 
 
-def execute(options: RunOptions, trip: Trip) -> dict[str, Any]:
+def execute(options: RunOptions, run_spec: RunSpec) -> dict[str, Any]:
     from flows.execution.local import run_locally
     from flows.progress.terminal import reporter
 
     stop = threading.Event()
     with reporter(json=options.json, stop=stop) as report:
         stop_on_signals(stop, report.note)
-        return run_locally(trip, report, wait_seconds=options.wait)
+        return run_locally(run_spec, report, wait_seconds=options.wait)
 
 
 def run(
@@ -94,9 +94,9 @@ def run(
     force: Annotated[bool, Parameter(help="promote whatever the gate says")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
-    trip = trip_of(pipeline, options, force=force)
-    record = execute(options, trip)
-    answer(options, record, _told(record, trip))
+    run_spec = trip_of(pipeline, options, force=force)
+    record = execute(options, run_spec)
+    answer(options, record, _told(record, run_spec))
     return 0 if record["state"] in ("promoted", "already champion") else 4
 
 
@@ -137,36 +137,36 @@ def export(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions(
     return _up_to("export", trip_of(pipeline, options, last="replay"), options)
 
 
-def _up_to(command: str, trip: Trip, options: RunOptions) -> int:
+def _up_to(command: str, run_spec: RunSpec, options: RunOptions) -> int:
     """Run the road up to the trip's last stage and tell of it."""
-    record = execute(options, trip)
-    text, more = _told(record, trip), {}
-    if command == "stats" and (last := _last(record, trip)) is not None:
+    record = execute(options, run_spec)
+    text, more = _told(record, run_spec), {}
+    if command == "stats" and (last := _last(record, run_spec)) is not None:
         more = {"statistics": last.get()["columns"]}
     if not options.json and command in ("stats", "validate", "evaluate"):
-        text = "\n".join([*_tables(record, trip), text])
-    answer(options, record | {"outputs": _paths(record, trip)} | more, text)
+        text = "\n".join([*_tables(record, run_spec), text])
+    answer(options, record | {"outputs": _paths(record, run_spec)} | more, text)
     return 0
 
 
-def _last(record: dict[str, Any], trip: Trip) -> Output | None:
+def _last(record: dict[str, Any], run_spec: RunSpec) -> Output | None:
     """The output of the trip's last stage."""
     from flows.dag.step import Output
 
     for ran in reversed(record["stages"]):
-        manifest = trip.store.find(ran["stage"], ran["fingerprint"])
-        if ran["stage"] == trip.last and manifest is not None:
-            path = trip.store.output(ran["stage"], ran["fingerprint"])
+        manifest = run_spec.store.find(ran["stage"], ran["fingerprint"])
+        if ran["stage"] == run_spec.last and manifest is not None:
+            path = run_spec.store.output(ran["stage"], ran["fingerprint"])
             return Output(ran["title"], ran["stage"], ran["fingerprint"], path, manifest.result, hit=True)
     return None
 
 
-def _tables(record: dict[str, Any], trip: Trip) -> list[str]:
+def _tables(record: dict[str, Any], run_spec: RunSpec) -> list[str]:
     """What the stage asked for has to show: statistics by column of each split, anomalies, metrics by slice."""
     from flows.progress.artifacts import artifacts_of, column_rows
     from flows.progress.tables import findings, text_table
 
-    output = _last(record, trip)
+    output = _last(record, run_spec)
     if output is None:
         return []
     if output.stage == "statistics":
@@ -182,11 +182,11 @@ def _tables(record: dict[str, Any], trip: Trip) -> list[str]:
     ]
 
 
-def _paths(record: dict[str, Any], trip: Trip) -> dict[str, str]:
-    return {s["title"]: str(trip.store.output(s["stage"], s["fingerprint"])) for s in record["stages"]}
+def _paths(record: dict[str, Any], run_spec: RunSpec) -> dict[str, str]:
+    return {s["title"]: str(run_spec.store.output(s["stage"], s["fingerprint"])) for s in record["stages"]}
 
 
-def _told(record: dict[str, Any], trip: Trip) -> str:
+def _told(record: dict[str, Any], run_spec: RunSpec) -> str:
     """A run as its last words on a terminal."""
     from flows.dag.column_table import about_column, shown
     from headway.messages import metrics_line
@@ -210,12 +210,12 @@ def _told(record: dict[str, Any], trip: Trip) -> str:
     if record.get("metrics"):
         lines.append(f"  metrics: {metrics_line(record['metrics'], record.get('baselines'))}")
     if record["state"] == "promoted":
-        version = trip.registry.version(record["version"])
+        version = run_spec.registry.version(record["version"])
         lines.append(f"  promoted: version {record['version']}, {version.saved_model}")
-        lines.append(f"  serving:  {trip.registry.serving / str(record['serving'])}")
-    if trip.last is not None and record["stages"]:
+        lines.append(f"  serving:  {run_spec.registry.serving / str(record['serving'])}")
+    if run_spec.last is not None and record["stages"]:
         last = record["stages"][-1]
-        lines.append(f"  output: {trip.store.output(last['stage'], last['fingerprint'])}")
+        lines.append(f"  output: {run_spec.store.output(last['stage'], last['fingerprint'])}")
     lines.append(f"  {len(ran)} of {len(record['stages'])} stages ran, {record['seconds']:.1f} s in all")
     return "\n".join(lines)
 
@@ -231,14 +231,14 @@ def plan(
     from flows.dag.dag import road
     from flows.execution.engine import Planner
 
-    trip = trip_of(pipeline, options)
-    planner = Planner(trip.store)
-    end = road(trip, planner, freeze=False)
+    run_spec = trip_of(pipeline, options)
+    planner = Planner(run_spec.store)
+    end = road(run_spec, planner, freeze=False)
     rows: list[dict[str, Any]] = [
         {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
         for o in planner.outputs
     ]
-    lines = [f"{trip.located.pipeline.name}: {end.spans[0]} to {end.spans[-1]} ({counted(len(end.spans), 'span')})"]
+    lines = [f"{run_spec.loaded.pipeline.name}: {end.spans[0]} to {end.spans[-1]} ({counted(len(end.spans), 'span')})"]
     lines += [
         f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {in_words(r['why'], r['stage'])}".rstrip()
         + (f"\n    {r['fingerprint']}  {r['why'] or ''}".rstrip() if explain else "")
@@ -286,17 +286,17 @@ def promote(
         told = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
         answer(options, event.model_dump(mode="json"), told)
         return 0
-    trip = trip_of(pipeline, options, force=True)
-    record = execute(options, trip)
-    answer(options, record, _told(record, trip))
+    run_spec = trip_of(pipeline, options, force=True)
+    record = execute(options, run_spec)
+    answer(options, record, _told(record, run_spec))
     return 0 if record["state"] == "promoted" else 4
 
 
 def _registry(pipeline: str, options: Options) -> Registry:
     from headway.registry.registry import Registry
 
-    located, store = store_of(pipeline, options)
-    return Registry(store, located.pipeline.name)
+    loaded, store = store_of(pipeline, options)
+    return Registry(store, loaded.pipeline.name)
 
 
 def rollback(
@@ -340,12 +340,12 @@ def predict(
     from flows.progress.terminal import reporter
     from flows.scoring.predict import predict as run
 
-    located = located_of(pipeline, options)
+    loaded = located_of(pipeline, options)
     stop = threading.Event()
     with reporter(json=options.json, stop=stop) as report:
         stop_on_signals(stop, report.note)
         result = run(
-            located,
+            loaded,
             model=model,
             input=input,
             output=output,
@@ -393,18 +393,20 @@ def schema(
     from headway.statistics.split_statistics import SplitStatistics
     from headway.storage.atomic_io import replace_text
 
-    trip = trip_of(pipeline, options, last="statistics")
-    path = trip.located.schema_file
+    run_spec = trip_of(pipeline, options, last="statistics")
+    path = run_spec.loaded.schema_file
     if not path.is_file():
         raise ConfigError("there is no schema file to update", where=str(path), fix="headway validate infers one")
-    record = execute(options, trip)
+    record = execute(options, run_spec)
     ran = record["stages"][-1]
-    output = trip.store.output(ran["stage"], ran["fingerprint"])
-    manifest = trip.store.find(ran["stage"], ran["fingerprint"])
+    output = run_spec.store.output(ran["stage"], ran["fingerprint"])
+    manifest = run_spec.store.find(ran["stage"], ran["fingerprint"])
     assert manifest is not None
     splits = [SplitStatistics.load(output / name) for name in manifest.result["rows"]]
     before = path.read_text(encoding="utf-8")
-    after = proposed(before, splits, where=str(path), new=new_columns(trip.located, trip.files(record["spans"][-1])))
+    after = proposed(
+        before, splits, where=str(path), new=new_columns(run_spec.loaded, run_spec.files(record["spans"][-1]))
+    )
     target = path.with_name(f"{path.stem}.proposed{path.suffix}")
     changes = difference(before, after, path.name, target.name)
     if changes:

@@ -49,8 +49,8 @@ def quarantine(
 
     from headway.tabular import quarantine as quarantines
 
-    located, store = store_of(pipeline, options)
-    found = [run for run in store.runs() if run.get("pipeline") == located.pipeline.name and _ingests(run)]
+    loaded, store = store_of(pipeline, options)
+    found = [run for run in store.runs() if run.get("pipeline") == loaded.pipeline.name and _ingests(run)]
     if not found:
         raise StoreError("no run has ingested anything yet", where=str(store.root), fix="headway ingest")
     ingests = _ingests(found[0])
@@ -135,20 +135,20 @@ def export_examples(
     from headway.records import interchange
     from headway.tabular.splits import window_splits
 
-    trip = trip_of(pipeline, options, last="ingest")
-    record = execute(options, trip)
+    run_spec = trip_of(pipeline, options, last="ingest")
+    record = execute(options, run_spec)
     outputs = _ingests(record)
     parts: dict[str, list[interchange.Part]] = {}
-    for name, found in window_splits(trip.located.pipeline.split, record["spans"]).items():
+    for name, found in window_splits(run_spec.loaded.pipeline.split, record["spans"]).items():
         if split not in (None, name):
             continue
         for span, part in found:
-            manifest = trip.store.find("ingest", outputs[span])
+            manifest = run_spec.store.find("ingest", outputs[span])
             assert manifest is not None
-            folder = trip.store.local(trip.store.output("ingest", outputs[span]))
+            folder = run_spec.store.local(run_spec.store.output("ingest", outputs[span]))
             if part in manifest.result["splits"]:
                 parts.setdefault(name, []).append((folder, manifest.result, part))
-    result = interchange.export_examples(parts, output, name=trip.located.pipeline.name, tfds=tfds)
+    result = interchange.export_examples(parts, output, name=run_spec.loaded.pipeline.name, tfds=tfds)
     rows = {name: facts["rows"] for name, facts in result["splits"].items()}
     told = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
     answer(options, {"output": str(output), "rows": rows}, f"wrote {told} to {output}")

@@ -25,7 +25,7 @@ from headway.errors import ConfigError, StoreError
 from headway.messages import counted
 
 if TYPE_CHECKING:
-    from flows.dag.run_spec import Trip
+    from flows.dag.run_spec import RunSpec
     from flows.dag.step import Output, Step
     from flows.execution.tensorflow_process import Child
     from flows.progress.terminal import Reporter
@@ -55,8 +55,8 @@ def debug(
 
     if not 1 <= steps <= MOST_STEPS:
         raise ConfigError(f"{steps} is not from 1 to {MOST_STEPS:,}", where="--steps")
-    trip = trip_of(pipeline, options)
-    folder = _folder(out, trip)
+    run_spec = trip_of(pipeline, options)
+    folder = _folder(out, run_spec)
     stop = threading.Event()
     with (
         reporter(json=options.json, stop=stop) as report,
@@ -65,9 +65,9 @@ def debug(
         stop_on_signals(stop, report.note)
         made = folder / "made"
         try:
-            step = training_step(trip, child, report, made)
+            step = training_step(run_spec, child, report, made)
             request = TrainRequest.model_validate(step.request())
-            remote = trip.store.localize(request.model_dump(mode="json"), later=True)
+            remote = run_spec.store.localize(request.model_dump(mode="json"), later=True)
             asked = DebugRequest(
                 train=request,
                 checkpoints=_copied(request.checkpoints, made) if resumed else None,
@@ -86,11 +86,11 @@ def debug(
     return 0
 
 
-def _folder(wanted: str | None, trip: Trip) -> Path:
+def _folder(wanted: str | None, run_spec: RunSpec) -> Path:
     """A new or empty folder for the report; by default debug/<pipeline>-<time> in the store."""
     if wanted is None:
-        name = f"{trip.located.pipeline.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
-        return trip.store.root / "debug" / name
+        name = f"{run_spec.loaded.pipeline.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+        return run_spec.store.root / "debug" / name
     out = Path(wanted).absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError("is there already, and not an empty folder", where=f"--out {wanted}", fix="name a new one")
@@ -113,7 +113,7 @@ def _copied(checkpoints: Path | None, made: Path) -> Path:
     return made / "checkpoints"
 
 
-def training_step(trip: Trip, child: Child, report: Reporter, made: Path) -> Step:
+def training_step(run_spec: RunSpec, child: Child, report: Reporter, made: Path) -> Step:
     """The training that a run would do now.
 
     Args:
@@ -125,7 +125,7 @@ def training_step(trip: Trip, child: Child, report: Reporter, made: Path) -> Ste
     from flows.dag.dag import road
 
     try:
-        road(trip, _Stored(trip.store, child, report, made), freeze=False)
+        road(run_spec, _Stored(run_spec.store, child, report, made), freeze=False)
     except _Reached as reached:
         return reached.step
     raise RuntimeError("the road has no training")  # it ends early only where a stage was asked for as the last

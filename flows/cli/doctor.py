@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from flows.config.pipeline import Located, read_pipeline
+from flows.config.pipeline import LoadedPipeline, read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
 from headway.registry.registry import Registry
@@ -106,20 +106,20 @@ def _prefect() -> Finding:
 
 def _project(pipeline: Path, overrides: dict[str, Any]) -> Iterator[Finding]:
     try:
-        located = read_pipeline(pipeline, overrides)
+        loaded = read_pipeline(pipeline, overrides)
     except ConfigError as error:
         if not (pipeline / "pipeline.yaml").exists() and not pipeline.is_file():
             yield Finding(True, "pipeline", "none here; name one to have its store looked at")
             return
         yield Finding(False, "pipeline", error.problem, error.fix)
         return
-    yield Finding(True, "pipeline", str(located.file))
-    yield _disk(located)
-    yield from _store(located)
+    yield Finding(True, "pipeline", str(loaded.file))
+    yield _disk(loaded)
+    yield from _store(loaded)
 
 
-def _disk(located: Located) -> Finding:
-    folder = located.open_store().root
+def _disk(loaded: LoadedPipeline) -> Finding:
+    folder = loaded.open_store().root
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free / 1e9
@@ -127,8 +127,8 @@ def _disk(located: Located) -> Finding:
     return Finding(ok, "disk", f"{free:.0f} GB free at {folder}", None if ok else "make room: headway gc")
 
 
-def _store(located: Located) -> Iterator[Finding]:
-    store = located.open_store()
+def _store(loaded: LoadedPipeline) -> Iterator[Finding]:
+    store = loaded.open_store()
     if not store.exists():
         yield Finding(True, "store", f"none yet at {store.name}")
         return
@@ -139,7 +139,7 @@ def _store(located: Located) -> Iterator[Finding]:
         not damaged, "store", f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}", fix
     )
     try:
-        champion = Registry(store, located.pipeline.name).champion()
+        champion = Registry(store, loaded.pipeline.name).champion()
     except StoreError as error:
         yield Finding(False, "champion", error.problem, error.fix)
         return

@@ -11,7 +11,7 @@ from flows.cli.options import Options, PipelinePath
 from headway.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flows.config.pipeline import Located
+    from flows.config.pipeline import LoadedPipeline
 
 LET_GO = "schedule"
 
@@ -31,9 +31,9 @@ def knobs(
 
     if "=" in pipeline:  # the first value, with no pipeline before it
         values, pipeline = (pipeline, *values), "."
-    located = located_of(pipeline, options)
-    file = ControlFile(located.control_file)
-    schedules = located.pipeline.training.all_knobs(located.pipeline.model.dropout)
+    loaded = located_of(pipeline, options)
+    file = ControlFile(loaded.control_file)
+    schedules = loaded.pipeline.training.all_knobs(loaded.pipeline.model.dropout)
     wanted = dict(_value(item) for item in values)
     for name, value in wanted.items():
         check(name, value, schedules)
@@ -49,7 +49,7 @@ def knobs(
         }
         for name, schedule in schedules.items()
     ]
-    answer(options, {"file": str(file.path), "knobs": rows}, _told(located, rows, bool(wanted)))
+    answer(options, {"file": str(file.path), "knobs": rows}, _told(loaded, rows, bool(wanted)))
     return 0
 
 
@@ -63,7 +63,7 @@ def _value(item: str) -> tuple[str, Any]:
         raise ConfigError(f"{text!r} is not a number", where=f"knob {name!r}", fix=f"for example {name}=0.1") from None
 
 
-def _told(located: Located, rows: list[dict[str, Any]], written: bool) -> str:
+def _told(loaded: LoadedPipeline, rows: list[dict[str, Any]], written: bool) -> str:
     from flows.progress.tables import text_table
 
     table = [
@@ -78,7 +78,7 @@ def _told(located: Located, rows: list[dict[str, Any]], written: bool) -> str:
     last = (
         "a training that is under way takes this over within a second, and says so"
         if written
-        else f"headway knobs {located.file.name} NAME=VALUE changes one while a training is under way"
+        else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training is under way"
     )
     return text_table(table) + "\n" + last
 

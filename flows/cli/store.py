@@ -94,8 +94,8 @@ def show(
 
     if _RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
         pipeline, run = run or ".", pipeline
-    located, store = store_of(pipeline, options)
-    record = find(store, run, pipeline=located.pipeline.name)
+    loaded, store = store_of(pipeline, options)
+    record = find(store, run, pipeline=loaded.pipeline.name)
     spans, seed = record.get("spans") or [], record.get("seed")
     version = f", version {record['version']}" if "version" in record else ""
     lines = [
@@ -149,7 +149,7 @@ def _training_says(result: dict[str, Any]) -> list[str]:
             "find it"
         )
     for one in result.get("best_checkpoints", []):
-        lines.append(f"kept step {one['step']:,}: loss on the carve {one['carve_loss']:.6g}, {one['weights']}")
+        lines.append(f"kept step {one['step']:,}: loss on the holdout {one['holdout_loss']:.6g}, {one['weights']}")
     return lines
 
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from flows.config.pipeline import ColumnConfig, Located
+from flows.config.pipeline import ColumnConfig, LoadedPipeline
 from headway.errors import ConfigError
 from headway.messages import agree, counted, some
-from headway.schema.columns import LABEL, STORED, Column, Role, Schema, in_columns, named_for, suggest
+from headway.schema.columns import LABEL, STORED, Column, Role, Schema, column_yaml, named_for, suggest
 from headway.schema.pbtxt import from_text, to_text, with_split
 from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
 from headway.schema_inference.split_columns import chosen, row_columns
@@ -56,14 +56,14 @@ class Columns:
         """With the schema completed by the first window's statistics."""
         return dataclasses.replace(self, schema=complete(self.schema, splits))
 
-    def frozen(self, located: Located) -> Columns:
+    def frozen(self, loaded: LoadedPipeline) -> Columns:
         """With the schema written beside the pipeline."""
         if self.completes:
-            text = located.schema_file.read_text(encoding="utf-8")
-            replace_text(located.schema_file, with_split(text, self.schema.split))
+            text = loaded.schema_file.read_text(encoding="utf-8")
+            replace_text(loaded.schema_file, with_split(text, self.schema.split))
             return dataclasses.replace(self, completes=False)
-        replace_text(located.schema_file, to_text(self.schema))
-        note = f"the schema was inferred from this window and frozen in {located.schema_file}"
+        replace_text(loaded.schema_file, to_text(self.schema))
+        note = f"the schema was inferred from this window and frozen in {loaded.schema_file}"
         return dataclasses.replace(self, inferred=False, notes=(*self.notes, note))
 
     def of_role(self, role: Role) -> Column | None:
@@ -82,7 +82,7 @@ class Columns:
         }
 
 
-def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
+def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
     """The columns of a pipeline.
 
     Args:
@@ -91,18 +91,18 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
     Raises:
         ConfigError: a column that does not exist, or a role that does not go with it.
     """
-    pipeline = located.pipeline
+    pipeline = loaded.pipeline
     configs, notes = pipeline.column_configs(), list[str]()
-    path = located.schema_file
+    path = loaded.schema_file
     inferred = not path.is_file()
     prefix = None
     if not inferred:
         schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
     else:
         prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
-        schema, notes = _infer(located, prefix)
-    schema, said = _split_columns(located, schema, prefix, files)
-    needed = _needed(located)
+        schema, notes = _infer(loaded, prefix)
+    schema, said = _split_columns(loaded, schema, prefix, files)
+    needed = _needed(loaded)
     for name in [*configs, *sorted(needed)]:
         ignored = name in configs and configs[name].role == "ignore" and name not in needed
         if name not in schema and not ignored:
@@ -110,18 +110,18 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
             setting = f": {split.named_by(name)}" if name in split.columns() else ""
             raise ConfigError(
                 f"there is no column {name!r} in the schema",
-                where=f"{located.file}{setting}, against {path}",
+                where=f"{loaded.file}{setting}, against {path}",
                 fix=f"{suggest(name, schema.names())} (delete the schema file to infer it anew)",
             )
     read = []
     for column in schema.columns:
-        role = _role(column.name, located)
+        role = _role(column.name, loaded)
         if (role == "ignore" and column.name not in needed) or (
             pipeline.only_named and column.name not in configs and column.name not in needed
         ):
             continue
         read.append(_configured(column, configs.get(column.name), role))
-    _check(read, located, notes)
+    _check(read, loaded, notes)
     stored = tuple(column.name for column in read if column.role in _STORED_ROLES or column.feature)
     columns = Columns(
         schema,
@@ -132,15 +132,15 @@ def resolve(located: Located, files: Sequence[InputFile]) -> Columns:
         hashed=chosen(schema.split, pipeline.label.columns()) if pipeline.split.by_row else (),
         completes=bool(said) and not inferred,
     )
-    check_all(columns.read, columns.transforms(configs), where=str(located.file))
+    check_all(columns.read, columns.transforms(configs), where=str(loaded.file))
     return columns
 
 
 def _split_columns(
-    located: Located, schema: Schema, prefix: pa.Table | None, files: Sequence[InputFile]
+    loaded: LoadedPipeline, schema: Schema, prefix: pa.Table | None, files: Sequence[InputFile]
 ) -> tuple[Schema, list[str]]:
     """The schema with what a split without a key hashes, where that is needed and not there yet; and what to tell of it."""
-    pipeline = located.pipeline
+    pipeline = loaded.pipeline
     if not pipeline.split.by_row or schema.split:
         return schema, []
     known = prefix is None
@@ -155,64 +155,64 @@ def _split_columns(
         )
     if known:
         notes.append(
-            f"{located.schema_file} did not list the columns that decide a row's split, and now it does "
+            f"{loaded.schema_file} did not list the columns that decide a row's split, and now it does "
             f"({counted(len(columns), 'column')}): eval rows are drawn anew, once"
         )
     return schema.model_copy(update={"split": columns}), notes
 
 
-def unknown_columns(located: Located, schema: Schema, files: Sequence[InputFile]) -> list[str]:
+def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[InputFile]) -> list[str]:
     """Columns of the files that the schema does not have, where the pipeline takes all columns."""
-    configs = located.pipeline.column_configs()
-    if located.pipeline.only_named or not files:
+    configs = loaded.pipeline.column_configs()
+    if loaded.pipeline.only_named or not files:
         return []
-    names = open_source(located.pipeline.source).names(files[-1])
+    names = open_source(loaded.pipeline.source).names(files[-1])
     ignored = {name for name, config in configs.items() if config.role == "ignore"}
     return [name for name in names if name not in schema and name not in ignored]
 
 
-def new_columns(located: Located, files: Sequence[InputFile]) -> list[Column]:
+def new_columns(loaded: LoadedPipeline, files: Sequence[InputFile]) -> list[Column]:
     """Those that the schema file could take, as they would be inferred."""
-    path = located.schema_file
+    path = loaded.schema_file
     schema = from_text(path.read_text(encoding="utf-8"), where=str(path))
-    names = unknown_columns(located, schema, files)
+    names = unknown_columns(loaded, schema, files)
     if not names:
         return []
-    prefix = open_source(located.pipeline.source).prefix(files, PREFIX_ROWS)
-    configs = {name: config for name, config in located.pipeline.column_configs().items() if name in names}
-    typed = located.pipeline.source.format != "csv"
+    prefix = open_source(loaded.pipeline.source).prefix(files, PREFIX_ROWS)
+    configs = {name: config for name, config in loaded.pipeline.column_configs().items() if name in names}
+    typed = loaded.pipeline.source.format != "csv"
     found, _ = infer(
         prefix.select([name for name in prefix.column_names if name in names]),
         configs,
         only=False,
         needed=frozenset(),
-        where=str(located.file),
+        where=str(loaded.file),
         typed=typed,
     )
     return list(found.columns)
 
 
-def _infer(located: Located, prefix: pa.Table) -> tuple[Schema, list[str]]:
-    pipeline = located.pipeline
+def _infer(loaded: LoadedPipeline, prefix: pa.Table) -> tuple[Schema, list[str]]:
+    pipeline = loaded.pipeline
     return infer(
         prefix,
         pipeline.column_configs(),
         only=pipeline.only_named,
-        needed=_needed(located),
-        where=str(located.file),
+        needed=_needed(loaded),
+        where=str(loaded.file),
         typed=pipeline.source.format != "csv",
     )
 
 
-def _needed(located: Located) -> frozenset[str]:
+def _needed(loaded: LoadedPipeline) -> frozenset[str]:
     """Columns that have to be read whatever their role."""
-    pipeline = located.pipeline
+    pipeline = loaded.pipeline
     where = parse(pipeline.source.where).columns if pipeline.source.where else frozenset()
     return pipeline.label.columns() | where | pipeline.split.columns() | frozenset(pipeline.evaluation.slices)
 
 
-def _role(name: str, located: Located) -> Role:
-    pipeline = located.pipeline
+def _role(name: str, loaded: LoadedPipeline) -> Role:
+    pipeline = loaded.pipeline
     config = pipeline.column_configs().get(name)
     sliced = name in pipeline.evaluation.slices
     if config is not None and (config.role != "ignore" or not sliced):
@@ -249,8 +249,8 @@ def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Colu
     return Column.model_validate(column.model_dump() | changes)
 
 
-def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> None:
-    where = f"{located.file}: columns"
+def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[str]) -> None:
+    where = f"{loaded.file}: columns"
     for role in ("weight", "group", "time"):
         named = [column.name for column in read if column.role == role]
         if len(named) > 1:
@@ -258,17 +258,17 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
                 f"{' and '.join(named)} both have the role {role}", where=where, fix="only one column can"
             )
     group = named_for(read, "group")
-    if (ranking := located.pipeline.training.ranking) is not None:
-        augment = located.pipeline.training.augment
-        ranking.check(located.pipeline.task, group=group, mixup=bool(augment and augment.mixup))
-    if located.pipeline.evaluation.ndcg_at is not None:
-        at = f"{located.file}: evaluation.ndcg_at"
+    if (ranking := loaded.pipeline.training.ranking) is not None:
+        augment = loaded.pipeline.training.augment
+        ranking.check(loaded.pipeline.task, group=group, mixup=bool(augment and augment.mixup))
+    if loaded.pipeline.evaluation.ndcg_at is not None:
+        at = f"{loaded.file}: evaluation.ndcg_at"
         if group is None:
-            name = in_columns("NAME", "group", auto=not located.pipeline.only_named)
+            name = column_yaml("NAME", "group", auto=not loaded.pipeline.only_named)
             raise ConfigError("no column says which rows are a group", where=at, fix=f"{name}, as a query's id")
-        if located.pipeline.task == "multiclass":
+        if loaded.pipeline.task == "multiclass":
             raise ConfigError("classes have no order", where=at, fix="leave it out")
-    sliced = located.pipeline.evaluation.slices
+    sliced = loaded.pipeline.evaluation.slices
     for column in read:
         if column.shape and column.name in sliced:
             raise ConfigError(f"slices: column {column.name!r} holds several values a row", where=where)
@@ -280,7 +280,7 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
         if column.role == "weight" and column.type == "bytes":
             raise ConfigError(f"the weight column {column.name!r} holds text", where=where)
         if column.name == LABEL and column.role in _STORED_ROLES:
-            ignored = in_columns(LABEL, "ignore", auto=not located.pipeline.only_named)
+            ignored = column_yaml(LABEL, "ignore", auto=not loaded.pipeline.only_named)
             raise ConfigError(
                 f"a column is called {LABEL!r}, the name that the label is stored under",
                 where=where,
@@ -291,6 +291,6 @@ def _check(read: Sequence[Column], located: Located, notes: Sequence[str]) -> No
             "; ".join(["there is no feature column", *notes]),
             where=where,
             fix="list the columns to learn from; '\"*\": auto' among them takes all others too"
-            if located.pipeline.only_named
+            if loaded.pipeline.only_named
             else "bring columns of numbers, texts, or lists of them, beside the label and the keys",
         )

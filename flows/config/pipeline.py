@@ -192,7 +192,7 @@ def _nearly(word: Any, words: Iterable[str]) -> bool:
     return bool(close) and close[0] not in OPS
 
 
-class Located(Frozen):
+class LoadedPipeline(Frozen):
     """A pipeline and where it was read: `file` and `folder` are absolute."""
 
     pipeline: Pipeline
@@ -247,7 +247,7 @@ def _digest(file: Path | None) -> str | None:
     return user_files.digest(file) if file else None
 
 
-def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Located:
+def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> LoadedPipeline:
     """The pipeline in `path` (a file, or a folder that holds a pipeline.yaml).
 
     Args:
@@ -270,20 +270,20 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Locate
     if isinstance(raw.get("store"), dict):
         where = f"{file}: store"
         raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in raw["store"].items()}
-    located = Located(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
-    if (module := located.module_file) and not module.is_file():
+    loaded = LoadedPipeline(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
+    if (module := loaded.module_file) and not module.is_file():
         raise ConfigError(
-            f"model.name: {located.pipeline.model.name!r} needs {module}, which does not exist",
+            f"model.name: {loaded.pipeline.model.name!r} needs {module}, which does not exist",
             where=str(file),
             fix="put the module beside the pipeline, or name a built-in model: mlp, wide_deep",
         )
-    if (features := located.preprocess_file) and not features.is_file():
+    if (features := loaded.preprocess_file) and not features.is_file():
         raise ConfigError(
             f"preprocess needs {features}, which does not exist",
             where=str(file),
             fix="put the module with the function beside the pipeline",
         )
-    return located
+    return loaded
 
 
 def _override(raw: dict[str, Any], key: str, value: Any, file: Path) -> None:

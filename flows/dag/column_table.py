@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows.config.columns import Columns, resolve, unknown_columns
-from flows.config.pipeline import ColumnConfig, Located, Pipeline
+from flows.config.pipeline import ColumnConfig, LoadedPipeline, Pipeline
 from flows.dag.run_spec import TRANSFORM
 from headway.schema.columns import Column
 from headway.sources.discovery.formats_table import files, select_window, spans
@@ -139,11 +139,11 @@ def _made(parameters: Mapping[str, Any]) -> dict[str, str]:
     return found | {name: f"date_parts: {', '.join(names)}" for name, names in parts.items()}
 
 
-def current(located: Located) -> list[dict[str, str]]:
+def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
     """The table as the pipeline, its schema file and its latest run have it; without a schema file, as a run would infer it."""
-    pipeline, store = located.pipeline, located.open_store()
+    pipeline, store = loaded.pipeline, loaded.open_store()
     window = select_window(spans(pipeline.source), None, "latest", "allow")
-    columns = resolve(located, files(pipeline.source, window[0]))
+    columns = resolve(loaded, files(pipeline.source, window[0]))
     runs = [run for run in store.runs() if run.get("pipeline") == pipeline.name] if store.exists() else []
     notes = list(columns.notes)
     inferred = next((run for run in runs if run.get("columns")), None)
@@ -158,9 +158,9 @@ def current(located: Located) -> list[dict[str, str]]:
             notes += manifest.result["notes"]
             break
     notes = list(dict.fromkeys(notes))
-    new = set(unknown_columns(located, columns.schema, files(pipeline.source, window[-1])))
+    new = set(unknown_columns(loaded, columns.schema, files(pipeline.source, window[-1])))
     for name in sorted(new - {about[0] for note in notes if (about := about_column(note))}):
         notes.append(
-            f"column {name!r} is left out: {located.schema_file.name} does not have it; headway schema --update proposes it"
+            f"column {name!r} is left out: {loaded.schema_file.name} does not have it; headway schema --update proposes it"
         )
     return column_table(columns, pipeline, notes, parameters)

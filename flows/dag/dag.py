@@ -3,7 +3,7 @@
     end = road(trip, engine)                  # runs it
     end = road(trip, planner)                 # only looks what would run
 
-A `Caller` blocks: locally it runs a step, under Prefect it submits the same step as a task and waits, in a plan it only
+A `Executor` blocks: locally it runs a step, under Prefect it submits the same step as a task and waits, in a plan it only
 looks for the output. Nothing in here knows which. The steps themselves stand in `flows.dag.data_stages`,
 `flows.dag.model_stages` and `flows.dag.gate_stages`.
 """
@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flows.dag.gate_stages import GateSteps
-from flows.dag.run_spec import Caller, End, Trip
+from flows.dag.run_spec import End, Executor, RunSpec
 from flows.dag.step import Output
 from headway.evaluation.tasks import Task
 from headway.registry.registry import Version
 
 
-def road(trip: Trip, caller: Caller, *, freeze: bool = True) -> End:
+def road(run_spec: RunSpec, executor: Executor, *, freeze: bool = True) -> End:
     """Walk the road as far as `trip.last` says, or to the end: the verdict, and the replayed export of a promotion.
 
     Promotion itself is the caller's, since it changes what the next run is compared with.
@@ -27,7 +27,7 @@ def road(trip: Trip, caller: Caller, *, freeze: bool = True) -> End:
     Raises:
         ConfigError, DataError: with the place and the fix; what was done before is kept.
     """
-    return _Walk(trip, caller, freeze).walk()
+    return _Walk(run_spec, executor, freeze).walk()
 
 
 class _Walk(GateSteps):
@@ -51,8 +51,8 @@ class _Walk(GateSteps):
         train = self._train(ingested, statistics, transform)
         if self._stops("train"):
             return self.end
-        champion = self.trip.registry.champion()
-        if champion is not None and champion.facts.get("train") == train.fingerprint and not self.trip.force:
+        champion = self.run_spec.registry.champion()
+        if champion is not None and champion.facts.get("train") == train.fingerprint and not self.run_spec.force:
             self._already(champion)
             return self.end
         return self._judge(ingested, statistics, transform, train, champion, task)
@@ -82,6 +82,6 @@ class _Walk(GateSteps):
         self.end.verdict = verdict
         if verdict["promote"]:
             self._test(ingested, transform, train)
-        if self._stops("gate") or (not verdict["promote"] and self.trip.last is None):
+        if self._stops("gate") or (not verdict["promote"] and self.run_spec.last is None):
             return self.end
         return self._ship(ingested, transform, train, candidate)

@@ -13,7 +13,7 @@ from beam_jobs.ingest.request import IngestRequest
 from flows.config.columns import Columns, resolve, unknown_columns
 from flows.dag.column_table import column_table
 from flows.dag.references import check_metrics, possible_tasks
-from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, Caller, End, Trip
+from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, End, Executor, RunSpec
 from flows.dag.split_proof import splits
 from flows.dag.step import Output, Stage, Step
 from headway.errors import DataError
@@ -31,22 +31,24 @@ from tfcore.transform.preprocess_config import DerivedParameters
 class DataSteps:
     """What a walk knows of its window, and the steps up to the transform."""
 
-    def __init__(self, trip: Trip, caller: Caller, freeze: bool):
-        self.trip, self.caller, self.pipeline = trip, caller, trip.located.pipeline
-        self.window = select_window(spans(self.pipeline.source), trip.window, trip.until, self.pipeline.source.gaps)
+    def __init__(self, run_spec: RunSpec, executor: Executor, freeze: bool):
+        self.run_spec, self.executor, self.pipeline = run_spec, executor, run_spec.loaded.pipeline
+        self.window = select_window(
+            spans(self.pipeline.source), run_spec.window, run_spec.until, self.pipeline.source.gaps
+        )
         self.parts = window_splits(self.pipeline.split, self.window)
-        self.columns: Columns = resolve(trip.located, trip.files(self.window[0]))
-        self.pipeline.validation.check(self.columns.schema.names(), where=str(trip.located.file))
-        check_metrics(trip.located, possible_tasks(self.pipeline.task, self.pipeline.label, self.columns.read))
+        self.columns: Columns = resolve(run_spec.loaded, run_spec.files(self.window[0]))
+        self.pipeline.validation.check(self.columns.schema.names(), where=str(run_spec.loaded.file))
+        check_metrics(run_spec.loaded, possible_tasks(self.pipeline.task, self.pipeline.label, self.columns.read))
         self.freeze = freeze
         self.inferring = self.columns.inferred
         notes = list(self.columns.notes)
         if not self.columns.inferred:
-            unknown = unknown_columns(trip.located, self.columns.schema, trip.files(self.window[-1]))
+            unknown = unknown_columns(run_spec.loaded, self.columns.schema, run_spec.files(self.window[-1]))
             if unknown:
                 notes.append(
                     f"{agree(len(unknown), 'column', 'columns')} {some(unknown, 5, repr)} of the source "
-                    f"{agree(len(unknown), 'is', 'are')} not in {trip.located.schema_file.name} and left out; headway schema "
+                    f"{agree(len(unknown), 'is', 'are')} not in {run_spec.loaded.schema_file.name} and left out; headway schema "
                     "--update proposes what can be added"
                 )
         self.end = End(spans=self.window, notes=notes)
@@ -56,11 +58,11 @@ class DataSteps:
         self.training, self.model = self.pipeline.training, self.pipeline.model
 
     def _stops(self, stage: str) -> bool:
-        return self.trip.last == stage
+        return self.run_spec.last == stage
 
     def _call(self, stage: Stage, title: str, key: dict[str, Any], request: Any, **runtime: Any) -> Output:
         key = {"stage": stage.name, "version": stage.version, **key}
-        output = self.caller.call(Step(stage, title, key, request, runtime))
+        output = self.executor.call(Step(stage, title, key, request, runtime))
         self.end.outputs.append(output)
         return output
 
@@ -69,7 +71,7 @@ class DataSteps:
         for span in self.window:
             request = self.requests[span] = IngestRequest(
                 span=span,
-                files=self.trip.files(span),
+                files=self.run_spec.files(span),
                 source=self.pipeline.source,
                 read=self.columns.read,
                 stored=self.columns.stored,
@@ -80,7 +82,7 @@ class DataSteps:
             )
             key = request.key()
             steps.append(Step(INGEST, f"ingest {span}", key, lambda r=request: r, {"runner": self.pipeline.runner}))  # type: ignore[misc]
-        outputs = self.caller.call_many(steps)
+        outputs = self.executor.call_many(steps)
         self.end.outputs += outputs
         return dict(zip(self.window, outputs, strict=True))
 
@@ -109,7 +111,7 @@ class DataSteps:
         """The first time: with what the window's statistics show."""
         if not self.columns.inferred or not self.freeze or statistics.result is None:
             return
-        folder = self.trip.store.local(statistics.path)
+        folder = self.run_spec.store.local(statistics.path)
         splits = [SplitStatistics.load(folder / name) for name in statistics.result["rows"]]
         self.columns = self.columns.completed(splits)
 
@@ -118,7 +120,7 @@ class DataSteps:
         first = self.columns.inferred or self.columns.completes
         if not first or not self.freeze or validated.result is None or errors(validated.result):
             return
-        self.columns = self.columns.frozen(self.trip.located)
+        self.columns = self.columns.frozen(self.run_spec.loaded)
         self.end.notes = list(self.columns.notes)
 
     def _splits(self, ingested: Mapping[str, Output]) -> Output:
@@ -130,7 +132,7 @@ class DataSteps:
         schema = self.columns.schema
         splits = tuple(name for name, parts in self.parts.items() if parts)
         features = tuple(column for column in self.columns.read if column.is_feature)
-        serving = self.trip.located.serving_file
+        serving = self.run_spec.loaded.serving_file
         self.reference = self._reference(statistics)
         key = {
             "config": self.pipeline.validation.model_dump(mode="json", exclude={"serving"}),
@@ -171,7 +173,7 @@ class DataSteps:
 
         The window that made the champion is held against what it was held against then, so that nothing runs anew.
         """
-        champion = self.trip.registry.champion()
+        champion = self.run_spec.registry.champion()
         if champion is None:
             return None
         made = champion.facts.get("statistics")
@@ -188,7 +190,7 @@ class DataSteps:
         made = self.reference["statistics"]
         return ChampionFacts(
             name=self.reference["name"],
-            statistics=self.trip.store.output(STATISTICS.name, made) if made else None,
+            statistics=self.run_spec.store.output(STATISTICS.name, made) if made else None,
         )
 
     def _passed(self, validated: Output) -> bool:
@@ -209,21 +211,21 @@ class DataSteps:
             return None
         key = {
             "config": {"function": config.function},
-            "module": self.trip.located.preprocess_digest(),
+            "module": self.run_spec.loaded.preprocess_digest(),
             "inputs": {"examples": [[out.fingerprint, part] for out, part in self._of(ingested, "train")]},
         }
 
         def request() -> dict[str, Any]:
             return {
                 "examples": self._examples(ingested, "train"),
-                "file": str(self.trip.located.preprocess_file),
+                "file": str(self.run_spec.loaded.preprocess_file),
                 "function": config.function,
             }
 
         return self._call(ANALYSE, "analyse", key, request)
 
     def _preprocess(self) -> str | None:
-        file = self.trip.located.preprocess_file
+        file = self.run_spec.loaded.preprocess_file
         return str(file) if file else None
 
     def _transform(self, statistics: Output, analysed: Output | None) -> Output:

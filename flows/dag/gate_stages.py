@@ -41,8 +41,8 @@ class GateSteps(ModelSteps):
         if transform.result is None:
             return None
         task: Task = transform.result["parameters"]["label"]["task"]
-        check_metrics(self.trip.located, (task,))
-        champion = self.trip.registry.champion()
+        check_metrics(self.run_spec.loaded, (task,))
+        champion = self.run_spec.registry.champion()
         if champion is not None and (reason := self._other_task(champion, task)):
             self.end.notes.append(f"the champion, version {champion.number}, cannot be compared: {reason}")
         return task
@@ -61,7 +61,7 @@ class GateSteps(ModelSteps):
         if champion is None:
             return []
         best = best_version(
-            self.trip,
+            self.run_spec,
             champion,
             task=task,
             evaluation=self._eval_parts(),
@@ -110,7 +110,7 @@ class GateSteps(ModelSteps):
             "slices": list(self.pipeline.evaluation.slices),
             "eval": [list(part) for part in self.parts["eval"]],
             "split": self._split_digest(),
-            "force": self.trip.force,
+            "force": self.run_spec.force,
             **self._ranked(),
         }
         key = {
@@ -135,7 +135,7 @@ class GateSteps(ModelSteps):
                     predictions=candidate.path / candidate.get()["predictions"],
                     rolled_back=rolled_back,
                     train=tuple((span, part) for span, part in self.parts["train"]),
-                    data=data_of(self.trip, self.parts["train"]),
+                    data=data_of(self.run_spec, self.parts["train"]),
                 ),
                 champion=known.get("champion"),
                 reference=known.get("reference"),
@@ -145,8 +145,8 @@ class GateSteps(ModelSteps):
                 split=self._split_digest(),
                 slices=self.pipeline.evaluation.slices,
                 group=group.name if group else None,
-                seed=self.trip.chosen_seed,
-                force=self.trip.force,
+                seed=self.run_spec.chosen_seed,
+                force=self.run_spec.force,
                 **self._ranked(),
             )
 
@@ -171,7 +171,7 @@ class GateSteps(ModelSteps):
 
     def _rolled_back(self, train: str) -> str | None:
         """Which version of this very model was rolled back, and why."""
-        registry = self.trip.registry
+        registry = self.run_spec.registry
         for number, why in registry.rolled_back().items():
             version = next((v for v in registry.versions() if v.number == number), None)
             if version is not None and version.facts.get("train") == train:

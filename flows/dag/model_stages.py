@@ -22,7 +22,7 @@ class ModelSteps(DataSteps):
 
     def _module(self) -> dict[str, Any]:
         """Part of the key of a stage that calls the user's module."""
-        digest = self.trip.located.module_digest()
+        digest = self.run_spec.loaded.module_digest()
         return {"module": digest} if digest else {}
 
     def _resolve(self, statistics: Output, transform: Output) -> None:
@@ -53,7 +53,7 @@ class ModelSteps(DataSteps):
             "config": {
                 "model": self.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json", exclude={"worker_timeout"}),  # it changes no bit
-                "seed": self.trip.chosen_seed,
+                "seed": self.run_spec.chosen_seed,
             },
             **self._module(),
             "inputs": {"transform": transform.fingerprint, "examples": examples},
@@ -63,18 +63,18 @@ class ModelSteps(DataSteps):
         name = fingerprint({"stage": "train", "version": TRAIN.version, **key})
 
         def request() -> dict[str, Any]:
-            module = self.trip.located.module_file
+            module = self.run_spec.loaded.module_file
             return {
                 "examples": self._examples(ingested, "train"),
                 "transform": transform.get()["parameters"],
                 "model": self.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json"),
-                "seed": self.trip.chosen_seed,
+                "seed": self.run_spec.chosen_seed,
                 "module": str(module) if module else None,
                 "preprocess": self._preprocess(),
-                "checkpoints": str(self.trip.store.checkpoints / name),
-                "summaries": str(self.trip.store.summaries / self.pipeline.name / name),
-                "control": str(self.trip.located.control_file),
+                "checkpoints": str(self.run_spec.store.checkpoints / name),
+                "summaries": str(self.run_spec.store.summaries / self.pipeline.name / name),
+                "control": str(self.run_spec.loaded.control_file),
             }
 
         return self._call(TRAIN, "train", key, request)
@@ -120,12 +120,12 @@ class ModelSteps(DataSteps):
         return {} if at is None else {"ndcg_at": at}
 
     def _trained_model(self, train: Output) -> dict[str, Any]:
-        module = self.trip.located.module_file
+        module = self.run_spec.loaded.module_file
         return {
             "kind": "trained",
             "path": str(train.path),
             "config": self.model.model_dump(mode="json"),
-            "seed": self.trip.chosen_seed,
+            "seed": self.run_spec.chosen_seed,
             "module": str(module) if module else None,
             "preprocess": self._preprocess(),
         }
@@ -204,8 +204,8 @@ class ModelSteps(DataSteps):
             "statistics": self.statistics,
             "reference": self.reference,
             "export": export.fingerprint,
-            "seed": self.trip.chosen_seed,
-            "data": data_of(self.trip, self.parts["train"]),
+            "seed": self.run_spec.chosen_seed,
+            "data": data_of(self.run_spec, self.parts["train"]),
             "metrics": candidate.get()["metrics"],
             "baselines": (verdict.get("metrics") or {}).get("baselines") or {},
             "test": self.end.test,

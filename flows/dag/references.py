@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from flows.config.pipeline import Located
-from flows.dag.run_spec import Trip
+from flows.config.pipeline import LoadedPipeline
+from flows.dag.run_spec import RunSpec
 from headway.errors import ConfigError, HeadwayError, StoreError
 from headway.evaluation.baseline import LabelFacts
 from headway.evaluation.gate import Parts, trained_on
@@ -45,18 +45,18 @@ def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -
         return _BY_TYPE["int64"]
 
 
-def check_metrics(located: Located, tasks: Collection[Task]) -> None:
+def check_metrics(loaded: LoadedPipeline, tasks: Collection[Task]) -> None:
     """ConfigError when a metric that evaluation or the gate names exists for none of these tasks.
 
     Several tasks are several possibilities: the names have to fit one of them together.
     """
-    pipeline, ranked = located.pipeline, located.pipeline.ndcg_at is not None
+    pipeline, ranked = loaded.pipeline, loaded.pipeline.ndcg_at is not None
     if ranked and tuple(tasks) == ("multiclass",):
-        raise ConfigError("classes have no order", where=f"{located.file}: evaluation.ndcg_at", fix="leave it out")
+        raise ConfigError("classes have no order", where=f"{loaded.file}: evaluation.ndcg_at", fix="leave it out")
     problems: list[ConfigError] = []
     for task in tasks:
         try:
-            pipeline.gate.check(task, ranked=ranked, where=f"{located.file}: gate")
+            pipeline.gate.check(task, ranked=ranked, where=f"{loaded.file}: gate")
         except ConfigError as error:
             problems.append(error)
     if len(problems) < len(tasks):
@@ -70,16 +70,16 @@ def check_metrics(located: Located, tasks: Collection[Task]) -> None:
     )
     raise ConfigError(
         f"the metrics {', '.join(named)} do not exist together for any task that this label can have",
-        where=f"{located.file}: gate",
+        where=f"{loaded.file}: gate",
         fix=f"the label makes it {either}; compared in gate.tolerance are "
         + "; ".join(f"{task}: {', '.join((*COMPARED[task], *more))}" for task in tasks),
     )
 
 
-def data_of(trip: Trip, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
+def data_of(run_spec: RunSpec, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
     """A digest of the raw files of each span among these parts."""
     spans = dict.fromkeys(span for span, _ in parts)
-    return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in trip.files(span)]}) for span in spans}
+    return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in run_spec.files(span)]}) for span in spans}
 
 
 def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,14 +96,14 @@ def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) ->
 
 
 def best_version(
-    trip: Trip, champion: Version, *, task: Task | None, evaluation: Parts, split: str, ranked: bool
+    run_spec: RunSpec, champion: Version, *, task: Task | None, evaluation: Parts, split: str, ranked: bool
 ) -> Version | None:
     """The best of the last champions, when that is another than the present one and can score these rows fairly."""
-    config = trip.located.pipeline.gate
+    config = run_spec.loaded.pipeline.gate
     known_task: Any = task or champion.facts.get("task")
     if config.reference_champions < 2 or known_task not in METRICS:
         return None
-    registry = trip.registry
+    registry = run_spec.registry
     history = registry.history()
     versions: dict[int, Version] = {}
     for number in {event.version for event in history[-config.reference_champions :]}:

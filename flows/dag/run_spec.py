@@ -1,7 +1,7 @@
 """One execution and what becomes of it: the stages there are, a pipeline over a window, who calls its steps.
 
-trip = Trip(located, store, window=12, last="validate")
-end = road(trip, caller)                  # flows.dag.dag; a Caller runs steps, or only looks for what they left
+trip = RunSpec(located, store, window=12, last="validate")
+end = road(trip, caller)                  # flows.dag.dag; a Executor runs steps, or only looks for what they left
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from flows.config.pipeline import Located
+from flows.config.pipeline import LoadedPipeline
 from flows.dag.step import Output, Stage, Step
 from headway.registry.registry import Registry
 from headway.sources.discovery.formats_table import InputFile, files
@@ -31,17 +31,17 @@ STAGES = (INGEST, STATISTICS, SPLITS, VALIDATE, ANALYSE, TRANSFORM, TRAIN, EVALU
 ALREADY = "already champion"
 
 
-class Caller(Protocol):
+class Executor(Protocol):
     def call(self, step: Step) -> Output: ...
 
     def call_many(self, steps: Sequence[Step]) -> list[Output]: ...
 
 
 @dataclass(frozen=True)
-class Trip:
+class RunSpec:
     """One execution: a pipeline over a window."""
 
-    located: Located
+    loaded: LoadedPipeline
     store: Store
     window: int | str | None = None
     until: str = "latest"
@@ -54,15 +54,15 @@ class Trip:
 
     @property
     def registry(self) -> Registry:
-        return Registry(self.store, self.located.pipeline.name)
+        return Registry(self.store, self.loaded.pipeline.name)
 
     @property
     def chosen_seed(self) -> int:
-        return self.located.pipeline.seed if self.seed is None else self.seed
+        return self.loaded.pipeline.seed if self.seed is None else self.seed
 
     def files(self, span: str) -> tuple[InputFile, ...]:
         if span not in self.memo:
-            self.memo[span] = files(self.located.pipeline.source, span)
+            self.memo[span] = files(self.loaded.pipeline.source, span)
         return self.memo[span]
 
 

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from flows.dag.run_spec import GATE, REPLAY, Caller, Trip
+from flows.dag.run_spec import GATE, REPLAY, Executor, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine
 from flows.execution.run import Helpers, execute
@@ -17,15 +17,15 @@ from flows.progress.terminal import Reporter
 from headway.monitor import Monitor
 
 
-def run_locally(trip: Trip, report: Reporter, *, wait_seconds: float = 0.0) -> dict[str, Any]:
+def run_locally(run_spec: RunSpec, report: Reporter, *, wait_seconds: float = 0.0) -> dict[str, Any]:
     """Execute a trip here; see `flows.execution.run.execute`."""
-    return execute(trip, functools.partial(engine, trip, report), report, wait_seconds=wait_seconds)
+    return execute(run_spec, functools.partial(engine, run_spec, report), report, wait_seconds=wait_seconds)
 
 
-def engine(trip: Trip, report: Reporter, helpers: Helpers, on_output: Callable[[Output], None]) -> Caller:
+def engine(run_spec: RunSpec, report: Reporter, helpers: Helpers, on_output: Callable[[Output], None]) -> Executor:
     """An engine whose replay stage asks the process that was started early."""
     return Engine(
-        trip.store,
+        run_spec.store,
         child=helpers.child,
         # the verdict's reasons are a run's last words, once
         monitor_for=lambda title: Monitor(report.stop) if title == GATE.name else report.monitor(title),

@@ -16,7 +16,7 @@ from typing import Any
 
 from flows.dag.dag import road
 from flows.dag.replay_stage import ReplayProcess
-from flows.dag.run_spec import ALREADY, Caller, End, Trip
+from flows.dag.run_spec import ALREADY, End, Executor, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Planner
 from flows.execution.tensorflow_process import Child
@@ -50,12 +50,12 @@ class Helpers:
             replay.close()
 
 
-CallerFor = Callable[[Helpers, Callable[[Output], None]], Caller]
+CallerFor = Callable[[Helpers, Callable[[Output], None]], Executor]
 """(the processes, what to tell of each output) -> who calls the steps."""
 
 
 def execute(
-    trip: Trip, caller_for: CallerFor, report: Reporter, *, wait_seconds: float = 0.0, run: str | None = None
+    run_spec: RunSpec, caller_for: CallerFor, report: Reporter, *, wait_seconds: float = 0.0, run: str | None = None
 ) -> dict[str, Any]:
     """Run the road under the pipeline's lock, promote what the gate lets through, and record the run.
 
@@ -66,17 +66,17 @@ def execute(
         Locked: another run of this pipeline is going on, or `headway gc` does not end.
         HeadwayError: as the stages raise; the run is recorded as failed.
     """
-    name = trip.located.pipeline.name
+    name = run_spec.loaded.pipeline.name
     run = run or new_run_name()
-    trip.store.create()
-    lock = trip.store.lock(f"run-{name}", {"run": run})
+    run_spec.store.create()
+    lock = run_spec.store.lock(f"run-{name}", {"run": run})
 
     def on_wait(who: str) -> None:
         report.note(f"waiting for {who}")
 
     with lock.held(wait_seconds=wait_seconds, on_wait=on_wait):
-        not_collecting(trip.store, wait_seconds=max(wait_seconds, GC_SECONDS), on_wait=on_wait)
-        return _Run(trip, run, caller_for, report).go()
+        not_collecting(run_spec.store, wait_seconds=max(wait_seconds, GC_SECONDS), on_wait=on_wait)
+        return _Run(run_spec, run, caller_for, report).go()
 
 
 def new_run_name() -> str:
@@ -85,34 +85,34 @@ def new_run_name() -> str:
 
 
 class _Run:
-    def __init__(self, trip: Trip, run: str, caller_for: CallerFor, report: Reporter):
-        self.trip, self.caller_for, self.report = trip, caller_for, report
+    def __init__(self, run_spec: RunSpec, run: str, caller_for: CallerFor, report: Reporter):
+        self.run_spec, self.caller_for, self.report = run_spec, caller_for, report
         self.began = time.perf_counter()
         self.notes: list[str] = []
-        pipeline = trip.located.pipeline
+        pipeline = run_spec.loaded.pipeline
         self.record: dict[str, Any] = {
             "run": run,
             "pipeline": pipeline.name,
-            "file": str(trip.located.file),
+            "file": str(run_spec.loaded.file),
             "state": "running",
             "started": now(),
-            "window": trip.window,
-            "until": trip.until,
-            "seed": trip.chosen_seed,
-            "force": trip.force,
-            "last": trip.last,
+            "window": run_spec.window,
+            "until": run_spec.until,
+            "seed": run_spec.chosen_seed,
+            "force": run_spec.force,
+            "last": run_spec.last,
             "stages": [],
         }
 
     def go(self) -> dict[str, Any]:
-        for folder in self.trip.store.sweep():
+        for folder in self.run_spec.store.sweep():
             self.report.note(f"swept a torn folder of a run that died: {folder.name}")
-        if self.trip.registry.repair():
+        if self.run_spec.registry.repair():
             self.report.note("the champion was not served, since a promotion died half-way: it is now")
         try:
             with Helpers.open(self.report) as helpers:
                 self._begin(helpers)
-                end = road(self.trip, self.caller_for(helpers, self._output))
+                end = road(self.run_spec, self.caller_for(helpers, self._output))
             self._finish(end)
         except HeadwayError as error:
             for note in self.notes:  # what was found out on the way may be why
@@ -120,7 +120,7 @@ class _Run:
             self._failed("cancelled" if isinstance(error, Cancelled) else "failed", str(error))
             raise
         except OSError as error:
-            told = storage_error(error, self.trip.store.root)
+            told = storage_error(error, self.run_spec.store.root)
             self._failed("failed", redact(str(told or f"{type(error).__name__}: {error}")))
             raise told or error from None
         except BaseException as error:
@@ -130,14 +130,14 @@ class _Run:
 
     def _begin(self, helpers: Helpers) -> None:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while Beam ingests."""
-        planner = Planner(self.trip.store)
-        plan = road(self.trip, planner, freeze=False)
+        planner = Planner(self.run_spec.store)
+        plan = road(self.run_spec, planner, freeze=False)
         self.notes = plan.notes
         if planner.tensorflow:
             self.record["spans"] = plan.spans
-            self.trip.store.save_run(self.record)
+            self.run_spec.store.save_run(self.record)
             helpers.child.spawn()
-            if self.trip.last in (None, "replay"):
+            if self.run_spec.last in (None, "replay"):
                 helpers.replay.start()
 
     def _output(self, output: Output) -> None:
@@ -153,9 +153,9 @@ class _Run:
         self.record["stages"].append(stage)
         if output.stage == "train" and not output.hit:
             # its weights are in the store: nothing resumes from here any more
-            self.trip.store.discard(self.trip.store.checkpoints / output.fingerprint)
+            self.run_spec.store.discard(self.run_spec.store.checkpoints / output.fingerprint)
         if "spans" in self.record:  # so that a run which is killed later shows how far it came
-            self.trip.store.save_run(self.record | {"seen": now()})
+            self.run_spec.store.save_run(self.record | {"seen": now()})
 
     def _finish(self, end: End) -> None:
         record = self.record
@@ -181,11 +181,11 @@ class _Run:
         record["state"] = "done"
         if verdict is not None and verdict["verdict"] == ALREADY:
             record |= {"state": ALREADY, "version": verdict["champion"]}
-        elif verdict is not None and self.trip.last is None:
+        elif verdict is not None and self.run_spec.last is None:
             record["state"] = "promoted" if verdict["promote"] else verdict["verdict"]
             if verdict["promote"]:
                 self.report.check()  # a run that was cancelled during the last stages changes nothing in production
-                version, event = promote(self.trip, end, run=record["run"])
+                version, event = promote(self.run_spec, end, run=record["run"])
                 record |= {"version": version.number, "serving": event.serving}
         self._close()
 
@@ -197,16 +197,16 @@ class _Run:
         self.record |= {"ended": now(), "seconds": round(time.perf_counter() - self.began, 3)}
         # what is for people to read; the rest is also worked with
         self.record |= {key: redacted(self.record[key]) for key in ("notes", "warnings", "error") if key in self.record}
-        self.trip.store.save_run(self.record)
+        self.run_spec.store.save_run(self.record)
 
 
-def promote(trip: Trip, end: End, *, run: str) -> tuple[Version, Event]:
+def promote(run_spec: RunSpec, end: End, *, run: str) -> tuple[Version, Event]:
     """Publish the run's export as a version, unless a run that died after publishing left it there, and promote it."""
     assert end.export is not None and end.verdict is not None
-    registry = trip.registry
+    registry = run_spec.registry
     version = registry.find("export", end.facts["export"])
     if version is None:
-        saved_model = trip.store.local(end.export.path) / end.export.get()["saved_model"]
+        saved_model = run_spec.store.local(end.export.path) / end.export.get()["saved_model"]
         version = registry.publish(saved_model, end.facts | {"run": run, "replay": end.replay})
     verdict = end.verdict["verdict"]
     event = registry.promote(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from beam_jobs.predict.request import Passed, PredictRequest
 from beam_jobs.predict.stage import predict as run
-from flows.config.pipeline import Located
+from flows.config.pipeline import LoadedPipeline
 from flows.scoring.remote_output import into_bucket
 from headway.errors import ConfigError, StoreError
 from headway.monitor import Monitor
@@ -25,7 +25,7 @@ from headway.sources.discovery.formats_table import ONE_SPAN, SourceConfig, file
 from headway.storage.filesystem import is_remote
 from headway.storage.fingerprint import fingerprint
 from headway.storage.manifest import checksum
-from tfcore.export.metadata import Described, describe_model
+from tfcore.export.metadata import ModelMetadata, describe_model
 
 LOADER = "tfcore.export.predictor:load"
 _TYPED = ("parquet", "arrow")
@@ -33,7 +33,7 @@ _TYPED = ("parquet", "arrow")
 
 
 def predict(
-    located: Located,
+    loaded: LoadedPipeline,
     *,
     model: str,
     input: str,
@@ -58,9 +58,9 @@ def predict(
     Raises:
         ConfigError, DataError, StoreError: see there; or there is no such model.
     """
-    folder, version = find_model(located, model)
+    folder, version = find_model(loaded, model)
     described = describe_model(folder)
-    pipeline = located.pipeline
+    pipeline = loaded.pipeline
     changes = {"path": input, "where": None} | ({"format": format} if format else {})
     source = SourceConfig.model_validate(pipeline.source.model_dump() | changes)
     request = PredictRequest(
@@ -70,7 +70,7 @@ def predict(
         model=str(folder),
         digest=model_digest(folder),
         loader=LOADER,
-        passthrough=tuple(_passed(located, described, source, columns)),
+        passthrough=tuple(_passed(loaded, described, source, columns)),
         write=write,
     )
     bound = pipeline.validation.max_quarantined if max_quarantined is None else max_quarantined
@@ -83,16 +83,16 @@ def predict(
     return result | about | {"output": str(output)}
 
 
-def find_model(located: Located, model: str) -> tuple[Path, int | None]:
+def find_model(loaded: LoadedPipeline, model: str) -> tuple[Path, int | None]:
     """The folder of a SavedModel, and its version if the registry holds it.
 
     Raises:
         StoreError: there is no champion, or no such version.
         ConfigError: it is no version and no folder either.
     """
-    name = located.pipeline.name
+    name = loaded.pipeline.name
     if model == "champion" or model.isdigit():
-        store = located.open_store()
+        store = loaded.open_store()
         registry = Registry(store, name)
         found = registry.champion() if model == "champion" else registry.version(int(model))
         if found is None:
@@ -112,13 +112,13 @@ def model_digest(folder: Path) -> str:
 
 
 def _passed(
-    located: Located, described: Described, source: SourceConfig, columns: Sequence[str] | None
+    loaded: LoadedPipeline, described: ModelMetadata, source: SourceConfig, columns: Sequence[str] | None
 ) -> list[Passed]:
     """The columns that go through. Text formats give them the type of the model or the pipeline's schema, if one has it."""
-    known = {column.name: column for column in (*_schema(located).columns, *described.columns)}
+    known = {column.name: column for column in (*_schema(loaded).columns, *described.columns)}
     inputs = {column.name for column in described.columns}
     found = []
-    for name in dict.fromkeys(_keys(located) if columns is None else columns):
+    for name in dict.fromkeys(_keys(loaded) if columns is None else columns):
         column = known.get(name) if source.format not in _TYPED else None
         if column is not None and name not in inputs:
             column = column.model_copy(update={"nullable": True})  # a key that is missing costs no prediction
@@ -126,14 +126,14 @@ def _passed(
     return found
 
 
-def _schema(located: Located) -> Schema:
-    path = located.schema_file
+def _schema(loaded: LoadedPipeline) -> Schema:
+    path = loaded.schema_file
     return from_text(path.read_text(encoding="utf-8"), where=str(path)) if path.is_file() else Schema(columns=())
 
 
-def _keys(located: Located) -> list[str]:
+def _keys(loaded: LoadedPipeline) -> list[str]:
     """Keys by role, then those of the split."""
-    configs = located.pipeline.column_configs()
-    split = located.pipeline.split
+    configs = loaded.pipeline.column_configs()
+    split = loaded.pipeline.split
     keys = [name for name, config in configs.items() if config.role == "key"]
     return [*keys, *(split.key if split.mode == "hash" else ())]

@@ -236,7 +236,7 @@ def named_for(columns: Sequence[Column], role: Role) -> str | None:
     return next((column.name for column in columns if column.role == role), None)
 
 
-def in_columns(names: str | Sequence[str], what: str, *, auto: bool | None = None) -> str:
+def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = None) -> str:
     """What to write of a column, or of several, such as `columns: {fare: ignore}`.
 
     Args:

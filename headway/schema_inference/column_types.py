@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headway.errors import ConfigError, DataError
 from headway.schema.calendar_days import Temporal
-from headway.schema.columns import STORED, Column, ColumnConfig, Schema, Shape, StoredType, in_columns, suggest
+from headway.schema.columns import STORED, Column, ColumnConfig, Schema, Shape, StoredType, column_yaml, suggest
 from headway.schema_inference.identifiers import meaning_of
 from headway.schema_inference.text_patterns import recognized
 from headway.sources.sample import told as notes_of
@@ -79,7 +79,7 @@ def infer(
             both = [one.name for one in prefix.schema if clash_of(one) == clash]
             fix = "write it one way in every file"
             if not needed & {*both}:
-                fix += f", or leave it out: {in_columns(both, 'ignore', auto=not only)}"
+                fix += f", or leave it out: {column_yaml(both, 'ignore', auto=not only)}"
             raise DataError(clash, where=where, fix=fix)
         values = prefix.column(name)
         said = config.stored_shape() if config is not None else None
@@ -105,7 +105,7 @@ def infer(
                 kind = STORED[config.type] if config is not None and config.type and not temporal else found.type
         if kind == "int64" and not (config is not None and config.type) and (large := _too_large(values)):
             kind = "bytes"
-            number = in_columns(name, "{type: float}", auto=not only)
+            number = column_yaml(name, "{type: float}", auto=not only)
             notes.append(
                 f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number ({number})"
             )
@@ -129,15 +129,15 @@ def infer(
             notes.append(f"column {name!r} is left out: {why}")
             continue
         if (odd := told(prefix.schema.field(name))) and not (config is not None and config.type):
-            keep = f"say 'type: string' to keep them ({in_columns(name, '{type: string}', auto=not only)})"
+            keep = f"say 'type: string' to keep them ({column_yaml(name, '{type: string}', auto=not only)})"
             notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
         if (several := told_several(prefix.schema.field(name))) and said is None:
-            keep = f"say 'shape: list' to keep them ({in_columns(name, '{shape: list}', auto=not only)})"
+            keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
             notes.append(f"column {name!r} is read as one value a row: {several}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
         if said is None and not wanted_as_list(config) and kind != "bytes" and (length := _one_length(values)):
             shape = (length,)
-            keep = in_columns(name, "{shape: list}", auto=not only)
+            keep = column_yaml(name, "{shape: list}", auto=not only)
             notes.append(
                 f"column {name!r} is a vector: each sampled list has {length:,} values; a row with another number of them will "
                 f"be rejected, say 'shape: list' to take lists of any length, pooled ({keep})"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headway.config import Frozen
 from headway.errors import DataError
-from headway.schema.columns import in_columns, suggest
+from headway.schema.columns import column_yaml, suggest
 from headway.sources.type_conflicts import bare, marked
 from headway.tabular.list_arrays import is_list
 
@@ -163,7 +163,7 @@ def twice(names: Sequence[str], path: str) -> None:
 
 def no_column(name: str, names: Sequence[str], path: str) -> DataError:
     """The error for a file without a column that the schema has."""
-    fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: {in_columns(name, 'ignore')})"
+    fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: {column_yaml(name, 'ignore')})"
     return DataError(f"there is no column {name!r}", where=path, fix=fix)
 
 

@@ -1,6 +1,6 @@
 """A bound on the size of one value: a row with a larger one is set aside, and the batches stay small.
 
-    source = Bounded(source, 16 << 20)
+    source = SizeLimitedSource(source, 16 << 20)
 
 Columns of fixed width cost nothing; of the others, the size of the whole column in a batch is looked at first.
 """
@@ -21,7 +21,7 @@ _SHOWN = 200
 Sizes = NDArray[np.int64]
 
 
-class Bounded:
+class SizeLimitedSource:
     """A source whose rows with an oversize cell come as malformed."""
 
     def __init__(self, source: Source, max_bytes: int):

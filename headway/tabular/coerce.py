@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.schema.columns import Column, in_columns, suggest
+from headway.schema.columns import Column, column_yaml, suggest
 from headway.schema.parse_rules import Parse, parsed
 from headway.tabular.list_arrays import flatten, is_list, is_text, join, slots, split_text
 from headway.tabular.quarantine import SCHEMA, rejected
@@ -250,7 +250,7 @@ def _never(raw: pa.Array, column: Column) -> DataError:
     return DataError(
         f"{raw.type} cannot be stored as {column.type}{shape}",
         where=f"column {column.name!r}",
-        fix=f"give it another type, or leave it out: {in_columns(column.name, 'ignore')}",
+        fix=f"give it another type, or leave it out: {column_yaml(column.name, 'ignore')}",
     )
 
 

@@ -11,7 +11,7 @@ import re
 import pyarrow as pa
 
 from headway.errors import ConfigError, DataError
-from headway.schema.columns import in_columns
+from headway.schema.columns import column_yaml
 
 _OF_TYPES = re.compile(r"no kernel|match type of value|Unsupported cast|Failed to (parse|cast)|rror parsing")
 
@@ -130,7 +130,7 @@ def _fix(node: ast.expr, kinds: dict[str, str]) -> str:
         numbers = any(not isinstance(value, str) for value in _constants(node)) or "numbers" in kinds.values()
         called = name if name.isidentifier() else f"col({name!r})"
         if kind == "text" and (numbers or isinstance(node, ast.BinOp | ast.Call) or _is_minus(node)):
-            as_number = f"read it as a number: {in_columns(name, '{type: float}')}"
+            as_number = f"read it as a number: {column_yaml(name, '{type: float}')}"
             if isinstance(node, ast.Compare):
                 return f"compare it with text, as in {called} == 'a', or {as_number}"
             return as_number
@@ -139,7 +139,7 @@ def _fix(node: ast.expr, kinds: dict[str, str]) -> str:
         if kind in ("dates", "times"):
             return f"compare it with a date, as in {called} >= '2013-01-31'"
         if kind == "numbers" and isinstance(node, ast.Compare):
-            return f"compare it with a number, as in {called} > 0, or read it as text: {in_columns(name, '{type: string}')}"
+            return f"compare it with a number, as in {called} > 0, or read it as text: {column_yaml(name, '{type: string}')}"
     if isinstance(node, ast.BoolOp | ast.UnaryOp):
         return "conditions are comparisons: of a flag write flag == 1"
     return "compare numbers with numbers and text with text; of a flag write flag == 1"

@@ -15,7 +15,7 @@ from pydantic import model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.schema.columns import LABEL, Column, in_columns
+from headway.schema.columns import LABEL, Column, column_yaml
 from headway.tabular.expressions import Expression, parse
 from headway.tabular.list_arrays import is_list
 
@@ -61,7 +61,7 @@ class LabelConfig(Frozen):
             raise ConfigError(
                 f"{name!r} has several values a row, and a label is one",
                 where="label",
-                fix=f"if each row has one, say so: {in_columns(str(name), '{shape: scalar}')}; or label by an expression",
+                fix=f"if each row has one, say so: {column_yaml(str(name), '{shape: scalar}')}; or label by an expression",
             )
         if pa.types.is_boolean(value.type) or pa.types.is_integer(value.type):
             return value.cast(pa.int64())

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.messages import counted
-from headway.schema.columns import LABEL, in_columns
+from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.anomaly import Anomaly, listed, value_text
@@ -161,7 +161,7 @@ def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig
                 where="serving",
                 message=f"none of the {asked.rows:,} logged requests has a value of {name!r}; of the train rows "
                 f"{taught.present / taught.rows:.2%} do",
-                fix=f"send it with the requests, or leave it out: {in_columns(name, 'ignore')}",
+                fix=f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}",
             )
             continue
         for found in _column(asked, taught, "the train rows", config.drift_of(name)):

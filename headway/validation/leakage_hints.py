@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.evaluation.metrics import auc
-from headway.schema.columns import LABEL, in_columns
+from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.row_sample import numbers
 from headway.statistics.split_statistics import SplitStatistics
@@ -39,7 +39,7 @@ def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
             column=column.name,
             where="train",
             message=f"column {column.name!r} has the same value in all {column.rows:,} train rows",
-            fix=f"leave it out: {in_columns(column.name, 'ignore')}",
+            fix=f"leave it out: {column_yaml(column.name, 'ignore')}",
         )
 
 
@@ -66,7 +66,7 @@ def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anoma
             where="train",
             message=f"column {name!r} repeats column {first[same]!r}: the same values in each of {len(rows):,} sampled train "
             f"rows, and the same figures over all {train.rows:,}",
-            fix=f"leave one of them out: {in_columns(name, 'ignore')}",
+            fix=f"leave one of them out: {column_yaml(name, 'ignore')}",
         )
 
 
@@ -117,7 +117,7 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
             column=name,
             where="train",
             message=f"column {name!r} alone {how} (in {len(rows):,} sampled train rows): is it known before the answer is?",
-            fix=f"leave it out: {in_columns(name, 'ignore')}; if it is known in time: "
+            fix=f"leave it out: {column_yaml(name, 'ignore')}; if it is known in time: "
             f"validation.columns.{name}.severity: {{leakage: ignore}}",
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from headway.schema.columns import LABEL, Schema, in_columns
+from headway.schema.columns import LABEL, Schema, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.anomaly import LISTED, Anomaly, listed, value_text
@@ -46,7 +46,7 @@ def _column(split: str, column: ColumnStatistics, schema: Schema, config: Valida
             column=name,
             where=split,
             message=f"column {name!r} has no {what} in any of the {column.rows:,} {split} rows",
-            fix=f"mend the source, or leave it out: {in_columns(name, 'ignore')}",
+            fix=f"mend the source, or leave it out: {column_yaml(name, 'ignore')}",
         )
         return
     kind = schema.column(name).type

@@ -24,9 +24,9 @@ def test_a_model_trained_with_every_option_is_replayed_promoted_and_shown(typed,
     shown = typed("show", project, check=0).stdout
     assert "the training loss had fallen to training.stop_at_loss" in shown
     assert "the loss scale ended at" in shown
-    assert shown.count("loss on the carve") == 2
+    assert shown.count("loss on the holdout") == 2
     (folder,) = {line.strip() for line in shown.splitlines() if "/stages/train/" in line}
-    kept = [line.split()[-1] for line in shown.splitlines() if "loss on the carve" in line]
+    kept = [line.split()[-1] for line in shown.splitlines() if "loss on the holdout" in line]
     for weights in kept:
         assert (project / folder / f"{weights}.index").exists(), weights
 

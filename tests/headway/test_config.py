@@ -101,3 +101,12 @@ def test_what_is_wrong_is_said_in_the_words_of_the_file(value, sentence):
     assert not re.search(
         r"literal\[|dict\[|tuple\[|function-|tagged-union|Input should|valid dictionary", str(error.value)
     )
+
+
+class Stopping(Frozen):
+    holdout: float = 0.1
+
+
+def test_a_key_that_was_renamed_says_its_new_name():
+    with pytest.raises(ConfigError, match="carve: is called 'holdout' now; rename it"):
+        load(Stopping, {"carve": 0.2}, where="x.yaml")

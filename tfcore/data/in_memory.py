@@ -25,7 +25,7 @@ ROWS_PER_RECORD = 4096
 
 
 @dataclass(frozen=True)
-class Held(Shards):
+class InMemoryShards(Shards):
     """`Shards` whose records are here; its paths are names for messages."""
 
     records: tuple[tuple[bytes, ...], ...] = ()
@@ -34,7 +34,7 @@ class Held(Shards):
 
 def hold(
     table: pa.Table, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
-) -> Held:
+) -> InMemoryShards:
     """A table of stored columns, cut into `shards` of equal length and records of `rows_per_record` rows (2 or more).
     With a group column neither cuts a group, and they are as long as that lets them be."""
     records, rows = [], []
@@ -43,7 +43,7 @@ def hold(
         records.append(tuple(encode(_one_batch(part), columns) for part in parts))
         rows.append(tuple(part.num_rows for part in parts))
     names = tuple(f"memory, part {number}" for number in range(len(records)))
-    return Held(names, tuple(rows), tuple(columns), max(2, rows_per_record), records=tuple(records))
+    return InMemoryShards(names, tuple(rows), tuple(columns), max(2, rows_per_record), records=tuple(records))
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -54,7 +54,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 class HeldRecords:
     """The records as tensors. Made outside of any graph, so that none holds a copy."""
 
-    def __init__(self, held: Held):
+    def __init__(self, held: InMemoryShards):
         self._records = tf.constant([record for shard in held.records for record in shard], tf.string)
         counts = [len(shard) for shard in held.records]
         self._begin = tf.constant(np.concatenate([[0], np.cumsum(counts)]), tf.int64)

@@ -46,7 +46,7 @@ class Plan:
     """The order of all rows.
 
     Args:
-        rows_of_records: for each shard the rows that each record contributes (after any carve); or, where that is another
+        rows_of_records: for each shard the rows that each record contributes (after any holdout); or, where that is another
             number in each epoch, a function of the epoch.
         seed: another seed, another order.
         block: records read from one shard before the next has its turn.

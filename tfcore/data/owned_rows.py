@@ -1,7 +1,7 @@
 """Rows that another worker reads: zeros in their places, so that the order of all rows is everybody's.
 
     own = owned(shards, worker=0, workers=2)                  # bool [shards], or None where they cannot be shared out
-    holes = Holes(shards, own)
+    holes = OwnedRows(shards, own)
     rows, shard, number = holes(read, piece)                  # as read(*piece), with "own"; zeros where not own[shard]
 
 Where a row stands in the shuffled sequence is a function of the manifests alone. A worker that knows it needs no other
@@ -37,7 +37,7 @@ def owned(shards: Shards, *, worker: int, workers: int) -> NDArray[np.bool_] | N
     return owner == worker if load.max() * workers <= MOST_UNEVEN * rows.sum() else None
 
 
-class Holes:
+class OwnedRows:
     """See the module."""
 
     def __init__(self, shards: Shards, own: NDArray[np.bool_]):

@@ -26,20 +26,20 @@ from tfcore.augment.rows import Augment
 from tfcore.data.decode import Labeler
 from tfcore.data.groups.batching import GroupOrder
 from tfcore.data.groups.group_ids import GROUP, group_ids, placed
-from tfcore.data.in_memory import Held
+from tfcore.data.in_memory import InMemoryShards
 from tfcore.data.order import CYCLE, WINDOW_ROWS, Plan
-from tfcore.data.owned_rows import Holes
+from tfcore.data.owned_rows import OwnedRows
 from tfcore.data.reader import Reader, block_of
 from tfcore.data.resample import Resample, Resampling
-from tfcore.data.row_cache import ROW, Kept, row_bytes, taken
-from tfcore.data.shards import Batch, Carve, Carving, Shards, kept_rows
+from tfcore.data.row_cache import ROW, RowCache, row_bytes, taken
+from tfcore.data.shards import Batch, Holdout, HoldoutRows, Shards, kept_rows
 from tfcore.graph.op_errors import op_of, why
 from tfcore.graph.python_errors import PythonOpError, python_text, reraise
 from tfcore.graph.python_op import numpy_op
 from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import SCOPE
 
-__all__ = ["Batch", "Carve", "Labeler", "Shards", "evaluation_dataset", "safe", "training_dataset", "training_rows"]
+__all__ = ["Batch", "Holdout", "Labeler", "Shards", "evaluation_dataset", "safe", "training_dataset", "training_rows"]
 
 AUTOTUNE = tf.data.AUTOTUNE
 AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
@@ -58,7 +58,7 @@ def training_dataset(
     batch: int,
     stack: int,
     start_step: int = 0,
-    carve: Carve | None = None,
+    holdout: Holdout | None = None,
     window_rows: int = WINDOW_ROWS,
     cycle: int = CYCLE,
     augment: Augment | None = None,
@@ -74,7 +74,7 @@ def training_dataset(
 
     Args:
         start_step: the step whose batch comes first.
-        carve: which rows take part; None: all.
+        holdout: which rows take part; None: all.
         augment: varies the rows, each by its epoch and its place in it.
         resample: leaves rows out, or repeats them.
         own: bool [shards], of row groups: only these are read. The rows of others stand in their places as zeros, and
@@ -90,14 +90,14 @@ def training_dataset(
         DataError: there are no rows, or those that are to stay in memory cannot be read.
     """
     reader = Reader(shards, [c.name for c in shards.columns], own)
-    plan = groups.plan if groups else training_plan(shards, seed, carve, resample, window=window_rows, cycle=cycle)
+    plan = groups.plan if groups else training_plan(shards, seed, holdout, resample, window=window_rows, cycle=cycle)
     if not plan.rows:
         raise DataError("there are no rows to train on", where=", ".join(shards.paths[:3]) or "the train split")
     start = groups.start(start_step) if groups else plan.start(start_step * batch)
     seed64 = tf.constant(seed, tf.int64)
-    carving = None if carve is None else Carving(carve, shards)
-    resampling = None if resample is None else Resampling(resample, shards, carve)
-    holes = None if own is None else Holes(shards, own)
+    holdout_rows = None if holdout is None else HoldoutRows(holdout, shards)
+    resampling = None if resample is None else Resampling(resample, shards, holdout)
+    holes = None if own is None else OwnedRows(shards, own)
 
     def transformed(*piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
         columns, shard, number = reader(*piece)
@@ -111,13 +111,13 @@ def training_dataset(
         rows, shard, number = transformed(*piece) if holes is None else holes(transformed, piece)
         if resampling is not None:
             return resampling(rows, shard, number, epoch)
-        return rows if carving is None else carving(rows, shard, number)
+        return rows if holdout_rows is None else holdout_rows(rows, shard, number)
 
     kept = None
     if keep_bytes and resampling is None and own is None:
         shards.ahead()
         load = lambda pieces: list(safe(pieces, shards))  # noqa: E731
-        kept = Kept.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
+        kept = RowCache.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
 
     # until they are stacked, kept rows are nothing but their places, unless more has to be known of them
     late = kept is not None and augment is None
@@ -198,10 +198,12 @@ def training_dataset(
 
 
 def training_plan(
-    shards: Shards, seed: int, carve: Carve | None, resample: Resample | None, *, window: int, cycle: int
+    shards: Shards, seed: int, holdout: Holdout | None, resample: Resample | None, *, window: int, cycle: int
 ) -> Plan:
     """The order in which `training_dataset` reads the rows that take part."""
-    counts = (lambda epoch: resample.rows_of_records(shards, carve, epoch)) if resample else kept_rows(shards, carve)
+    counts = (
+        (lambda epoch: resample.rows_of_records(shards, holdout, epoch)) if resample else kept_rows(shards, holdout)
+    )
     return Plan(counts, seed, window=window, cycle=cycle, block=block_of(shards))
 
 
@@ -217,9 +219,9 @@ def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
     return max(2, min(AHEAD_STACKS, AHEAD_BYTES // max(1, row_bytes(spec) * rows)))
 
 
-def training_rows(shards: Shards, carve: Carve | None = None) -> int:
+def training_rows(shards: Shards, holdout: Holdout | None = None) -> int:
     """How many rows `training_dataset` passes through in an epoch."""
-    return int(sum(sum(rows) for rows in kept_rows(shards, carve)))
+    return int(sum(sum(rows) for rows in kept_rows(shards, holdout)))
 
 
 def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
@@ -260,7 +262,7 @@ def evaluation_dataset(
     labeler: Labeler,
     *,
     batch: int,
-    carve: Carve | None = None,
+    holdout: Holdout | None = None,
     raw: Sequence[str] = (),
 ) -> tf.data.Dataset:
     """Every row once, in the order of the manifests; the last batch is filled up with rows of weight 0.
@@ -270,7 +272,7 @@ def evaluation_dataset(
     padded to the longest list there is, and raw/<name>/length says how many count.
     """
     reader = Reader(shards, [c.name for c in shards.columns])
-    carving = None if carve is None else Carving(carve, shards)
+    holdout_rows = None if holdout is None else HoldoutRows(holdout, shards)
     longest = {c.name: _longest(shards, c) for c in shards.columns if c.is_list and c.name in raw}
 
     def prepared(*piece: tf.Tensor) -> Batch:
@@ -288,7 +290,7 @@ def evaluation_dataset(
                 rows[f"raw/{name}/length"] = column.lengths
             present = columns[name].present
             rows[f"raw/{name}/present"] = rows["valid"] if present is None else present
-        return rows if carving is None else carving(rows, shard, number)
+        return rows if holdout_rows is None else holdout_rows(rows, shard, number)
 
     def padded(rows: Batch) -> Batch:
         missing = batch - tf.shape(rows["label"])[0]
@@ -350,7 +352,7 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
 
 def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
     """TensorFlow does not say which file it was reading, so they are read again, and their checksums with them."""
-    for path in () if isinstance(shards, Held) else shards.paths:
+    for path in () if isinstance(shards, InMemoryShards) else shards.paths:
         try:
             for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)):
                 pass

@@ -19,7 +19,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfcore.data.decode import Decoder, raw_columns
-from tfcore.data.in_memory import Held, HeldRecords
+from tfcore.data.in_memory import HeldRecords, InMemoryShards
 from tfcore.data.order import Plan, chunks
 from tfcore.data.shards import Shards
 from tfcore.graph.python_op import numpy_op
@@ -55,7 +55,7 @@ class Reader:
         self._shards, self._own = shards, own
         self._decoder = Decoder(shards.columns, shards.rows_per_record, wanted)
         self._paths = tf.constant(shards.paths, tf.string)
-        self._held = HeldRecords(shards) if isinstance(shards, Held) else None
+        self._held = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
         self.grouped = self._decoder.grouped
         self.block = block_of(shards)
         """Records read from one shard before the next has its turn: what a `Plan` must know."""

@@ -2,7 +2,7 @@
 
     resample = Resample(rates=[0.1, 1.0], classes=classes_of(shards, labeler), seed=7)
     resample.copies(shard=0, epoch=2)                    # int64 [rows]: 0, 1, ...
-    Resampling(resample, shards, carve)(rows, shard, number, epoch)          # the same in the graph
+    Resampling(resample, shards, holdout)(rows, shard, number, epoch)          # the same in the graph
 
 An epoch's number of rows depends on its labels, and where a training resumes on those numbers: so labels are read once
 at the start and kept, two bytes a row. A row of rate 2.3 comes twice in every epoch, and a third time in 0.3 of them.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headway.tabular.hashing import U64, mix64
 from tfcore.augment.draws import mix64 as hash_of
-from tfcore.data.shards import Batch, Carve, Carving, Shards
+from tfcore.data.shards import Batch, Holdout, HoldoutRows, Shards
 
 _SALT = 0x726573 << 32
 _BITS = 24
@@ -49,13 +49,13 @@ class Resample:
         drawn = mix64(place ^ U64(epoch), self.seed) >> U64(64 - _BITS)
         return self.whole[classes] + (drawn.astype(np.int64) < self.part[classes])
 
-    def rows_of_records(self, shards: Shards, carve: Carve | None, epoch: int) -> list[NDArray[np.int64]]:
+    def rows_of_records(self, shards: Shards, holdout: Holdout | None, epoch: int) -> list[NDArray[np.int64]]:
         """Rows that each record contributes to an epoch, by shard."""
         kept = []
         for shard, rows in enumerate(shards.rows):
             counts, copies = np.asarray(rows, np.int64), self.copies(shard, epoch)
-            if carve is not None:
-                copies = copies * carve.keeps(shard, len(copies), shards.runs_of(shard))
+            if holdout is not None:
+                copies = copies * holdout.keeps(shard, len(copies), shards.runs_of(shard))
             ends = np.concatenate([[0], np.cumsum(copies)])[np.cumsum(counts)] if len(counts) else counts
             kept.append(np.diff(ends, prepend=0))
         return kept
@@ -64,28 +64,28 @@ class Resample:
         """How often each row of a shard comes in an epoch at most; int64 [rows]."""
         return (self.whole + (self.part > 0))[self._classes[shard]]
 
-    def expected(self, shards: Shards, carve: Carve | None) -> int:
+    def expected(self, shards: Shards, holdout: Holdout | None) -> int:
         """Rows of an epoch, on average over epochs."""
         total = 0.0
         for shard, classes in enumerate(self._classes):
             rates = self._rates[classes]
-            if carve is not None:
-                rates = rates * carve.keeps(shard, len(classes), shards.runs_of(shard))
+            if holdout is not None:
+                rates = rates * holdout.keeps(shard, len(classes), shards.runs_of(shard))
             total += float(rates.sum())
         return round(total)
 
 
 class Resampling:
-    """`Resample` in the graph, and the carve with it."""
+    """`Resample` in the graph, and the holdout with it."""
 
-    def __init__(self, resample: Resample, shards: Shards, carve: Carve | None):
+    def __init__(self, resample: Resample, shards: Shards, holdout: Holdout | None):
         self._resample = resample
-        self._carving = Carving(carve or Carve(0.0, inside=False), shards)
+        self._holdout_rows = HoldoutRows(holdout or Holdout(0.0, inside=False), shards)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor, epoch: tf.Tensor) -> Batch:
         """Record `number` of a shard (several classic records where both are vectors) as an epoch has it."""
         resample = self._resample
-        places, keep = self._carving.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
+        places, keep = self._holdout_rows.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
         classes = tf.cast(rows["label"], tf.int32)
         place = hash_of(tf.cast(places, tf.uint64), tf.cast(shard + 1, tf.uint64))
         drawn = hash_of(tf.bitwise.bitwise_xor(place, tf.cast(epoch, tf.uint64)), resample.seed)

@@ -1,6 +1,6 @@
 """An epoch's rows as the model gets them, kept in memory where they take little: later epochs parse and transform nothing.
 
-    kept = Kept.of(reader, plan, prepared, shards, most=128 << 20)     # None: they take more, or may not be kept
+    kept = RowCache.of(reader, plan, prepared, shards, most=128 << 20)     # None: they take more, or may not be kept
     windows = kept.windows(epoch)                                      # of {ROW: int32 [rows]}, in the epoch's order
     rows = taken(kept.rows, window[ROW])                               # the same windows of rows that reading would give
     pick = kept.picked(taken, 8192, jit=True)                          # the same of so many places at a time, by XLA
@@ -27,7 +27,7 @@ ROW = "row"
 _CALLED_AGAIN = PYTHON_NODES - {"PyFuncStateless"}
 
 
-class Kept:
+class RowCache:
     """See the module.
 
     Args:
@@ -47,7 +47,7 @@ class Kept:
         prepared: Callable[..., Batch],
         load: Callable[[tf.data.Dataset], list[Batch]],
         most: int,
-    ) -> Kept | None:
+    ) -> RowCache | None:
         """Reads every row once, if they take no more than `most` bytes.
 
         Args:

@@ -2,9 +2,9 @@
 
     shards = Shards.of([(ingest_folder, ingest_result, "train"), ...])
     shards.total                                          # rows
-    kept_rows(shards, Carve(0.1, inside=False))           # of each record, by shard
+    kept_rows(shards, Holdout(0.1, inside=False))           # of each record, by shard
 
-A carve is decided by NumPy, which counts, and again in the graph, which picks; both hash a row's place in its shard.
+A holdout is decided by NumPy, which counts, and again in the graph, which picks; both hash a row's place in its shard.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headway.storage.prefetch import Stager
 from headway.tabular.hashing import U64, mix64
 from tfcore.augment.draws import mix64 as hash_of
 
-_CARVE_BITS = 20
+_HOLDOUT_BITS = 20
 
 Batch = dict[str, tf.Tensor]
 
@@ -42,7 +42,7 @@ class Shards:
     stager: Stager | None = None
     """Brings the files as they are read; None: they are here."""
     runs: tuple[NDArray[np.int64], ...] | None = field(default=None, compare=False)
-    """Rows of each group, by shard, one behind the other: no carve cuts one. None: nobody asked for groups."""
+    """Rows of each group, by shard, one behind the other: no holdout cuts one. None: nobody asked for groups."""
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]], stager: Stager | None = None) -> Shards:
@@ -76,20 +76,20 @@ class Shards:
 
 
 @dataclass(frozen=True)
-class Carve:
+class Holdout:
     """A share of train rows kept from training, for early stopping: by a hash of the place in its shard of a row, or of the
     first row of its group."""
 
     share: float
     inside: bool
-    """True: only the carved rows. False: all others."""
+    """True: only the held_out rows. False: all others."""
 
     @property
     def limit(self) -> int:
-        return round(self.share * (1 << _CARVE_BITS))
+        return round(self.share * (1 << _HOLDOUT_BITS))
 
     def keeps(self, shard: int, rows: int, runs: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
-        """Which of a shard's rows stay; bool [rows]. `Carving` is its twin in the graph.
+        """Which of a shard's rows stay; bool [rows]. `HoldoutRows` is its twin in the graph.
 
         Args:
             runs: rows of each group, all of which stay or go.
@@ -100,14 +100,14 @@ class Carve:
 
     def _of(self, shard: int, places: NDArray[np.int64]) -> NDArray[np.bool_]:
         hashes = mix64(places.astype(U64), shard + 1)
-        return ((hashes >> U64(64 - _CARVE_BITS)) < self.limit) == self.inside
+        return ((hashes >> U64(64 - _HOLDOUT_BITS)) < self.limit) == self.inside
 
 
-class Carving:
-    """`Carve` in the graph."""
+class HoldoutRows:
+    """`Holdout` in the graph."""
 
-    def __init__(self, carve: Carve, shards: Shards):
-        self._carve = carve
+    def __init__(self, holdout: Holdout, shards: Shards):
+        self._holdout = holdout
         starts = [np.cumsum(rows) - np.asarray(rows) for rows in shards.rows]
         # the first row of every record within its shard, and where each shard's records begin in that list
         self._first = tf.constant(np.concatenate(starts) if starts else np.zeros(0), tf.int64)
@@ -134,17 +134,17 @@ class Carving:
             before = tf.gather(rows, shard)
             hashed = tf.gather(groups, tf.searchsorted(groups, before + places, side="right") - 1) - before
         hashes = hash_of(tf.cast(hashed, tf.uint64), tf.cast(shard + 1, tf.uint64))
-        low = tf.cast(tf.bitwise.right_shift(hashes, tf.constant(64 - _CARVE_BITS, tf.uint64)), tf.int64)
-        return places, tf.equal(low < self._carve.limit, self._carve.inside)
+        low = tf.cast(tf.bitwise.right_shift(hashes, tf.constant(64 - _HOLDOUT_BITS, tf.uint64)), tf.int64)
+        return places, tf.equal(low < self._holdout.limit, self._holdout.inside)
 
 
-def kept_rows(shards: Shards, carve: Carve | None) -> list[NDArray[np.int64]]:
+def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[np.int64]]:
     """Rows of each record that take part, by shard."""
     kept = []
     for shard, rows in enumerate(shards.rows):
         counts = np.asarray(rows, np.int64)
-        if carve is not None:
-            mask = carve.keeps(shard, int(counts.sum()), shards.runs_of(shard))
+        if holdout is not None:
+            mask = holdout.keeps(shard, int(counts.sum()), shards.runs_of(shard))
             ends = np.cumsum(mask)[np.cumsum(counts) - 1] if len(counts) else counts
             counts = np.diff(ends, prepend=0)
         kept.append(counts)

@@ -32,7 +32,7 @@ from headway.schema.tensor_name import PRESENT
 from headway.tabular.list_arrays import is_text
 from tfcore.data.decode import Decoder
 from tfcore.data.examples import Examples
-from tfcore.data.in_memory import ROWS_PER_RECORD, Held, hold
+from tfcore.data.in_memory import ROWS_PER_RECORD, InMemoryShards, hold
 from tfcore.data.pipeline import safe
 from tfcore.data.reader import Reader
 from tfcore.data.shards import Shards
@@ -142,7 +142,7 @@ class Feed:
         if self.live:
             yield from (batch for _, batch in self._arrow(0))
             return
-        held = self.shards.records if isinstance(self.shards, Held) else None
+        held = self.shards.records if isinstance(self.shards, InMemoryShards) else None
         for number, path in enumerate(self.shards.paths):
             for record in held[number] if held is not None else read_records(Path(path)):
                 yield decode(record, self.columns, self.shards.rows_per_record)

@@ -71,7 +71,7 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
         "loss": _finite(float(part.loss)),
         "gradient_norm": _finite(float(tf.linalg.global_norm(part.gradients))),
         "applied": bool(done.applied),
-        "excused": done.excused is not None and bool(done.excused),
+        "excused": done.retryable is not None and bool(done.retryable),
         "seconds": round(time.perf_counter() - began, 4),
     }
 

@@ -136,7 +136,7 @@ class _Walk:
         if not len(outcome.losses):
             return  # too many in a row were not finite: the training would have ended
         self.losses.append(float(outcome.losses[0]) if np.isfinite(outcome.losses[0]) else None)
-        self.applied.append(bool(outcome.applied[0] or outcome.excused[0]))
+        self.applied.append(bool(outcome.applied[0] or outcome.retryable[0]))
         if not number and outcome.applied[0] and self.eager["applied"]:
             moved = {one["name"] for one in self.eager["variables"] if one["moved"]}
             same = (v.path for v, value in zip(trained, before, strict=True) if np.array_equal(v.numpy(), value))

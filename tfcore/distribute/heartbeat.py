@@ -2,7 +2,7 @@
 
     with beating(monitor.alive):                # in the process: from a thread, whatever the others do
         ...
-    silence = Silence(2)                        # in its parent
+    silence = HeartbeatMonitor(2)                        # in its parent
     silence.look([7, 7])                        # messages that came of each so far -> seconds of silence: [0.0, 0.0]
 
 A process is silent that was stopped by a signal or a debugger, that waits in the kernel for a disk that is gone, or whose
@@ -40,7 +40,7 @@ def beating(alive: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-class Silence:
+class HeartbeatMonitor:
     """How long nothing was heard of each of `count` processes; see the module."""
 
     def __init__(self, count: int, *, clock: Callable[[], float] = time.monotonic):

@@ -27,7 +27,7 @@ from typing import IO, Any
 
 from headway.errors import KINDS, Cancelled, HeadwayError
 from headway.monitor import Monitor
-from tfcore.distribute.heartbeat import Silence
+from tfcore.distribute.heartbeat import HeartbeatMonitor
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 2.0
@@ -195,7 +195,7 @@ class _Watch:
         self.results: dict[int, dict[str, Any]] = {}
         self.failures: dict[int, dict[str, Any] | None] = {}
         """By member, in the order in which they came: its error, or None where it died."""
-        self.silence, self.beating = Silence(len(members)), set[int]()
+        self.silence, self.beating = HeartbeatMonitor(len(members)), set[int]()
         self.timeout, self.start = timeout, max(start, timeout)
 
     def result(self) -> dict[str, Any]:

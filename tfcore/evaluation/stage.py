@@ -28,7 +28,7 @@ from headway.evaluation import metrics
 from headway.evaluation.tasks import Task
 from headway.messages import counted
 from headway.monitor import Monitor
-from headway.schema.columns import in_columns, suggest
+from headway.schema.columns import column_yaml, suggest
 from headway.storage.prefetch import RemoteFiles, Stager
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
 from tfcore.data.source import Feed
@@ -131,7 +131,9 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
     if not shards.total:
         raise DataError("the eval split has no rows", where="split", fix="hold out more, or widen the window")
     if request.ndcg_at is not None and request.group is None:
-        raise ConfigError("there are no groups to rank in", where="evaluation.ndcg_at", fix=in_columns("NAME", "group"))
+        raise ConfigError(
+            "there are no groups to rank in", where="evaluation.ndcg_at", fix=column_yaml("NAME", "group")
+        )
     if request.ndcg_at is not None and request.transform.label.task == "multiclass":
         raise ConfigError("classes have no order", where="evaluation.ndcg_at", fix="leave it out")
     names = [column.name for column in shards.columns]

@@ -20,7 +20,7 @@ from headway.schema.columns import Column
 FILE = Path("assets.extra") / "columns.json"
 
 
-class Described(Frozen):
+class ModelMetadata(Frozen):
     columns: tuple[Column, ...]
     """The raw columns, as they are coerced before they go in."""
     task: Task
@@ -30,13 +30,13 @@ class Described(Frozen):
     """Of a multiclass model, in the order of its probabilities."""
 
 
-def write_description(saved_model: Path, described: Described) -> None:
+def write_description(saved_model: Path, described: ModelMetadata) -> None:
     path = saved_model / FILE
     path.parent.mkdir(exist_ok=True)
     path.write_text(described.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
-def describe_model(saved_model: Path) -> Described:
+def describe_model(saved_model: Path) -> ModelMetadata:
     """What the model in a folder takes and gives.
 
     Raises:
@@ -46,7 +46,7 @@ def describe_model(saved_model: Path) -> Described:
         raise StoreError("is no SavedModel", where=str(saved_model), fix="name the folder that holds saved_model.pb")
     path = saved_model / FILE
     try:
-        return Described.model_validate_json(path.read_bytes())
+        return ModelMetadata.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         problem = f"the model does not say which columns it takes: it has no {FILE}"
         raise StoreError(problem, where=str(saved_model), fix="train and export one with this Headway") from None

@@ -24,7 +24,7 @@ from headway.errors import StoreError
 from headway.process import owned
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
-from tfcore.export.metadata import Described, describe_model
+from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.signatures import of_companions, tensor_names
 from tfcore.runtime.tf_import import startup
 
@@ -55,7 +55,7 @@ class Predictor:
     """
 
     def __init__(self, path: Path):
-        self._described: Described = describe_model(path)
+        self._described: ModelMetadata = describe_model(path)
         if owned():
             with contextlib.suppress(RuntimeError):  # it computed something before: its threads stay as they are
                 tf.config.set_visible_devices([], "GPU")  # which is the training's

@@ -26,7 +26,7 @@ from headway.evaluation.tasks import Task
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.schema.columns import Column
-from tfcore.export.metadata import Described, write_description
+from tfcore.export.metadata import ModelMetadata, write_description
 from tfcore.export.packed_inputs import packed_outputs, packed_specs, unpack
 from tfcore.export.request_columns import of_examples, of_tensors
 from tfcore.export.signatures import (
@@ -196,7 +196,7 @@ def save(
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
     (extra / "signatures.json").write_text(text + "\n", encoding="utf-8")
     renamed = {column: name for column, name in tensor_names(columns).items() if name != column}
-    described = Described(columns=tuple(columns), task=task, inputs=renamed, classes=tuple(classes or ()))
+    described = ModelMetadata(columns=tuple(columns), task=task, inputs=renamed, classes=tuple(classes or ()))
     write_description(path, described)
     return signatures
 

@@ -90,7 +90,7 @@ class GraphFunction:
         self._call: Callable[..., Any] | None = None
         self._graph: tf.types.experimental.ConcreteFunction | None = None
         self._first = threading.RLock()
-        """Held until there is a graph and a way to call it; a body that calls its own function finds it open."""
+        """InMemoryShards until there is a graph and a way to call it; a body that calls its own function finds it open."""
         _check_names(self.name, list(inspect.signature(body).parameters), list(self.signature))
         check_specs(self.name, self.signature)
         self._binder = Binder(self.name, self.signature, scalars)

@@ -1,4 +1,4 @@
-"""Training: many steps in one compiled program, exact resume, early stopping on a carve of train.
+"""Training: many steps in one compiled program, exact resume, early stopping on a holdout of train.
 
 Names come lazily: `config` and `schedule` need no TensorFlow, the rest does.
 

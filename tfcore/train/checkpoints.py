@@ -53,7 +53,7 @@ class Found:
     state: dict[str, Any]
     shapes: dict[str, list[str]]
     loss: float | None = None
-    """Of the carve at that step, where it was looked at."""
+    """Of the holdout at that step, where it was looked at."""
 
 
 class Checkpoints:

@@ -29,7 +29,7 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
     build.save_weights(session.model, out / build.WEIGHTS)
     epochs = session.data.epochs(step)
     history = recorder.history
-    if lost := recorder.skipped - recorder.excused:
+    if lost := recorder.skipped - recorder.retryable:
         session.monitor.log(
             f"warning: {counted(lost, 'step was', 'steps were')} skipped: their loss or gradients were not finite"
         )
@@ -61,7 +61,7 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
         "knob_changes": session.knobs.changes,
     }
     if (scale := session.learner.one.scale) is not None:
-        result["loss_scale"] = {"value": float(scale.value.numpy()), "skipped": recorder.excused}
+        result["loss_scale"] = {"value": float(scale.value.numpy()), "skipped": recorder.retryable}
     if config.keep_best and session.checkpoints:
         result["best_checkpoints"] = [_keep(found, out) for found in session.checkpoints.best()]
     if (linear := session.data.linear_baseline()) is not None:
@@ -83,7 +83,7 @@ def _keep(found: Found, out: Path) -> dict[str, Any]:
     prefix = Path("best") / str(found.step) / build.WEIGHTS
     (out / prefix).parent.mkdir(parents=True, exist_ok=True)
     build.extract_weights(found.path / VARIABLES, out / prefix)
-    return {"step": found.step, "carve_loss": found.loss, "weights": str(prefix)}
+    return {"step": found.step, "holdout_loss": found.loss, "weights": str(prefix)}
 
 
 def _write(path: Path, value: Any) -> None:

@@ -252,7 +252,7 @@ class TrainingSession:
 
     def evaluate(self) -> float:
         """The mean loss on the holdout of train; `training.early_stopping` says how large that is."""
-        return self.learner.evaluate(self.data.carve())
+        return self.learner.evaluate(self.data.holdout())
 
     def record(self, **values: float | None) -> None:
         """Tell every callback figures of the present step: history and summaries keep them."""

@@ -49,11 +49,11 @@ def train(
 
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
-        (on the carve), stopped ("end", "early" or "loss"), skipped (steps that were not finite), traces, jit ("jit" or
+        (on the holdout), stopped ("end", "early" or "loss"), skipped (steps that were not finite), traces, jit ("jit" or
         "graph"), threads, strategy, replicas, workers,
         parameters, resumed_from, knob_changes (what was set by hand: step, knob, value);
         of float16 also loss_scale (its last value, and the steps skipped to find it); with keep_best best_checkpoints
-        (step, carve_loss, and where in `out` the weights are; best first).
+        (step, holdout_loss, and where in `out` the weights are; best first).
 
     Raises:
         Cancelled: on request, after a checkpoint was saved.

@@ -1,8 +1,8 @@
-"""The rows of a training: stacks to learn from, and the carve to stop early by.
+"""The rows of a training: stacks to learn from, and the holdout to stop early by.
 
 data = TrainingData(examples, parameters, seed=0, training=TrainingConfig(), class_weights=None)
 stacks = data.stacks(32)            # from a step to the stacks that begin with its batch
-data.carve()                        # batches of the rows that are never trained on
+data.holdout()                        # batches of the rows that are never trained on
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tfcore.data.order import shard_order
 from tfcore.data.owned_rows import owned
 from tfcore.data.pipeline import (
     Batch,
-    Carve,
+    Holdout,
     Shards,
     classes_of,
     evaluation_dataset,
@@ -59,11 +59,11 @@ MOST_SHUFFLE_BYTES = 192 * 2**20
 STACK_ROWS, STACK_BYTES = 262_144, 64 * 2**20
 """Most in a stack: of large batches, fewer are handed over at once."""
 MOST_OPEN_SHARDS = 64
-CARVE_BATCH = 8192
+HOLDOUT_BATCH = 8192
 KEPT_BYTES = 128 * 2**20
 """Rows that take no more are parsed and transformed once, and not in every epoch."""
-CARVE_MEMORY_BYTES = 256 * 2**20
-"""A carve up to this size is kept in memory instead of being read each time."""
+HOLDOUT_MEMORY_BYTES = 256 * 2**20
+"""A holdout up to this size is kept in memory instead of being read each time."""
 
 
 class TrainingData:
@@ -72,7 +72,7 @@ class TrainingData:
     Args:
         examples: the train split of each span, in window order.
         feed: rows from elsewhere, instead of `examples`.
-        class_weights: [classes], multiplied into the rows' weights, of the carve too.
+        class_weights: [classes], multiplied into the rows' weights, of the holdout too.
         stager: brings the shards as they are read; None: they are here.
         placement: where the rows are trained on.
     """
@@ -100,10 +100,10 @@ class TrainingData:
         self._transform = transform_of(parameters, preprocess, tolerant=self.images)
         self._labeler = labeler(self._shards, parameters, class_weights)
         early = training.early_stopping
-        self._outside = Carve(early.carve, inside=False) if early else None
-        self._inside = Carve(early.carve, inside=True) if early else None
-        self._carve: tf.data.Dataset | None = None
-        self._carved: list[Batch] | None = None
+        self._outside = Holdout(early.holdout, inside=False) if early else None
+        self._inside = Holdout(early.holdout, inside=True) if early else None
+        self._holdout: tf.data.Dataset | None = None
+        self._held_out: list[Batch] | None = None
         self._group = named_for(self._shards.columns, "group")
         if training.ranking is not None:
             training.ranking.check(
@@ -115,7 +115,7 @@ class TrainingData:
         self.rates: list[float] | None = None
         """How often a row of each class comes in an epoch, where that is not once."""
         self._resample: Resample | None = None
-        self.rows = self.carve_rows = 0
+        self.rows = self.holdout_rows = 0
         """Of an epoch; live data has none."""
         self.notes: tuple[str, ...] = ()
         """What there is to say of the rows."""
@@ -135,13 +135,13 @@ class TrainingData:
             if self._resample
             else training_rows(self._shards, self._outside)
         )
-        self.carve_rows = training_rows(self._shards, self._inside) if early else 0
+        self.holdout_rows = training_rows(self._shards, self._inside) if early else 0
         if not self.rows:
             raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
-        if early and not self.carve_rows:
+        if early and not self.holdout_rows:
             raise DataError(
-                f"a carve of {early.carve} holds none of the {self.rows} train rows",
-                where="training.early_stopping.carve",
+                f"a holdout of {early.holdout} holds none of the {self.rows} train rows",
+                where="training.early_stopping.holdout",
                 fix="raise it, or train without early stopping",
             )
 
@@ -162,7 +162,7 @@ class TrainingData:
             self._shards, self._seed, self._outside, self._resample, window=self.window_rows, cycle=self._cycle
         )
         self._groups = GroupOrder(
-            self._group, plan, self._shards, batch=batch, carve=self._outside, resample=self._resample
+            self._group, plan, self._shards, batch=batch, holdout=self._outside, resample=self._resample
         )
         found.check_sizes(self._groups.most(), batch)
 
@@ -239,7 +239,7 @@ class TrainingData:
                 batch=batch,
                 stack=stack,
                 start_step=step,
-                carve=self._outside,
+                holdout=self._outside,
                 window_rows=self.window_rows,
                 cycle=self._cycle,
                 augment=self._augment,
@@ -282,21 +282,21 @@ class TrainingData:
             return {}
         return {"reads": "all shards" if self._own(model) is None else "own shards"}
 
-    def carve(self) -> Iterable[Batch]:
-        """The carved rows in their order, in batches of one shape."""
-        if self._carved is not None:
-            return self._carved
-        if self._carve is None:  # made once: each time it is, the transform is traced anew
-            batch = min(CARVE_BATCH, self.carve_rows)
-            self._carve = evaluation_dataset(
-                self._shards, self._transform, self._labeler, batch=batch, carve=self._inside
+    def holdout(self) -> Iterable[Batch]:
+        """The held_out rows in their order, in batches of one shape."""
+        if self._held_out is not None:
+            return self._held_out
+        if self._holdout is None:  # made once: each time it is, the transform is traced anew
+            batch = min(HOLDOUT_BATCH, self.holdout_rows)
+            self._holdout = evaluation_dataset(
+                self._shards, self._transform, self._labeler, batch=batch, holdout=self._inside
             )
         names = self.specs(1).keys() - {PLACE, GROUP}
-        batches = ({name: rows[name] for name in names} for rows in safe(self._carve, self._shards))
-        if self.carve_rows * self._row_bytes > CARVE_MEMORY_BYTES:
+        batches = ({name: rows[name] for name in names} for rows in safe(self._holdout, self._shards))
+        if self.holdout_rows * self._row_bytes > HOLDOUT_MEMORY_BYTES:
             return batches
-        self._carved = list(batches)
-        return self._carved
+        self._held_out = list(batches)
+        return self._held_out
 
     def linear_baseline(self) -> LinearModel | None:
         """A linear model of the train rows' numbers and categories, the holdout's among them; None where it is not cheap."""
@@ -309,7 +309,7 @@ class TrainingData:
             self._shards,
             self._transform,
             labeler(self._shards, layout),
-            batch=min(CARVE_BATCH, self._shards.total),
+            batch=min(HOLDOUT_BATCH, self._shards.total),
         )
         batches = [
             {name: rows[name].numpy()[rows["valid"].numpy()] for name in ("numeric", "categorical", "label", "weight")}

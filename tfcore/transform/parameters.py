@@ -24,7 +24,7 @@ from headway.errors import ConfigError, DataError
 from headway.evaluation.tasks import Task
 from headway.monitor import Monitor
 from headway.schema.calendar_days import CYCLES, Part, parts_of
-from headway.schema.columns import LABEL, Column, in_columns, suggest
+from headway.schema.columns import LABEL, Column, column_yaml, suggest
 from headway.schema.tensor_name import tensor_name
 from headway.schema_inference.identifiers import MANY_WORDS, MOSTLY
 from headway.statistics.column_statistics import ColumnStatistics
@@ -302,7 +302,7 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
 def _use(column: Column) -> str:
     """What makes a feature of an identifier."""
     said = "{hash: {buckets: 1000}}" if column.type == "bytes" else "standardize"
-    return in_columns(column.name, said)
+    return column_yaml(column.name, said)
 
 
 def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Part, ...] | None:

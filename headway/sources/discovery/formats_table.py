@@ -24,7 +24,7 @@ from headway.sources.config import (
 from headway.sources.discovery.spans import ONE_SPAN, files, spans
 from headway.sources.discovery.window import select_window
 from headway.sources.renamed import Renamed
-from headway.sources.size_limit import Bounded
+from headway.sources.size_limit import SizeLimitedSource
 from headway.storage.filesystem import reading
 
 __all__ = [
@@ -52,7 +52,7 @@ __all__ = [
 
 def open_source(config: SourceConfig) -> Source:
     """The source of a config's format; rows with a cell beyond `max_cell_bytes` come out of it as malformed."""
-    source = Bounded(open_format(config), config.max_cell_bytes)
+    source = SizeLimitedSource(open_format(config), config.max_cell_bytes)
     return Renamed(source, config.rename) if config.rename else source
 
 

@@ -236,11 +236,11 @@ def test_errors_come_back_from_other_processes(request_for, write_csv, out):
 
 def test_only_a_process_that_a_runner_started_is_headways_own(monkeypatch):
     monkeypatch.setattr("headway.process._OWN", [])
-    live = pipeline.Live.begin()
+    job_state = pipeline.JobState.begin()
     try:
-        assert list(pipeline.IngestRange((), live.token).process([])) == [] and not owned()
+        assert list(pipeline.IngestRange((), job_state.token).process([])) == [] and not owned()
     finally:
-        live.end()
+        job_state.end()
     assert list(pipeline.IngestRange((), "of another process").process([])) == [] and owned()
 
 
@@ -337,7 +337,7 @@ def lossy(times):
 def test_lost_ranges_are_run_again(request_for, write_csv, tmp_path, monkeypatch, digests):
     request = request_for(write_csv(400), range_bytes=1024)
     want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
-    monkeypatch.setattr(pipeline.Live, "find", lambda token: None)  # as if the workers were other processes
+    monkeypatch.setattr(pipeline.JobState, "find", lambda token: None)  # as if the workers were other processes
     monkeypatch.setattr(pipeline, "run", lossy(1))
     monitor = Recorder()
     assert ingest(request, tmp_path / "lost", monitor, runner=ONE) == want
@@ -366,13 +366,13 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
             raise RuntimeError("torn")
         return facts
 
-    def three_times(self, span, piece, live):
+    def three_times(self, span, piece, job_state):
         with pytest.raises(RuntimeError, match="torn"):
-            list(attempt(self, span, piece, live))
-        assert list(attempt(self, span, piece, live)) == [(0, piece.index)]
-        yield from attempt(self, span, piece, live)
+            list(attempt(self, span, piece, job_state))
+        assert list(attempt(self, span, piece, job_state)) == [(0, piece.index)]
+        yield from attempt(self, span, piece, job_state)
 
-    monkeypatch.setattr(pipeline.Live, "find", lambda token: None)  # as if the workers were other processes
+    monkeypatch.setattr(pipeline.JobState, "find", lambda token: None)  # as if the workers were other processes
     monkeypatch.setattr("headway.process._OWN", [])  # this one stays the tests'
     monkeypatch.setattr(pipeline, "ingest_range", torn_at_first)
     monkeypatch.setattr(pipeline.IngestRange, "_work_on", three_times)
@@ -401,8 +401,8 @@ def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tm
 
 
 def test_what_goes_wrong_in_putting_a_span_together_is_told_as_it_is(request_for, write_csv, tmp_path, monkeypatch):
-    def collect(request, ranges, aside, out):
-        aside.remove()
+    def collect(request, ranges, work_dir, out):
+        work_dir.remove()
         raise StoreError("the disk is full", where=str(out))
 
     monkeypatch.setattr(stage, "collect", collect)

@@ -13,8 +13,8 @@ import pytest
 from beam_jobs.ingest import stage as module
 from beam_jobs.runners import job_server
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.job_state import Live
-from beam_jobs.runners.work_dir import Aside
+from beam_jobs.runners.job_state import JobState
+from beam_jobs.runners.work_dir import WorkDir
 from headway.errors import ConfigError, HeadwayError
 from headway.monitor import Monitor
 
@@ -106,7 +106,7 @@ def _gone(pid):
 
 def test_a_stop_cancels_the_job_once_even_one_that_is_still_on_its_way():
     for early in (True, False):
-        live, calls, called = Live.begin(), [], threading.Event()
+        job_state, calls, called = JobState.begin(), [], threading.Event()
 
         def cancel(calls=calls, called=called):
             calls.append(1)
@@ -114,12 +114,12 @@ def test_a_stop_cancels_the_job_once_even_one_that_is_still_on_its_way():
             raise ConnectionError("the server is gone")
 
         if early:
-            live.cancel()
-        live.runs(cancel)
-        live.cancel()
-        live.cancel()
+            job_state.cancel()
+        job_state.runs(cancel)
+        job_state.cancel()
+        job_state.cancel()
         assert called.wait(10)
-        live.end()
+        job_state.end()
         assert calls == [1]
 
 
@@ -130,9 +130,9 @@ def test_a_cluster_that_never_begins_is_said_and_given_up(tmp_path, monkeypatch)
         def log(self, line):
             lines.append(line)
 
-    aside = Aside.of(tmp_path)
-    aside.begin()
-    waiting = module._Waiting([aside], RunnerConfig(name="flink"), Loud())
+    work_dir = WorkDir.of(tmp_path)
+    work_dir.begin()
+    waiting = module._Waiting([work_dir], RunnerConfig(name="flink"), Loud())
     waiting.check()
     assert not lines
     monkeypatch.setattr(module, "_SAY_SECONDS", 0.0)
@@ -141,6 +141,6 @@ def test_a_cluster_that_never_begins_is_said_and_given_up(tmp_path, monkeypatch)
     monkeypatch.setattr(module, "_BEGIN_SECONDS", 0.0)
     with pytest.raises(HeadwayError, match="no worker of the flink runner began with a range in 0 s"):
         waiting.check()
-    with aside.attempt(3):
+    with work_dir.attempt(3):
         waiting.check()
     waiting.check()

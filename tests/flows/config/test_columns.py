@@ -33,9 +33,9 @@ def resolved(tmp_path):
         }
         pacsv.write_csv(pa.table({n: v for n, v in table.items() if n not in without}), tmp_path / "data.csv")
         (tmp_path / "pipeline.yaml").write_text(PIPELINE.format(more=more))
-        located = read_pipeline(tmp_path)
-        columns = resolve(located, files(located.pipeline.source, "all"))
-        return columns.frozen(located) if freeze else columns
+        loaded = read_pipeline(tmp_path)
+        columns = resolve(loaded, files(loaded.pipeline.source, "all"))
+        return columns.frozen(loaded) if freeze else columns
 
     return run
 
@@ -72,8 +72,8 @@ def test_a_label_that_is_made_of_another_column_is_not_hashed_by(resolved, tmp_p
     assert names(resolved(freeze=True)) == ["a", "b", "c"]
     text = (tmp_path / "pipeline.yaml").read_text().replace("y > 0", "y + a > 2")
     (tmp_path / "pipeline.yaml").write_text(text)
-    located = read_pipeline(tmp_path)
-    assert names(resolve(located, files(located.pipeline.source, "all"))) == ["b", "c"]
+    loaded = read_pipeline(tmp_path)
+    assert names(resolve(loaded, files(loaded.pipeline.source, "all"))) == ["b", "c"]
 
 
 def test_a_schema_that_does_not_list_them_is_completed_once(resolved, tmp_path):

@@ -33,13 +33,13 @@ def _located(tmp_path, text=PIPELINE):
 
 
 def test_each_column_has_a_line_with_its_type_its_transform_and_why(tmp_path):
-    located = _located(tmp_path)
-    found = files(located.pipeline.source, "all")
-    columns = resolve(located, found)
+    loaded = _located(tmp_path)
+    found = files(loaded.pipeline.source, "all")
+    columns = resolve(loaded, found)
     read = {column.name: column for column in columns.read}
     assert read["user_id"].role == "group" and read["user_id"].is_feature and "user_id" in columns.stored
-    assert columns.transforms(located.pipeline.column_configs())["user_id"].transform != "auto"
-    table = {row["column"]: row for row in column_table(columns, located.pipeline, columns.notes, None)}
+    assert columns.transforms(loaded.pipeline.column_configs())["user_id"].transform != "auto"
+    table = {row["column"]: row for row in column_table(columns, loaded.pipeline, columns.notes, None)}
     assert list(table) == ["id", "user_id", "price", "day", "zip", "w", "q_r", "n", "junk", "empty"]
     assert table["price"]["transform"] == "left out" and "the label is made of it" in table["price"]["why"]
     assert table["price"]["type"] == "number" and "'$1,000' is 1000" in table["price"]["why"]
@@ -52,16 +52,16 @@ def test_each_column_has_a_line_with_its_type_its_transform_and_why(tmp_path):
 
 
 def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
-    located = _located(tmp_path)
-    found = files(located.pipeline.source, "all")
-    schema = resolve(located, found).schema
-    located.schema_file.write_text(to_text(schema))
-    assert unknown_columns(located, schema, found) == ["empty"] and new_columns(located, found) == []
+    loaded = _located(tmp_path)
+    found = files(loaded.pipeline.source, "all")
+    schema = resolve(loaded, found).schema
+    loaded.schema_file.write_text(to_text(schema))
+    assert unknown_columns(loaded, schema, found) == ["empty"] and new_columns(loaded, found) == []
     fewer = schema.model_copy(update={"columns": tuple(c for c in schema.columns if c.name not in ("n", "day"))})
-    located.schema_file.write_text(to_text(fewer))
-    assert unknown_columns(located, fewer, found) == ["day", "empty", "n"]
-    assert [(column.name, column.temporal) for column in new_columns(located, found)] == [("day", "date"), ("n", None)]
-    again = resolve(located, found)  # the schema file keeps the rules
+    loaded.schema_file.write_text(to_text(fewer))
+    assert unknown_columns(loaded, fewer, found) == ["day", "empty", "n"]
+    assert [(column.name, column.temporal) for column in new_columns(loaded, found)] == [("day", "date"), ("n", None)]
+    again = resolve(loaded, found)  # the schema file keeps the rules
     assert next(c for c in again.read if c.name == "price").parse.as_ == "number"
 
 

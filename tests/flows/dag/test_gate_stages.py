@@ -9,7 +9,7 @@ import pytest
 
 from flows.config.pipeline import read_pipeline
 from flows.dag.dag import road
-from flows.dag.run_spec import Trip
+from flows.dag.run_spec import RunSpec
 from flows.dag.step import Output
 from headway.evaluation.gate import gate
 from headway.monitor import Monitor
@@ -95,17 +95,17 @@ def run(tmp_path):
     known = {}
 
     def go(until, share, seed=0, **overrides):
-        located = read_pipeline(tmp_path, {key.replace("__", "."): value for key, value in overrides.items()})
-        store = located.open_store()
+        loaded = read_pipeline(tmp_path, {key.replace("__", "."): value for key, value in overrides.items()})
+        store = loaded.open_store()
         store.create()
-        trip = Trip(located=located, store=store, until=until, seed=seed)
-        caller = Predicted(tmp_path / "outputs", share)
-        caller.known = known
-        end = road(trip, caller, freeze=False)
+        run_spec = RunSpec(loaded=loaded, store=store, until=until, seed=seed)
+        executor = Predicted(tmp_path / "outputs", share)
+        executor.known = known
+        end = road(run_spec, executor, freeze=False)
         if end.verdict["promote"]:
-            version = trip.registry.publish(tmp_path / "saved_model", json.loads(json.dumps(end.facts)))
-            trip.registry.promote(version.number, reason="", run="r", verdict=end.verdict["verdict"])
-        return end, caller.titles, trip.registry
+            version = run_spec.registry.publish(tmp_path / "saved_model", json.loads(json.dumps(end.facts)))
+            run_spec.registry.promote(version.number, reason="", run="r", verdict=end.verdict["verdict"])
+        return end, executor.titles, run_spec.registry
 
     return go
 

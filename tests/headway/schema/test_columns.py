@@ -3,18 +3,18 @@
 import pytest
 import yaml
 
-from headway.schema.columns import in_columns
+from headway.schema.columns import column_yaml
 
 
 def test_one_column_named_instead_of_auto_would_be_the_only_one_so_a_fix_names_the_others_too():
-    assert in_columns("c", "ignore", auto=True) == 'columns: {"*": auto, c: ignore}'
-    assert in_columns("c", "ignore", auto=False) == "columns: {c: ignore}"
-    assert in_columns("c", "ignore") == 'columns: {c: ignore} (instead of auto: {"*": auto, c: ignore})'
+    assert column_yaml("c", "ignore", auto=True) == 'columns: {"*": auto, c: ignore}'
+    assert column_yaml("c", "ignore", auto=False) == "columns: {c: ignore}"
+    assert column_yaml("c", "ignore") == 'columns: {c: ignore} (instead of auto: {"*": auto, c: ignore})'
 
 
 @pytest.mark.parametrize(
     "name", ["fare", "a.b", "a-b", "a b", "no", "On", "1", "a: b", "{x}", "größe", '"', "#", "null"]
 )
 def test_a_column_of_any_name_is_written_as_yaml_reads_it(name):
-    said = yaml.safe_load(in_columns(name, "{type: string}", auto=True))
+    said = yaml.safe_load(column_yaml(name, "{type: string}", auto=True))
     assert said == {"columns": {"*": "auto", name: {"type": "string"}}}

@@ -15,7 +15,7 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.data.decode import Decoder, Labeler
 from tfcore.data.pipeline import evaluation_dataset, safe, training_dataset, training_rows
-from tfcore.data.shards import Carve, Shards
+from tfcore.data.shards import Holdout, Shards
 from tfcore.ops import parse_examples
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fitted import apply_numeric, bucket
@@ -105,9 +105,9 @@ def test_every_row_comes_once_an_epoch_and_batches_carry_over(tmp_path, per_reco
     assert batches[:244].tolist() != sorted(batches[:244].tolist())
 
 
-@pytest.mark.parametrize("carve", [None, Carve(0.2, inside=False)], ids=["all", "carved"])
+@pytest.mark.parametrize("holdout", [None, Holdout(0.2, inside=False)], ids=["all", "held_out"])
 @pytest.mark.parametrize("per_record", [16, 1])
-def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, carve):
+def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, holdout):
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record)
     transform, labeler = Transform(parameters), Labeler(parameters.label)
 
@@ -120,7 +120,7 @@ def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, c
             batch=7,
             stack=stack,
             start_step=start,
-            carve=carve,
+            holdout=holdout,
             window_rows=40,
             cycle=3,
         )
@@ -173,15 +173,15 @@ def test_the_order_of_rows_is_what_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("per_record", [16, 1])
-def test_a_carve_and_the_rest_are_apart_and_together_everything(tmp_path, per_record):
+def test_a_holdout_and_the_rest_are_apart_and_together_everything(tmp_path, per_record):
     shards, parameters = _write(tmp_path, [200, 333], per_record)
     labeler, found = Labeler(parameters.label), {}
     for inside in (True, False):
-        carve = Carve(0.25, inside=inside)
-        dataset = evaluation_dataset(shards, Transform(parameters), labeler, batch=64, carve=carve)
+        holdout = Holdout(0.25, inside=inside)
+        dataset = evaluation_dataset(shards, Transform(parameters), labeler, batch=64, holdout=holdout)
         rows = [b["numeric"].numpy()[b["valid"].numpy(), 0] for b in safe(dataset, shards)]
         found[inside] = np.concatenate(rows).astype(int).tolist()
-        assert training_rows(shards, carve) == len(found[inside])
+        assert training_rows(shards, holdout) == len(found[inside])
     assert sorted(found[True] + found[False]) == list(range(533))
     assert 0.15 < len(found[True]) / 533 < 0.35
 

@@ -11,8 +11,8 @@ from tfcore.augment.rows import Augment
 from tfcore.data.decode import Labeler
 from tfcore.data.groups.group_ids import placed
 from tfcore.data.pipeline import safe, training_dataset
-from tfcore.data.row_cache import Kept, taken
-from tfcore.data.shards import Carve
+from tfcore.data.row_cache import RowCache, taken
+from tfcore.data.shards import Holdout
 from tfcore.graph.python_op import numpy_op
 from tfcore.transform.layer import Transform
 
@@ -35,14 +35,14 @@ def _stacks(shards, parameters, keep, *, transform=None, count=40, **options):
 
 
 @pytest.mark.parametrize("start", [0, 5, 36])
-@pytest.mark.parametrize("carve", [None, Carve(0.2, inside=False)], ids=["all", "carved"])
+@pytest.mark.parametrize("holdout", [None, Holdout(0.2, inside=False)], ids=["all", "held_out"])
 @pytest.mark.parametrize("per_record", [16, 1])
 @pytest.mark.parametrize("augmented", [False, True], ids=["as-is", "augmented"])
-def test_kept_rows_come_as_read_ones_do(tmp_path, per_record, carve, start, augmented):
+def test_kept_rows_come_as_read_ones_do(tmp_path, per_record, holdout, start, augmented):
     """And whoever puts them together."""
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record)
     augment = Augment(AugmentConfig(noise=0.5, mixup=0.4), parameters, seed=3) if augmented else None
-    options = {"carve": carve, "start_step": start, "augment": augment}
+    options = {"holdout": holdout, "start_step": start, "augment": augment}
     spec, read = _stacks(shards, parameters, 0, **options)
     for jit in (False, True):
         kept_spec, kept = _stacks(shards, parameters, 1 << 20, jit=jit, **options)
@@ -56,7 +56,7 @@ def test_rows_that_take_more_are_read_each_time(tmp_path, monkeypatch):
     shards, parameters = _write(tmp_path, [50, 33], 16)
     made = []
     monkeypatch.setattr(
-        tfcore.data.pipeline, "Kept", type("Spy", (), {"of": lambda *a: made.append(Kept.of(*a)) or made[-1]})
+        tfcore.data.pipeline, "RowCache", type("Spy", (), {"of": lambda *a: made.append(RowCache.of(*a)) or made[-1]})
     )
     for most in (83 * 16 - 1, 83 * 16):  # x, s, label and weight: four bytes each
         _stacks(shards, parameters, most, count=2)
@@ -105,7 +105,7 @@ def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
         "categorical": tf.random.uniform([50, 2], maxval=9, dtype=tf.int32),
         "valid": tf.range(50) % 3 == 0,
     }
-    kept = Kept(rows, plan=None)
+    kept = RowCache(rows, plan=None)
     picked = kept.picked(pick, 20, jit=jit)
     places = tf.random.shuffle(tf.range(50))[:20]
     if pick is placed:  # some that only fill up
@@ -117,6 +117,6 @@ def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
 
 
 def test_text_is_picked_without_xla():
-    kept = Kept({"word": tf.constant([b"a", b"b", b"c"])}, plan=None)
+    kept = RowCache({"word": tf.constant([b"a", b"b", b"c"])}, plan=None)
     pick = kept.picked(taken, 2, jit=True)
     assert pick(tf.constant([2, 0]))["word"].numpy().tolist() == [b"c", b"a"]

@@ -42,11 +42,11 @@ COLUMNS = (
 )
 TWO = {"strategy": "multi_worker", "workers": 2}
 MIRRORED = {"strategy": "mirrored", "replicas": 2}
-# a point of the history for every step, dropout on, weights of rows, clipping, and a carve
+# a point of the history for every step, dropout on, weights of rows, clipping, and a holdout
 WATCHED = {
     "steps_per_call": 1,
     "clip_norm": 0.5,
-    "early_stopping": {"every_steps": 50, "carve": 0.2},
+    "early_stopping": {"every_steps": 50, "holdout": 0.2},
     "knobs": {"positive_weight": 2.0, "label_smoothing": 0.1},
 }
 BROKEN = 1
@@ -106,9 +106,9 @@ class Lines(Monitor):
 
 
 def losses(out):
-    """(losses of training, losses on the carve), point by point."""
+    """(losses of training, losses on the holdout), point by point."""
     history = json.loads((out / "history.json").read_text())["history"]
-    return [np.asarray([p[name] for p in history if name in p], float) for name in ("loss", "carve_loss")]
+    return [np.asarray([p[name] for p in history if name in p], float) for name in ("loss", "holdout_loss")]
 
 
 def weights(out):

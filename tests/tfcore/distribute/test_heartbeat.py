@@ -2,12 +2,12 @@
 
 import threading
 
-from tfcore.distribute.heartbeat import Silence, beating
+from tfcore.distribute.heartbeat import HeartbeatMonitor, beating
 
 
 def test_a_process_is_silent_since_its_last_message():
     now = [0.0]
-    silence = Silence(2, clock=lambda: now[0])
+    silence = HeartbeatMonitor(2, clock=lambda: now[0])
     for time, messages, seconds in ((0.5, (1, 0), (0.0, 0.5)), (1.0, (1, 0), (0.5, 1.0)), (1.25, (1, 4), (0.75, 0.0))):
         now[0] = time
         assert tuple(silence.look(messages)) == seconds
@@ -15,7 +15,7 @@ def test_a_process_is_silent_since_its_last_message():
 
 def test_a_pause_of_the_parent_is_nobody_s_silence():
     now = [0.0]
-    silence = Silence(1, clock=lambda: now[0])
+    silence = HeartbeatMonitor(1, clock=lambda: now[0])
     now[0] = 3600.0  # the whole job was suspended, and is continued
     assert silence.look((0,)) == [1.0]
 

@@ -10,7 +10,7 @@ from headway.errors import ConfigError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tfcore.data.owned_rows import owned
-from tfcore.data.pipeline import Carve, Labeler, Shards, training_dataset
+from tfcore.data.pipeline import Holdout, Labeler, Shards, training_dataset
 from tfcore.distribute.placement import workers_of
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
 from tfcore.models.config import ModelConfig
@@ -124,7 +124,7 @@ def stacks(examples, own=None, share=None, count=40, start=0):
         stack=STACK,
         start_step=start,
         window_rows=700,
-        carve=Carve(0.1, inside=False),
+        holdout=Holdout(0.1, inside=False),
         own=None if own is None else own(shards),
     )
     dataset = dataset if share is None else dataset.map(share)

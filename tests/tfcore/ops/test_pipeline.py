@@ -14,7 +14,7 @@ from tfcore.data.decode import Labeler
 from tfcore.data.pipeline import classes_of, evaluation_dataset, safe, training_dataset
 from tfcore.data.reader import Reader
 from tfcore.data.resample import Resample
-from tfcore.data.shards import Carve, Shards
+from tfcore.data.shards import Holdout, Shards
 from tfcore.testing import write_examples
 from tfcore.transform.layer import Transform
 
@@ -73,8 +73,8 @@ def bits(batches):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("carve", [None, Carve(0.2, inside=False)], ids=["all", "carved"])
-def test_training_sees_the_same_batches_from_any_step_on(both, written, carve):
+@pytest.mark.parametrize("holdout", [None, Holdout(0.2, inside=False)], ids=["all", "held_out"])
+def test_training_sees_the_same_batches_from_any_step_on(both, written, holdout):
     examples, shards = written
     parameters = examples.fit()
 
@@ -87,7 +87,7 @@ def test_training_sees_the_same_batches_from_any_step_on(both, written, carve):
             batch=20,
             stack=2,
             start_step=start,
-            carve=carve,
+            holdout=holdout,
             window_rows=150,
             cycle=3,
         )
@@ -98,8 +98,8 @@ def test_training_sees_the_same_batches_from_any_step_on(both, written, carve):
         assert len(by_op) == 30 and by_op == by_twin
 
 
-@pytest.mark.parametrize("carve", [None, Carve(0.2, inside=False)], ids=["all", "carved"])
-def test_a_sample_has_the_same_rows_from_any_step_on(both, written, carve):
+@pytest.mark.parametrize("holdout", [None, Holdout(0.2, inside=False)], ids=["all", "held_out"])
+def test_a_sample_has_the_same_rows_from_any_step_on(both, written, holdout):
     examples, shards = written
     parameters = examples.fit()
     labeler = Labeler(parameters.label)
@@ -108,7 +108,7 @@ def test_a_sample_has_the_same_rows_from_any_step_on(both, written, carve):
         classes = classes_of(shards, labeler)
         assert [len(rows) for rows in classes] == [sum(rows) for rows in shards.rows]
         resample = Resample([0.3, 1.4], classes, seed=5)
-        options = {"seed": 3, "batch": 20, "stack": 2, "window_rows": 150, "cycle": 3, "carve": carve}
+        options = {"seed": 3, "batch": 20, "stack": 2, "window_rows": 150, "cycle": 3, "holdout": holdout}
         dataset = training_dataset(
             shards, Transform(parameters), labeler, start_step=start, resample=resample, **options
         )

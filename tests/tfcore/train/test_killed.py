@@ -94,7 +94,7 @@ def varied_images(folder):
             checkpoint_every_steps=8,
             shuffle_rows=64,
             augment={"flip": "horizontal", "crop": 2, "brightness": 0.2, "cutout": 3, "mixup": 0.2},
-            early_stopping={"every_steps": 10, "patience": 50, "carve": 0.2},
+            early_stopping={"every_steps": 10, "patience": 50, "holdout": 0.2},
             keep_best=2,
             jit="off",
         ),

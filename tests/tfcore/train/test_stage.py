@@ -229,7 +229,11 @@ def test_knobs_that_nothing_reads_are_mistakes(task, knobs, words, tmp_path):
 
 def test_early_stopping_keeps_the_best_weights(examples, tmp_path):
     monitor = StopAt(None)
-    options = {"learning_rate": 0.3, "early_stopping": {"every_steps": 10, "patience": 3, "carve": 0.2}, "steps": 5000}
+    options = {
+        "learning_rate": 0.3,
+        "early_stopping": {"every_steps": 10, "patience": 3, "holdout": 0.2},
+        "steps": 5000,
+    }
     result = train(request(examples, **options), tmp_path / "long", monitor)
     assert result["stopped"] == "early"
     assert result["steps"] == result["best_step"] + 30
@@ -313,19 +317,19 @@ def test_a_shuffle_window_holds_a_whole_epoch_where_memory_allows(examples):
     assert window(shuffle_rows=1000) == 1000
 
 
-def test_a_carve_too_large_for_memory_is_read_each_time_from_one_dataset(examples, monkeypatch):
-    """Making the dataset anew would trace the transform at each look at the carve."""
+def test_a_holdout_too_large_for_memory_is_read_each_time_from_one_dataset(examples, monkeypatch):
+    """Making the dataset anew would trace the transform at each look at the holdout."""
     made = []
 
     def counted(*positional, **named):
         made.append(1)
         return evaluation_dataset(*positional, **named)
 
-    monkeypatch.setattr("tfcore.train.training_data.CARVE_MEMORY_BYTES", 0)
+    monkeypatch.setattr("tfcore.train.training_data.HOLDOUT_MEMORY_BYTES", 0)
     monkeypatch.setattr("tfcore.train.training_data.evaluation_dataset", counted)
-    asked = request(examples, early_stopping={"carve": 0.2})
+    asked = request(examples, early_stopping={"holdout": 0.2})
     data = TrainingData(asked.examples, asked.transform, seed=0, training=asked.training)
-    first, second = ([{k: v.numpy().tobytes() for k, v in batch.items()} for batch in data.carve()] for _ in range(2))
+    first, second = ([{k: v.numpy().tobytes() for k, v in batch.items()} for batch in data.holdout()] for _ in range(2))
     assert first == second and len(first) == 1
     assert len(made) == 1
 

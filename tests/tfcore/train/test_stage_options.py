@@ -186,15 +186,15 @@ def test_an_ended_training_that_was_killed_before_it_wrote_is_not_run_on(example
     same(weights(tmp_path / "first" / "weights"), weights(tmp_path / "again" / "weights"))
 
 
-def test_the_best_checkpoints_by_the_carve_are_kept_and_their_weights_written(examples, tmp_path):
-    early = {"every_steps": 10, "patience": 50, "carve": 0.2}
+def test_the_best_checkpoints_by_the_holdout_are_kept_and_their_weights_written(examples, tmp_path):
+    early = {"every_steps": 10, "patience": 50, "holdout": 0.2}
     options = {"steps": 200, "learning_rate": 0.2, "early_stopping": early, "checkpoint_every_steps": 40}
     folder = tmp_path / "checkpoints"
     result = train(request(examples, folder, keep_best=3, keep_checkpoints=1, **options), tmp_path / "out", Lines())
     history = json.loads((tmp_path / "out" / "history.json").read_text())["history"]
-    carved = sorted((point["carve_loss"], point["step"]) for point in history if "carve_loss" in point)
-    assert [(one["carve_loss"], one["step"]) for one in result["best_checkpoints"]] == carved[:3]
-    assert {int(path.name) for path in folder.iterdir()} == {step for _, step in carved[:3]} | {200}
+    held_out = sorted((point["holdout_loss"], point["step"]) for point in history if "holdout_loss" in point)
+    assert [(one["holdout_loss"], one["step"]) for one in result["best_checkpoints"]] == held_out[:3]
+    assert {int(path.name) for path in folder.iterdir()} == {step for _, step in held_out[:3]} | {200}
     best, second = (weights(tmp_path / "out" / one["weights"]) for one in result["best_checkpoints"][:2])
     same(best, weights(tmp_path / "out" / "weights"))  # early stopping kept it too
     assert any(not np.array_equal(best[name], second[name]) for name in best)
@@ -207,7 +207,7 @@ def test_the_best_checkpoints_by_the_carve_are_kept_and_their_weights_written(ex
 
 
 def test_the_best_are_the_same_after_a_stop_and_a_torn_one_is_passed_over(examples, tmp_path):
-    early = {"every_steps": 10, "patience": 50, "carve": 0.2}
+    early = {"every_steps": 10, "patience": 50, "holdout": 0.2}
     options = {
         "steps": 120,
         "learning_rate": 0.2,

@@ -82,7 +82,7 @@ def score(store: Store, made, model, **options):
     return predict(request, model / "scored", Monitor(), **options)
 
 
-EARLY = {"early_stopping": {"carve": 0.2, "every_steps": 20, "patience": 10}, "sampling": {"negatives": 0.7}}
+EARLY = {"early_stopping": {"holdout": 0.2, "every_steps": 20, "patience": 10}, "sampling": {"negatives": 0.7}}
 
 
 @pytest.fixture(scope="module")

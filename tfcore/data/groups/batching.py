@@ -1,6 +1,6 @@
 """Which rows a step sees where batches hold whole groups: a function of (seed, epoch, step) and the groups' sizes. NumPy.
 
-    order = GroupOrder("query", plan, shards, carve=carve, batch=256)
+    order = GroupOrder("query", plan, shards, holdout=holdout, batch=256)
     order.batches(epoch)             # batches of an epoch
     order.start(step)                # where to begin so that the batch of `step` comes first
     order.bounds(epoch)              # rows of the windows that are shuffled
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from headway.tabular.hashing import U64, mix64
 from tfcore.data.order import Plan, Start, ranges
 from tfcore.data.resample import Resample
-from tfcore.data.shards import Carve, Shards
+from tfcore.data.shards import Holdout, Shards
 
 _SALT = 0x67726F7570  # "group"
 
@@ -51,7 +51,7 @@ class GroupOrder:
         plan: of the same rows; of classic records one that reads shard after shard (cycle 1).
         shards: with `runs`.
         batch: rows of one; no group has `most` rows above it.
-        carve, resample: which rows take part, and how often; as of the plan.
+        holdout, resample: which rows take part, and how often; as of the plan.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class GroupOrder:
         shards: Shards,
         *,
         batch: int,
-        carve: Carve | None = None,
+        holdout: Holdout | None = None,
         resample: Resample | None = None,
     ):
         assert shards.runs is not None
         self.column, self.plan = column, plan
-        self._batch, self._shards, self._carve, self._resample = batch, shards, carve, resample
+        self._batch, self._shards, self._holdout, self._resample = batch, shards, holdout, resample
         self._kept = None if resample is not None else self._sizes(0)
         counts = [len(runs) for runs in shards.runs]
         self._by_shard = shards.rows_per_record <= 1
@@ -130,8 +130,8 @@ class GroupOrder:
             if self._resample is not None and rows:
                 copies = self._resample.most(shard) if epoch is None else self._resample.copies(shard, epoch)
                 sizes = np.add.reduceat(copies, firsts)
-            if self._carve is not None and rows:
-                sizes = sizes * self._carve.keeps(shard, rows, runs)[firsts]
+            if self._holdout is not None and rows:
+                sizes = sizes * self._holdout.keeps(shard, rows, runs)[firsts]
             made.append(sizes)
         return np.concatenate(made)
 

@@ -40,7 +40,7 @@ class EarlyStopping(Callback):
             for best, variable in zip(self._best, session.model.variables, strict=True):
                 best.assign(variable.value)
         self.last = step, loss
-        session.record(carve_loss=loss)
+        session.record(holdout_loss=loss)
         if self.patience.exhausted:
             session.monitor.log(
                 f"stopped at step {step}: the loss on the holdout has not fallen since step {self.patience.best_step}"

@@ -32,7 +32,7 @@ class Recorder:
     def __init__(self, *, total: int, batch: int, monitor: Monitor, non_finite_limit: int):
         self._total, self._batch, self._monitor, self._limit = total, batch, monitor, non_finite_limit
         self.history: list[dict[str, Any]] = []
-        self.skipped = self.excused = 0  # of those skipped, the ones for a loss scale that was too large
+        self.skipped = self.retryable = 0  # of those skipped, the ones for a loss scale that was too large
         self._in_row = 0
         self._loss = self._weight = 0.0
         self._last_loss = math.nan
@@ -42,16 +42,16 @@ class Recorder:
 
     def __call__(self, step: int, outcome: Outcome) -> None:
         first = step - len(outcome.losses) + 1
-        rows = (outcome.losses, outcome.weights, outcome.applied, outcome.excused)
-        for number, (loss, weight, applied, excused) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
+        rows = (outcome.losses, outcome.weights, outcome.applied, outcome.retryable)
+        for number, (loss, weight, applied, retryable) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
             if applied:
                 self._loss += loss * weight
                 self._weight += weight
                 self._in_row = 0
                 continue
             self.skipped += 1
-            self.excused += excused
-            self._in_row += not excused
+            self.retryable += retryable
+            self._in_row += not retryable
             if self._in_row >= self._limit:
                 self._give_up(first + number)
         finite = outcome.losses[outcome.applied]
@@ -81,7 +81,7 @@ class Recorder:
         return {
             "history": self.history,
             "skipped": self.skipped,
-            "excused": self.excused,
+            "excused": self.retryable,
             "in_row": self._in_row,
             "loss": self._loss,
             "weight": self._weight,
@@ -89,7 +89,7 @@ class Recorder:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.history, self.skipped, self._in_row = list(state["history"]), state["skipped"], state["in_row"]
-        self.excused = state.get("excused", 0)
+        self.retryable = state.get("excused", 0)
         self._loss, self._weight = state["loss"], state["weight"]
 
     def _show(self, step: int) -> None:

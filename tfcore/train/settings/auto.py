@@ -78,7 +78,7 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
     steps = training.model_copy(update=chosen).total_steps(facts.rows)
     if not timed and "early_stopping" not in given and facts.rows >= (HOLDOUT if penalized else LEAST_HOLDOUT):
         chosen["early_stopping"] = EarlyStoppingConfig(
-            patience=PATIENCE, every_steps=max(1, steps // LOOKS), carve=0.1 if facts.rows >= 1_000 else 0.2
+            patience=PATIENCE, every_steps=max(1, steps // LOOKS), holdout=0.1 if facts.rows >= 1_000 else 0.2
         )
     if "learning_rate" not in given and training.optimizer.name in _ADAM:
         chosen["learning_rate"] = CosineRate(name="cosine", initial=RATE, warmup_steps=max(1, round(WARMUP * steps)))
@@ -126,7 +126,7 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
     warm = f" after {counted(rate.warmup_steps, 'step')} of warm-up" if rate.warmup_steps else ""
     early = training.early_stopping
     stop = (
-        f"early stopping on a holdout of {early.carve:.0%} every {early.every_steps:,} steps, patience {early.patience}"
+        f"early stopping on a holdout of {early.holdout:.0%} every {early.every_steps:,} steps, patience {early.patience}"
         if early
         else "no holdout"
     )

@@ -88,7 +88,7 @@ class EarlyStoppingConfig(Frozen):
 
     patience: int = Field(default=5, ge=1, description="evaluations without improvement before stopping")
     every_steps: int = Field(default=200, ge=1, description="steps between two evaluations of the holdout")
-    carve: float = Field(
+    holdout: float = Field(
         default=0.1, gt=0.0, le=0.5, description="the holdout: a share of the train rows, never trained on"
     )
     min_delta: float = Field(default=0.0, ge=0.0, description="a smaller fall of the loss is no improvement")
@@ -135,7 +135,7 @@ class TrainingConfig(Frozen):
     checkpoint_every_steps: int = Field(default=1000, ge=1)
     keep_checkpoints: int = Field(default=2, ge=1, description="the newest of them, to resume from")
     keep_best: int = Field(
-        default=0, ge=0, le=100, description="checkpoints kept beside those: the best by the loss on the carve"
+        default=0, ge=0, le=100, description="checkpoints kept beside those: the best by the loss on the holdout"
     )
     micro_batches: int = Field(
         default=1,
@@ -265,7 +265,7 @@ class TrainingConfig(Frozen):
             raise ValueError("micro_batches: they would cut the groups of training.ranking; leave one of the two out")
         if self.keep_best and self.early_stopping is None:
             raise ValueError(
-                "keep_best: the best are told by the loss on a carve, and there is none; set training.early_stopping"
+                "keep_best: the best are told by the loss on a holdout, and there is none; set training.early_stopping"
             )
         if isinstance(self.class_weights, dict):
             for name, weight in self.class_weights.items():

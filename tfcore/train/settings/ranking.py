@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
-from headway.schema.columns import in_columns
+from headway.schema.columns import column_yaml
 
 VERSION = 2
 """Raised by whoever changes what a training that ranks writes for the same request; others keep what they have."""
@@ -53,7 +53,7 @@ class RankingConfig(Frozen):
             raise ConfigError(
                 "no column says which rows are a group",
                 where=_WHERE,
-                fix=f"{in_columns('NAME', 'group')}, as a query's id",
+                fix=f"{column_yaml('NAME', 'group')}, as a query's id",
             )
         if task == "multiclass":
             raise ConfigError("classes have no order", where=_WHERE, fix="rank a binary label or a number")

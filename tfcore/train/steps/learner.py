@@ -33,7 +33,7 @@ from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.settings.ranking import RankingConfig
 from tfcore.train.steps.micro_batches import accumulated
 from tfcore.train.steps.stop_condition import StopCondition
-from tfcore.train.steps.train_step import Done, TrainStep, make_optimizer
+from tfcore.train.steps.train_step import StepResult, TrainStep, make_optimizer
 
 __all__ = ["Learner", "Outcome", "Stack", "make_optimizer", "row_losses"]
 
@@ -50,7 +50,7 @@ class Outcome:
     """[steps]: the summed row weights of each batch."""
     applied: NDArray[np.bool_]
     """[steps]: false where the step was skipped."""
-    excused: NDArray[np.bool_]
+    retryable: NDArray[np.bool_]
     """[steps]: true where it was skipped for a loss scale that was too large, and is smaller now."""
 
 
@@ -183,7 +183,7 @@ class Learner:
         self.ending.take(counts, cut=int(ran) < first + steps)
         part = slice(first, int(ran))
         found = {name: value.numpy()[part] for name, value in made.items()}
-        return Outcome(**found) if "excused" in found else Outcome(**found, excused=np.zeros_like(found["applied"]))
+        return Outcome(**found) if "retryable" in found else Outcome(**found, retryable=np.zeros_like(found["applied"]))
 
     def _rows(self, stack: Stack) -> int:
         """Of a batch, on one device."""
@@ -222,25 +222,25 @@ class Learner:
             self.knobs.assign({name: values[i] for name, values in knobs.items()})
             batch = {key: value[i] for key, value in stack.items()}
             loss, weight, done = self._train_step(batch, control.get("micro_batches"))
-            facts = {"losses": loss, "weights": weight, "applied": done.applied, "excused": done.excused}
+            facts = {"losses": loss, "weights": weight, "applied": done.applied, "retryable": done.retryable}
             here = positions == i
             return (
                 i + 1,
                 {name: tf.where(here, facts[name], values) for name, values in made.items()},
-                self.ending.after(counts, loss=loss, weight=weight, applied=done.applied, excused=done.excused),
+                self.ending.after(counts, loss=loss, weight=weight, applied=done.applied, retryable=done.retryable),
             )
 
         zeros, never = tf.zeros([self.stack], tf.float32), tf.zeros([self.stack], tf.bool)
         made = {"losses": zeros, "weights": zeros, "applied": never}
         if self.one.scale is not None:
-            made["excused"] = never
+            made["retryable"] = never
         # one step after another: each reads the weights the last one wrote
         ran, made, counts = tf.while_loop(
             should_continue, body, (first, made, self.ending.counts(control)), parallel_iterations=1
         )
         return made, ran, counts
 
-    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, Done]:
+    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
         kept = self.one.keep()
         weight = tf.reduce_sum(self.one.row_weights(batch))
         if micro_batches is None:

@@ -2,7 +2,7 @@
 
     run(
         learner, batches, start=0, total=2000, knobs=knobs.values,
-        every=[PeriodicAction(200, evaluate_carve), PeriodicAction(1000, save)], report=recorder, cancelled=monitor.cancelled,
+        every=[PeriodicAction(200, evaluate_holdout), PeriodicAction(1000, save)], report=recorder, cancelled=monitor.cancelled,
     )
 
 `batches(step)` yields stacks whose first batch is that of `step`: which rows a step sees never depends on how the steps

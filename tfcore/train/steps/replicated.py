@@ -29,7 +29,7 @@ from tfcore.graph.function import refusal
 from tfcore.train.steps.learner import Learner, Outcome, Stack
 from tfcore.train.steps.loop import StepPlan
 from tfcore.train.steps.micro_batches import accumulated
-from tfcore.train.steps.train_step import Done
+from tfcore.train.steps.train_step import StepResult
 
 _REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.InternalError)
 SUM = tf.distribute.ReduceOp.SUM
@@ -137,7 +137,7 @@ class DistributedLearner(Learner):
         else:
             self._log(f"XLA cannot compile the gradients, so they run uncompiled: {refused}")
 
-    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, Done]:
+    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
         weight = tf.reduce_sum(self.one.row_weights(batch))
         if self._placement.several:
             weight = self._sum(weight)
@@ -157,7 +157,7 @@ class DistributedLearner(Learner):
         # a condition on what all replicas have alike, and outside of strategy.run
         applied = tf.cond(self._first(finite), apply, skip)
         self.one.counter.assign_add(1)
-        return self._first(loss), weight, Done(applied, self.one.excused(applied, self._first(objective)))
+        return self._first(loss), weight, StepResult(applied, self.one.retryable(applied, self._first(objective)))
 
     def _replica_part(
         self, batch: Stack, total: tf.Tensor, micro_batches: tf.Tensor | None

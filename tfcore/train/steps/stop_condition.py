@@ -74,12 +74,12 @@ class StopCondition:
         return on
 
     def after(
-        self, counts: Mapping[str, tf.Tensor], *, loss: tf.Tensor, weight: tf.Tensor, applied: tf.Tensor, excused: Any
+        self, counts: Mapping[str, tf.Tensor], *, loss: tf.Tensor, weight: tf.Tensor, applied: tf.Tensor, retryable: Any
     ) -> dict[str, tf.Tensor]:
-        """In the graph: the counts after a step. One that is `excused` (a loss scale was too large) ends no row."""
+        """In the graph: the counts after a step. One that is `retryable` (a loss scale was too large) ends no row."""
         new = dict(counts)
         if "in_row" in counts:
-            missed = counts["in_row"] + (1 if excused is None else tf.cast(~excused, tf.int32))
+            missed = counts["in_row"] + (1 if retryable is None else tf.cast(~retryable, tf.int32))
             new["in_row"] = tf.where(applied, 0, missed)
         if "seen" in counts:
             # a loss that is no number would stay in the mean for ever

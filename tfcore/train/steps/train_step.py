@@ -74,12 +74,12 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Done:
+class StepResult:
     """What became of a step; bool scalars."""
 
     applied: tf.Tensor
     """False: it was not finite, and changed nothing but the count of steps."""
-    excused: tf.Tensor | None = None
+    retryable: tf.Tensor | None = None
     """True: skipped, and a smaller loss scale may mend it. None where there is no loss scale."""
 
 
@@ -187,7 +187,7 @@ class TrainStep:
                 "tf.stop_gradient or a Python function (tf.py_function, tf.numpy_function) on the way to the loss?"
             )
 
-    def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> Done:
+    def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> StepResult:
         """Apply the gradients of a whole batch if they and its objective are finite, else put back what was `kept`."""
         norm = tf.linalg.global_norm(part.gradients)
         ok = tf.math.is_finite(norm) & tf.math.is_finite(part.objective)
@@ -204,9 +204,9 @@ class TrainStep:
 
         applied = tf.cond(ok, apply, skip)
         self.counter.assign_add(1)
-        return Done(applied, self.excused(applied, part.objective))
+        return StepResult(applied, self.retryable(applied, part.objective))
 
-    def excused(self, applied: tf.Tensor, objective: tf.Tensor) -> tf.Tensor | None:
+    def retryable(self, applied: tf.Tensor, objective: tf.Tensor) -> tf.Tensor | None:
         """Tell the loss scale what became of a step: whether a smaller one may mend it; None where there is none."""
         return None if self.scale is None else self.scale.update(applied, tf.math.is_finite(objective))
 

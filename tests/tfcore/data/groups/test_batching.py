@@ -14,7 +14,7 @@ from headway.schema.columns import Column
 from tfcore.data.groups.batching import GroupOrder
 from tfcore.data.groups.group_ids import NO_GROUP
 from tfcore.data.in_memory import hold
-from tfcore.data.shards import Carve, Shards, kept_rows
+from tfcore.data.shards import Holdout, Shards, kept_rows
 from tfcore.testing import write_examples
 from tfcore.train.group_discovery import group_runs
 from tfcore.train.settings.config import TrainingConfig
@@ -59,15 +59,15 @@ def shards_of_groups(draw):
 def test_an_epoch_is_every_row_once_in_whole_batches_that_can_begin_anywhere(shards, batch, window, cycle, data):
     from tfcore.data.order import Plan
 
-    carve = Carve(0.4, inside=False) if data.draw(st.booleans()) else None
-    plan = Plan(kept_rows(shards, carve), 7, window=window, cycle=cycle)
-    order = GroupOrder("query", plan, shards, batch=batch, carve=carve)
+    holdout = Holdout(0.4, inside=False) if data.draw(st.booleans()) else None
+    plan = Plan(kept_rows(shards, holdout), 7, window=window, cycle=cycle)
+    order = GroupOrder("query", plan, shards, batch=batch, holdout=holdout)
     if not plan.rows:
         return
     of_row = np.repeat(np.arange(sum(map(len, shards.runs))), np.concatenate(shards.runs))
     kept = np.ones(shards.total, bool)
-    if carve:
-        keeps = [carve.keeps(i, int(runs.sum()), runs) for i, runs in enumerate(shards.runs)]
+    if holdout:
+        keeps = [holdout.keeps(i, int(runs.sum()), runs) for i, runs in enumerate(shards.runs)]
         kept = np.concatenate(keeps)
     of_row = of_row[kept]
     orders = []
@@ -114,7 +114,7 @@ def batches(data, first, count):
 
 
 @pytest.mark.parametrize("per_record", [1, 64, 1000])
-@pytest.mark.parametrize("options", [{}, {"early_stopping": {"carve": 0.2}}, {"sampling": {"rates": {"1": 1.7}}}])
+@pytest.mark.parametrize("options", [{}, {"early_stopping": {"holdout": 0.2}}, {"sampling": {"rates": {"1": 1.7}}}])
 def test_read_kept_and_resumed_alike(tmp_path, monkeypatch, per_record, options):
     written = write_examples(
         tmp_path, {"train": table(SIZES, nulls=(3, 4))}, COLUMNS, rows_per_record=per_record, shards=3
@@ -139,9 +139,9 @@ def test_read_kept_and_resumed_alike(tmp_path, monkeypatch, per_record, options)
         assert np.sum(weight[: data._groups.batches(0)]) == SIZES.sum() == data.rows
     elif "early_stopping" in options:
         assert 0.6 * len(named) < len(whole) < 0.95 * len(named) and set(whole.values()) <= set(named)
-        assert np.sum(weight[: data._groups.batches(0)]) == data.rows == SIZES.sum() - data.carve_rows
-        carved = np.concatenate([rows["weight"].numpy() for rows in data.carve()])
-        assert carved.sum() == data.carve_rows
+        assert np.sum(weight[: data._groups.batches(0)]) == data.rows == SIZES.sum() - data.holdout_rows
+        held_out = np.concatenate([rows["weight"].numpy() for rows in data.holdout()])
+        assert held_out.sum() == data.holdout_rows
     assert np.sum(weight[: data._groups.batches(0)] > 0) == data._groups.plan.rows
     assert np.isfinite(x).all()
 

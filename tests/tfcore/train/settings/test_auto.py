@@ -52,7 +52,7 @@ def test_penalties_fall_and_steps_rise_with_the_rows():
 
 def test_more_rows_have_a_holdout_and_the_plain_model():
     training, model = resolved(50_000)
-    assert training.early_stopping.carve == 0.1 and training.early_stopping.patience == 10
+    assert training.early_stopping.holdout == 0.1 and training.early_stopping.patience == 10
     assert training.steps == MOST_STEPS
     assert model == ModelConfig()
     assert "early stopping on a holdout of 10%" in described(training, model)
@@ -110,7 +110,7 @@ def test_models_without_penalties_have_a_holdout():
     for more in ({"model": {"name": "mine:build"}}, {"images": True}, {"model": {"l2": 0.0}}):
         training, model = resolved(400, **more)
         looks = 7 if "images" in more else 25
-        assert training.early_stopping == EarlyStoppingConfig(patience=10, every_steps=looks, carve=0.2)
+        assert training.early_stopping == EarlyStoppingConfig(patience=10, every_steps=looks, holdout=0.2)
         assert not model.l2
         assert resolved(60, **more)[0].early_stopping is None
     assert resolved(400, model={"name": "mine:build", "options": {"a": 1}})[1].options == {"a": 1}

@@ -48,7 +48,7 @@ def test_shorthands():
         ({"learning_rate": {"name": "piecewise", "boundaries": [5], "values": [1.0]}}, "1 boundary needs 2 values"),
         ({"class_weights": {"1": -1}}, "class_weights"),
         ({"batchsize": 3}, "did you mean 'batch_size'?"),
-        ({"early_stopping": {"carve": 0.9}}, "early_stopping.carve"),
+        ({"early_stopping": {"holdout": 0.9}}, "early_stopping.holdout"),
     ],
 )
 def test_mistakes_are_named(value, words):

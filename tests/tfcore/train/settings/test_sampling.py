@@ -50,7 +50,7 @@ def labels(written, sampling, *, batch=100, stack=5, start=0, stacks=4, **traini
     return data, np.concatenate(rows, 1)
 
 
-@pytest.mark.parametrize("early", [None, {"carve": 0.2}])
+@pytest.mark.parametrize("early", [None, {"holdout": 0.2}])
 def test_a_resumed_training_sees_the_same_sample(written, early):
     sampling = {"rates": {"0": 0.1, "1": 2.5}}
     data, whole = labels(written, sampling, stacks=16, early_stopping=early)  # over two epochs

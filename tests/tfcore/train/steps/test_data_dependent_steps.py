@@ -231,18 +231,18 @@ def test_a_loss_scale_is_halved_and_doubled_alike_in_graph_and_eager_mode():
     flags = np.random.default_rng(3).random((60, 2)) > 0.15  # applied, and if not, whether the loss was a number
     value, good, expected = FIRST, 0, []
     for applied, finite in flags:
-        excused = bool(not applied and finite and value > 1)
+        retryable = bool(not applied and finite and value > 1)
         value, good = (value, good + 1) if applied else (max(value / 2, 1.0), 0)
         if good == 4:
             value, good = value * 2, 0
-        expected.append((excused, value, good))
+        expected.append((retryable, value, good))
     for mode in ("eager", "graph"):
         scale = LossScale(good_steps=4)
         update = tf.function(scale.update) if mode == "graph" else scale.update
         found = []
         for applied, finite in flags:
-            excused = bool(update(tf.constant(applied), tf.constant(finite)))
-            found.append((excused, float(scale.value), int(scale.good)))
+            retryable = bool(update(tf.constant(applied), tf.constant(finite)))
+            found.append((retryable, float(scale.value), int(scale.good)))
         assert found == expected
     for _ in range(20):
         scale.update(tf.constant(False), tf.constant(True))
@@ -272,7 +272,7 @@ def test_float16_finds_its_loss_scale_and_learns_while_no_step_counts_as_gone_wr
     losses = np.concatenate([o.losses for o in outcomes])
     applied = np.concatenate([o.applied for o in outcomes])
     assert not applied[0] and applied[-100:].mean() > 0.9
-    assert recorder.skipped == recorder.excused == (~applied).sum() > 2
+    assert recorder.skipped == recorder.retryable == (~applied).sum() > 2
     assert np.isfinite(losses).all() and losses[-50:].mean() < losses[:50].mean() - 0.05
     assert 1.0 <= float(it.one.scale.value) < FIRST
     assert {v.dtype.name for v in it.variables()["model"] if v.dtype.is_floating} == {"float32"}
@@ -283,7 +283,7 @@ def test_what_is_not_finite_for_its_data_counts_in_float16_too():
     it = learner(precision="float16", scale=LossScale(), ending=StopCondition(non_finite_limit=3))
     outcome = it.run(stack(spoilt=[2, 3, 4, 5]), first=0, steps=K, knobs=rates())
     assert len(outcome.losses) == 5 and it.ending.reason == "non_finite"
-    assert not outcome.excused.any()
+    assert not outcome.retryable.any()
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
