@@ -13,12 +13,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from beam_jobs.ingest.merge import collect
-from beam_jobs.ingest.range_worker import ingest_range
 from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.job_state import JobState
@@ -87,9 +86,9 @@ def whole_ranges(
     monitor: Monitor,
     runner: RunnerConfig,
     *,
-    work: Callable[..., dict[str, Any]] = ingest_range,
+    work: str = "beam_jobs.ingest.range_worker:ingest_range",
 ) -> Iterator[None]:
-    """Run every range that is not whole yet until its outputs are; `work` is what is done with one, by default ingest.
+    """Run every range that is not whole yet until its outputs are; `work` names the function that is done with one.
 
     Within the context they are whole and Beam may still be winding up, which takes it a tenth of a second; after it Beam
     has ended.
@@ -124,7 +123,7 @@ def _pipeline(
     todo: list[tuple[int, Range]],
     progress: _Progress,
     runner: RunnerConfig,
-    work_on: Callable[..., dict[str, Any]],
+    work_on: str,
 ) -> Iterator[None]:
     """One pipeline, in a thread of its own: the caller's thread keeps the monitor and stays open to a Ctrl-C.
 

@@ -29,7 +29,6 @@ import pyarrow.parquet as pq
 from beam_jobs.ingest.merge import quarantined_rows
 from beam_jobs.ingest.stage import whole_ranges
 from beam_jobs.predict.part_writer import PartWriter
-from beam_jobs.predict.range_scorer import predict_range
 from beam_jobs.predict.request import ROW, PredictRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.work_dir import FOLDER, WorkDir, writable
@@ -44,6 +43,7 @@ from headway.tabular import quarantine
 
 __all__ = ["MANIFEST", "predict"]
 
+_WORK = "beam_jobs.predict.range_scorer:predict_range"
 MANIFEST = "predictions.json"
 FORMAT = 1
 
@@ -87,7 +87,14 @@ def predict(
             kept = work_dir.resume(keys)
         if kept:
             monitor.log(f"{len(kept)} of {len(ranges)} ranges were finished before")
-        running = whole_ranges([request], [work_dir], [ranges], monitor, runner or RunnerConfig(), work=predict_range)
+        running = whole_ranges(
+            [request],
+            [work_dir],
+            [ranges],
+            monitor,
+            runner or RunnerConfig(),
+            work="beam_jobs.predict.range_scorer:predict_range",
+        )
         with running, writable(out):
             result = _publish(request, ranges, work_dir, out, whole, max_quarantined)
             work_dir.remove()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ import pyarrow as pa
 from beam_jobs.runners import flink_rest, job_server
 from beam_jobs.runners.beam_import import load_beam, no_traceback_of_the_reader, silenced
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
-from beam_jobs.runners.job_state import JobState, Tick
+from beam_jobs.runners.job_state import JobState
 from beam_jobs.runners.work_dir import FACTS, WorkDir, writable
 from headway.errors import HeadwayError
 from headway.process import own
@@ -33,8 +33,6 @@ import apache_beam as beam  # noqa: E402 - quietly, above
 
 Element = tuple[int, Range]
 """(which span, a range of it)"""
-Work = Callable[[Any, Range, Path, Tick], dict[str, Any]]
-"""(request, range, folder, tick) -> the range's facts, JSON values with at least `rows`."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,9 @@ class Job:
 
     request: Any
     work_dir: WorkDir
-    work: Work
-    """What becomes of a range: a function of a module, which writes into the folder that it is given."""
+    work: str
+    """What is done with a range: "module:function" of a function (request, range, folder, tick) -> the range's facts, JSON values
+    with at least `rows`, which writes into the folder."""
 
 
 class Stopped(Exception):
@@ -108,7 +107,8 @@ class IngestRange(beam.DoFn):
         try:
             tick(0)
             with writable(job.work_dir.folder.parent), job.work_dir.attempt(piece.index) as folder:
-                facts = job.work(job.request, piece, folder, tick)
+                module, _, function = job.work.partition(":")
+                facts = getattr(importlib.import_module(module), function)(job.request, piece, folder, tick)
                 (folder / FACTS).write_text(json.dumps(facts))
         except Stopped:
             return

@@ -209,7 +209,7 @@ def test_a_full_disk_is_a_store_error_with_a_fix(request_for, write_csv, out, mo
     def full(*args):
         raise OSError(errno.ENOSPC, "no room")
 
-    monkeypatch.setattr(pipeline, "ingest_range", full)
+    monkeypatch.setattr(range_worker, "ingest_range", full)
     with pytest.raises(StoreError, match="make room"):
         ingest(request_for(write_csv(5)), out, Monitor(), runner=ONE)
 
@@ -248,7 +248,7 @@ def test_a_bug_in_a_worker_is_not_swallowed(request_for, write_csv, out, monkeyp
     def broken(*args):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(pipeline, "ingest_range", broken)
+    monkeypatch.setattr(range_worker, "ingest_range", broken)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         ingest(request_for(write_csv(5)), out, Monitor(), runner=ONE)
     assert list(out.iterdir()) == []
@@ -266,7 +266,7 @@ def test_a_stop_is_prompt_and_leaves_nothing(request_for, write_csv, out, monkey
             tick(1)
         return facts
 
-    monkeypatch.setattr(pipeline, "ingest_range", slow)
+    monkeypatch.setattr(range_worker, "ingest_range", slow)
     monitor = Monitor()
     threading.Thread(target=lambda: (started.wait(), monitor.stop.set()), daemon=True).start()
     begun = time.perf_counter()
@@ -290,7 +290,7 @@ import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored below a shell that runs in the background
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import conftest
-from beam_jobs.runners import pipeline
+from beam_jobs.ingest import range_worker
 from beam_jobs.ingest.stage import ingest
 from headway.monitor import Monitor
 from headway.sources.discovery.formats_table import open_source
@@ -302,7 +302,7 @@ def endless(request, piece, folder, tick):
         time.sleep(0.02)
         tick(1)
 
-pipeline.ingest_range = endless
+range_worker.ingest_range = endless
 request = conftest.make_request(Path({str(write_csv(50))!r}))
 try:
     ingest(request, Path({str(tmp_path / "out")!r}), Monitor())
@@ -356,7 +356,7 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
 ):
     request = request_for(write_csv(400), range_bytes=1024)
     want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
-    work, attempt = pipeline.ingest_range, pipeline.IngestRange._work_on
+    work, attempt = range_worker.ingest_range, pipeline.IngestRange._work_on
     tries: dict[int, int] = {}
 
     def torn_at_first(request, piece, folder, tick):
@@ -374,7 +374,7 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
 
     monkeypatch.setattr(pipeline.JobState, "find", lambda token: None)  # as if the workers were other processes
     monkeypatch.setattr("headway.process._OWN", [])  # this one stays the tests'
-    monkeypatch.setattr(pipeline, "ingest_range", torn_at_first)
+    monkeypatch.setattr(range_worker, "ingest_range", torn_at_first)
     monkeypatch.setattr(pipeline.IngestRange, "_work_on", three_times)
     assert ingest(request, tmp_path / "retried", Monitor(), runner=ONE) == want
     assert set(tries.values()) == {3}
@@ -383,7 +383,7 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
 
 def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tmp_path, monkeypatch):
     request = request_for(write_csv(400), range_bytes=1024)
-    work, failed, begun = pipeline.ingest_range, threading.Event(), []
+    work, failed, begun = range_worker.ingest_range, threading.Event(), []
 
     def first_fails(request, piece, folder, tick):
         begun.append(piece.index)
@@ -394,7 +394,7 @@ def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tm
         time.sleep(0.2)
         return work(request, piece, folder, tick)
 
-    monkeypatch.setattr(pipeline, "ingest_range", first_fails)
+    monkeypatch.setattr(range_worker, "ingest_range", first_fails)
     with pytest.raises(RuntimeError, match="a bug"):
         ingest(request, tmp_path / "out", Monitor(), runner=TWO)
     assert len(begun) <= 2 < len(open_source(request.source).ranges(request.files))
@@ -412,7 +412,7 @@ def test_what_goes_wrong_in_putting_a_span_together_is_told_as_it_is(request_for
 
 def test_a_slow_range_leaves_the_other_worker_all_the_rest(request_for, write_csv, tmp_path, monkeypatch):
     request = request_for(write_csv(400), range_bytes=1024)
-    work, others, lock = pipeline.ingest_range, threading.Event(), threading.Lock()
+    work, others, lock = range_worker.ingest_range, threading.Event(), threading.Lock()
     ranges = len(open_source(request.source).ranges(request.files))
     assert ranges > 3
     done = 0
@@ -428,7 +428,7 @@ def test_a_slow_range_leaves_the_other_worker_all_the_rest(request_for, write_cs
                 others.set()
         return facts
 
-    monkeypatch.setattr(pipeline, "ingest_range", first_waits)
+    monkeypatch.setattr(range_worker, "ingest_range", first_waits)
     ingest(request, tmp_path / "out", Monitor(), runner=TWO)
     assert done == ranges
 
