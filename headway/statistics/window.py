@@ -15,7 +15,7 @@ from headway.schema import Column
 from headway.statistics.proto import to_proto
 from headway.statistics.split import merge_all, summary
 
-VERSION = 5
+VERSION = 6
 
 
 class StatisticsRequest(Frozen):

@@ -11,6 +11,7 @@ operation is read off 1,001 quantiles.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -54,6 +55,7 @@ AUTO_MOST_CLASSES = 100
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
 _QUANTILES = 1001
+_RANKS = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist()
 
 
 class FittedOp(Frozen):
@@ -295,7 +297,7 @@ def fit_parameters(
         fitted=tuple(fitted), label=_label(statistics.columns[LABEL], task), parts=tuple(parts)
     )
     names = [*parameters.numeric, *(c.name for c in parameters.categorical), *(c.name for c in parameters.lists)]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ConfigError(f"two inputs are called {twice[0]!r}", where="columns", fix="rename the raw column")
     return parameters, notes
 
@@ -399,7 +401,7 @@ def _fit_part(column: Column, part: Part, config: ColumnTransform, stats: Column
     mean, std = sample.moments()
     strategy = config.impute.strategy
     fill = config.impute.value if strategy == "value" else 0.0 if strategy == "zero" else mean
-    fill = float(sample.quantile([0.5])[0]) if strategy == "median" and len(sample.values) else fill
+    fill = float(sample.quantile([0.5])[0]) if strategy == "median" and not sample.empty else fill
     return made, Fitted(
         column=own,
         ops=(FittedOp(op="standardize", mean=mean, std=std or 1.0),),
@@ -429,21 +431,51 @@ def _automatic(column: Column, stats: ColumnStatistics) -> Op:
 
 
 class _Sample:
-    """The finite train values as weighted points, on their way through the operations."""
+    """The finite train values as weighted points, on their way through the operations; drawn when they are asked for."""
 
     def __init__(self, stats: ColumnStatistics):
-        if stats.numbers is not None:
-            values, counts = stats.numbers.sorted()
-            self.values, self.weights = values.astype(np.float64), counts.astype(np.float64)
-        else:
-            self.values = stats.quantile(((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist())
-            self.weights = np.ones(_QUANTILES)
+        self._stats = stats
+        self._drawn: NDArray[np.float64] | None = None
+        self._later: list[FittedOp] = []
+        self.weights = np.ones(0)
+        self.empty = not stats.finite
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        values = self._raw() if self._drawn is None else self._drawn
+        for op in self._later:
+            values = apply_numeric(op, values)
+        self._drawn, self._later = values, []
+        return values
+
+    @values.setter
+    def values(self, values: NDArray[np.float64]) -> None:
+        self._drawn = values
+
+    def _raw(self) -> NDArray[np.float64]:
+        if self._stats.numbers is not None:
+            values, counts = self._stats.numbers.sorted()
+            self.weights = counts.astype(np.float64)
+            return values.astype(np.float64)
+        self.weights = np.ones(_QUANTILES)
+        return self._stats.quantile(_RANKS)
 
     def through(self, op: FittedOp) -> None:
-        self.values = apply_numeric(op, self.values)
+        self._later.append(op)
+
+    @property
+    def same(self) -> bool:
+        """Whether all points are equal, or there are none."""
+        if self._drawn is not None or self._later:
+            return self.empty or bool(self.values.min() == self.values.max())
+        if self._stats.numbers is not None:
+            values = self._stats.numbers.sorted()[0]
+            return self.empty or float(values[0]) == float(values[-1])
+        low, high = self._stats.quantile([_RANKS[0], _RANKS[-1]]).tolist()  # quantiles rise, so the ends tell
+        return bool(low == high)
 
     def moments(self) -> tuple[float, float]:
-        if not len(self.values):
+        if self.empty:
             return 0.0, 0.0
         mean = float(np.average(self.values, weights=self.weights))
         return mean, float(np.sqrt(np.average((self.values - mean) ** 2, weights=self.weights)))
@@ -463,12 +495,11 @@ def _fit_op(
     if isinstance(op, Hash):
         return FittedOp(op="hash", buckets=op.buckets)
     assert sample is not None
-    empty = not len(sample.values)
+    empty = sample.empty
     if isinstance(op, Standardize):
         mean, std = (stats.mean, stats.std) if first else sample.moments()
         # the deviation of equal values is a rounding error, and dividing by it would blow up what serving sends
-        same = empty or sample.values.min() == sample.values.max()
-        return FittedOp(op="standardize", mean=mean, std=1.0 if same or std <= 0 else std)
+        return FittedOp(op="standardize", mean=mean, std=1.0 if sample.same or std <= 0 else std)
     if isinstance(op, MinMax):
         low, high = (0.0, 1.0) if empty else (float(sample.values.min()), float(sample.values.max()))
         if first and stats.minimum is not None and stats.maximum is not None:

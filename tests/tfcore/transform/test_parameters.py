@@ -6,6 +6,7 @@ import pytest
 
 from headway.errors import ConfigError, DataError
 from headway.schema import Column
+from headway.statistics.sketches import Sketches
 from headway.statistics.split import SplitStatistics
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.parameters import TransformParameters, fit_parameters, image_input
@@ -211,3 +212,16 @@ def test_impute_false_says_what_to_write():
 def test_images_of_any_name_are_apart():
     names = [image_input(name) for name in ("photo_1", "photo 1", "价格", "温度")]
     assert names[0] == "image_photo_1" and len(set(names)) == 4 and all(name.isascii() for name in names)
+
+
+def test_standardizing_reads_no_points_off_the_sketches_of_many_columns(monkeypatch):
+    asked = []
+    quantiles = Sketches.quantiles
+    monkeypatch.setattr(Sketches, "quantiles", lambda self, at: asked.append(len(at)) or quantiles(self, at))
+    names = [f"x{i}" for i in range(600)]
+    columns = (*(Column(name=name, type="float32", nullable=False) for name in names), COLUMNS[-1])
+    r = np.random.default_rng(0)
+    arrays = [pa.array(r.normal(size=5000).astype(np.float32)) for _ in names]
+    batch = pa.RecordBatch.from_arrays([*arrays, pa.array(r.integers(0, 2, 5000))], names=[*names, "label"])
+    parameters, _ = _fit(batch, columns)
+    assert len(parameters.fitted) == 600 and sum(asked) < 10 * 600
