@@ -20,7 +20,7 @@ from headway.schema import LABEL, Column, in_columns, suggest
 from headway.sources.base import InputFile, SourceConfig
 from headway.splits import SplitConfig
 
-VERSION = 9
+VERSION = 10
 """Raised by whoever changes a byte of what ingest writes for the same request."""
 
 
