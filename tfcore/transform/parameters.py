@@ -54,6 +54,7 @@ AUTO_TOP_K = 10_000
 AUTO_MOST_CLASSES = 100
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
+_SEPARATORS, _LOOKED_AT = ("|", ";", ","), 1000
 _QUANTILES = 1001
 _RANKS = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist()
 
@@ -320,7 +321,7 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
         if not column.shape and (column.meaning == "identifier" or looks):
             return None, (
                 f"column {column.name!r} is left out: {stats.distinct:,} distinct values in {stats.values:,} look "
-                f"like an identifier; give it a transform to use it ({_use(column)})"
+                f"like an identifier; give it a transform to use it ({_use(column)}){_as_list(column, stats)}"
             )
         chain = (_automatic(column, stats),)
     where = f"columns.{column.name}"
@@ -367,6 +368,19 @@ def _use(column: Column) -> str:
     """What makes a feature of an identifier."""
     said = "{hash: {buckets: 1000}}" if column.type == "bytes" else "standardize"
     return in_columns(column.name, said)
+
+
+def _as_list(column: Column, stats: ColumnStatistics) -> str:
+    """What else to write of text whose values are lists of words that recur, such as Comedy|Drama; "" of any other."""
+    if column.type != "bytes" or not stats.complete:
+        return ""
+    values = [value for value, _ in stats.top(_LOOKED_AT)]
+    for separator in _SEPARATORS:
+        words = [word.strip() for value in values for word in value.split(separator.encode())]
+        if len(words) >= 2 * len(values) and len({*words}) * 5 <= len(words):
+            said = in_columns(column.name, f'{{shape: list, separator: "{separator}"}}')
+            return f"; if its values are lists, parted by {separator!r}, say so ({said})"
+    return ""
 
 
 def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Part, ...] | None:

@@ -214,6 +214,23 @@ def test_images_of_any_name_are_apart():
     assert names[0] == "image_photo_1" and len(set(names)) == 4 and all(name.isascii() for name in names)
 
 
+def test_an_identifier_that_looks_like_lists_is_told_how_to_be_read_as_such():
+    r = np.random.default_rng(0)
+    words = [f"g{i}" for i in range(40)]
+    lists = [";".join(r.choice(words, r.integers(2, 7), replace=False)) for _ in range(2000)]
+    ids = [f"{i:05d}-{r.integers(10**9)}" for i in range(2000)]
+    for values, told in ((lists, True), (ids, False)):
+        batch = _batch()
+        batch = batch.set_column(2, "s", pa.array([v.encode() for v in values], pa.binary()).dictionary_encode())
+        _, notes = _fit(batch)
+        [note] = [note for note in notes if "'s'" in note]
+        assert "look like an identifier" in note and ("separator" in note) == told
+    _, [note] = _fit(
+        _batch().set_column(2, "s", pa.array([v.encode() for v in lists], pa.binary()).dictionary_encode())
+    )
+    assert 'columns: {s: {shape: list, separator: ";"}}' in note
+
+
 def test_standardizing_reads_no_points_off_the_sketches_of_many_columns(monkeypatch):
     asked = []
     quantiles = Sketches.quantiles
