@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from flows.commands import answer, located_of
-from flows.options import Options, PipelinePath
-from headway.errors import ConfigError
+from flows.options import Options, PipelinePath, WindowOptions
+from headway.errors import ConfigError, HeadwayError
 
 if TYPE_CHECKING:
     from flows.pipeline import Located
+    from tfcore.train.schedule import Schedule
 
-LET_GO = "schedule"
+LET_GO, RATE = "schedule", "learning_rate"
 
 
 def knobs(
@@ -39,17 +40,42 @@ def knobs(
     if wanted:
         file.write(wanted)
     held = file.read()
+    shown = {name: _plain(schedule) for name, schedule in schedules.items()}
+    if RATE not in located.pipeline.training.model_fields_set:
+        shown[RATE] = _chosen_rate(pipeline, options)
     rows = [
         {
             "knob": name,
-            "pipeline": {"name": schedule.name} | schedule.model_dump(mode="json", exclude_defaults=True),
+            "pipeline": shown[name],
             "by_hand": held.get(name),
             "meaning": MEANINGS.get(name, "the model's own"),
         }
-        for name, schedule in schedules.items()
+        for name in schedules
     ]
     answer(options, {"file": str(file.path), "knobs": rows}, _told(located, rows, bool(wanted)))
     return 0
+
+
+def _plain(schedule: Schedule) -> dict[str, Any]:
+    return {"name": schedule.name} | schedule.model_dump(mode="json", exclude_defaults=True)
+
+
+def _chosen_rate(pipeline: str, options: Options) -> dict[str, Any]:
+    """The learning rate that the pipeline leaves out, as a run over all spans would choose it now; "auto" while the number
+    of train rows is not known."""
+    from flows.commands import trip_of
+    from flows.engine import Planner
+    from flows.road import road
+    from tfcore.train.config import TrainingConfig
+
+    try:
+        trip = trip_of(pipeline, WindowOptions(json=options.json, set=options.set))
+        training = road(trip, Planner(trip.store), freeze=False).training
+    except HeadwayError:  # no span has landed yet, for one: what is wrong with it is for the run to say
+        training = None
+    if training is None:
+        return {"name": "auto"}
+    return _plain(TrainingConfig.model_validate(training["training"]).learning_rate)
 
 
 def _value(item: str) -> tuple[str, Any]:
@@ -83,6 +109,8 @@ def _told(located: Located, rows: list[dict[str, Any]], written: bool) -> str:
 
 
 def _short(schedule: dict[str, Any]) -> str:
+    if schedule["name"] == "auto":
+        return "chosen by the train rows, once known"
     settings = {key: value for key, value in schedule.items() if key != "name"}
     if schedule["name"] == "constant" and list(settings) in ([], ["initial"]):
         return f"{settings.get('initial', 0.001):g}"

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from headway.civil import CYCLES, Part, parts_of
@@ -44,7 +43,7 @@ from tfcore.transform.config import (
 )
 from tfcore.transform.fits import check
 from tfcore.transform.preprocess_config import DerivedParameters
-from tfcore.transform.reference import apply_numeric
+from tfcore.transform.train_sample import TrainSample
 
 VERSION = 2
 FILE = "transform.json"
@@ -55,8 +54,6 @@ AUTO_MOST_CLASSES = 100
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
 _SEPARATORS, _LOOKED_AT = ("|", ";", ","), 1000
-_QUANTILES = 1001
-_RANKS = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist()
 
 
 class FittedOp(Frozen):
@@ -329,7 +326,7 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
     if isinstance(chain[-1], Image):
         return _image(column, chain[-1], config, stats), None
     ops: list[FittedOp] = []
-    sample = _Sample(stats) if column.type != "bytes" else None
+    sample = TrainSample(stats) if column.type != "bytes" else None
     for op in chain:
         done = _fit_op(op, column, stats, sample, first=not ops, where=where)
         if sample is not None and op.op not in ("vocabulary", "hash", "bucketize"):
@@ -393,7 +390,7 @@ def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics
         return op.parts
     if column.temporal is None or column.shape or not stats.present or (stats.distinct == 1 and not stats.missing):
         return None
-    days = _Sample(stats).values
+    days = TrainSample(stats).values
     auto: tuple[Part, ...] = ("year", "month", "weekday")
     auto = auto if column.temporal == "date" else (*auto, "hour")
     varying = tuple(part for part in auto if len(np.unique(parts_of(days, column.temporal, part))) > 1)
@@ -409,7 +406,7 @@ def _fit_part(column: Column, part: Part, config: ColumnTransform, stats: Column
         low, high = CYCLES[part]
         op = FittedOp(op="vocabulary", integers=tuple(range(low, high + 1)), oov_buckets=1)
         return made, Fitted(column=own, ops=(op,), size=_size(op, own))
-    sample = _Sample(stats)
+    sample = TrainSample(stats)
     assert column.temporal is not None
     sample.values = parts_of(sample.values, column.temporal, part).astype(np.float64)
     mean, std = sample.moments()
@@ -444,65 +441,8 @@ def _automatic(column: Column, stats: ColumnStatistics) -> Op:
     return Standardize()
 
 
-class _Sample:
-    """The finite train values as weighted points, on their way through the operations; drawn when they are asked for."""
-
-    def __init__(self, stats: ColumnStatistics):
-        self._stats = stats
-        self._drawn: NDArray[np.float64] | None = None
-        self._later: list[FittedOp] = []
-        self.weights = np.ones(0)
-        self.empty = not stats.finite
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        values = self._raw() if self._drawn is None else self._drawn
-        for op in self._later:
-            values = apply_numeric(op, values)
-        self._drawn, self._later = values, []
-        return values
-
-    @values.setter
-    def values(self, values: NDArray[np.float64]) -> None:
-        self._drawn = values
-
-    def _raw(self) -> NDArray[np.float64]:
-        if self._stats.numbers is not None:
-            values, counts = self._stats.numbers.sorted()
-            self.weights = counts.astype(np.float64)
-            return values.astype(np.float64)
-        self.weights = np.ones(_QUANTILES)
-        return self._stats.quantile(_RANKS)
-
-    def through(self, op: FittedOp) -> None:
-        self._later.append(op)
-
-    @property
-    def same(self) -> bool:
-        """Whether all points are equal, or there are none."""
-        if self._drawn is not None or self._later:
-            return self.empty or bool(self.values.min() == self.values.max())
-        if self._stats.numbers is not None:
-            values = self._stats.numbers.sorted()[0]
-            return self.empty or float(values[0]) == float(values[-1])
-        low, high = self._stats.quantile([_RANKS[0], _RANKS[-1]]).tolist()  # quantiles rise, so the ends tell
-        return bool(low == high)
-
-    def moments(self) -> tuple[float, float]:
-        if self.empty:
-            return 0.0, 0.0
-        mean = float(np.average(self.values, weights=self.weights))
-        return mean, float(np.sqrt(np.average((self.values - mean) ** 2, weights=self.weights)))
-
-    def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
-        order = np.argsort(self.values, kind="stable")
-        ends = np.cumsum(self.weights[order])
-        places = np.searchsorted(ends, np.asarray(at) * ends[-1] - 1e-9)
-        return self.values[order][np.minimum(places, len(order) - 1)]
-
-
 def _fit_op(
-    op: Op, column: Column, stats: ColumnStatistics, sample: _Sample | None, *, first: bool, where: str
+    op: Op, column: Column, stats: ColumnStatistics, sample: TrainSample | None, *, first: bool, where: str
 ) -> FittedOp:
     if isinstance(op, Vocabulary):
         return _vocabulary(op, column, stats, where)
