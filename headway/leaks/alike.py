@@ -27,8 +27,11 @@ from headway.statistics.sample import kept
 
 DRAWN, KEPT = 256, 1024
 """Different rows that are kept of each split of a range, and of a span or a window."""
+MOST_COLUMNS = 128
+"""Of a wider table so many columns are compared, evenly spread over it."""
 _ORDERED_BY = 2
 _HALF, _HIGH = np.uint64(32), np.uint64(0xFFFFFFFF00000000)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _NULL_FLOAT = 1.2345679e-33
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -52,7 +55,12 @@ class Alike:
     """What is compared of the rows of one pipeline."""
 
     def __init__(self, config: SplitConfig, columns: Sequence[Column]):
-        self.names = content(config, columns)
+        whole = content(config, columns)
+        few = np.linspace(0, len(whole) - 1, MOST_COLUMNS).round().astype(int).tolist()
+        self.names = tuple(whole[i] for i in few) if len(whole) > MOST_COLUMNS else whole
+        known = {*whole}
+        self.apart = tuple(column.name for column in columns if column.name not in known) if whole else ()
+        """The columns that are left out."""
         ranks = {column.name: _rank(column) for column in columns}
         ranked = sorted(self.names, key=ranks.__getitem__)  # stable
         self._by = [name for name in ranked if ranks[name] < _COSTLY][:_ORDERED_BY] or ranked[:1]
@@ -62,7 +70,7 @@ class Alike:
         if not self.names:
             return
         order = self._order(batch)
-        factor, todo = 2, [*samples]
+        factor, todo = 1.5, [*samples]
         while todo:
             bounds = {code: _below(samples[code], factor, codes == code) for code in todo}
             most = np.zeros(max(samples) + 1, np.uint64)
@@ -73,17 +81,15 @@ class Alike:
             again = []
             for code, bound in bounds.items():
                 found = hashes[split == code]
-                if samples[code].bound is None and bound < _HIGH and len(np.unique(found)) <= DRAWN:
+                if samples[code].bound is None and bound < _ALL and len(np.unique(found)) <= DRAWN:
                     again.append(code)  # they are few, again and again
                 else:
                     samples[code].add(found)
             todo, factor = again, factor * 16
 
     def _order(self, batch: pa.RecordBatch) -> Hashes:
-        """A hash of a few columns, equal for rows that are alike, in the high half."""
-        order = _folded(dict(zip(batch.schema.names, batch.columns, strict=True)), self._by)
-        order &= _HIGH
-        return order
+        """A hash of a few columns, equal for rows that are alike."""
+        return _folded({name: batch.column(name) for name in self._by}, self._by)
 
     def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
         """The order of some rows, and below it what the whole row holds."""
@@ -91,7 +97,7 @@ class Alike:
         chosen = pa.array(at)
         few = kept([arrays[name].take(chosen) for name in self.names])  # the words of all columns are hashed together
         hashes = _folded(dict(zip(self.names, few, strict=True)), self.names)
-        return order[at] | (hashes >> _HALF)
+        return (order[at] & _HIGH) | (hashes >> _HALF)
 
 
 def _folded(arrays: Mapping[str, pa.Array], names: Sequence[str]) -> Hashes:
@@ -99,24 +105,23 @@ def _folded(arrays: Mapping[str, pa.Array], names: Sequence[str]) -> Hashes:
     state: Hashes | None = None
     for name in names:
         if state is None:
-            state = _bits(arrays[name]).astype(np.uint64)
+            state = np.multiply(_bits(arrays[name]), _ODD, dtype=np.uint64)
         else:
-            state *= _ODD
             state += _bits(arrays[name])
+            state *= _ODD
     assert state is not None
-    state *= _ODD
     state ^= state >> np.uint64(29)
     state *= _ODD
     return state
 
 
-def _below(sample: Distinct, factor: int, rows: NDArray[np.bool_]) -> np.uint64:
+def _below(sample: Distinct, factor: float, rows: NDArray[np.bool_]) -> np.uint64:
     """No row with a greater order gets into a sample. Of one that is not full: about the `factor` times as many as it keeps
     that are least, since orders are spread evenly."""
     if sample.bound is not None:
-        return sample.bound & _HIGH
+        return sample.bound | ~_HIGH
     some = factor * DRAWN / max(1, int(np.count_nonzero(rows)))
-    return _HIGH if some >= 1 else np.uint64(int(some * 2.0**64)) & _HIGH
+    return _ALL if some >= 1 else np.uint64(int(some * 2.0**64)) | ~_HIGH
 
 
 _COSTLY = 3

@@ -139,7 +139,6 @@ class Notes:
         self._keys = key_sets(config, columns)
         self._time = named_for(columns, "time")
         self._alike = alike.Alike(config, columns)
-        self._apart = tuple(column.name for column in columns if column.name not in self._alike.names)
         self._splits: dict[str, _Split] = {}
 
     def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: Assigned) -> None:
@@ -181,7 +180,7 @@ class Notes:
                 )
         found = SpanNotes(rule=self._rule, keys=self._keys, time=self._time, splits=splits)
         if self._alike.names:
-            found = found.model_copy(update={"content": self._alike.names, "apart": self._apart})
+            found = found.model_copy(update={"content": self._alike.names, "apart": self._alike.apart})
         _write(folder, found)
 
 

@@ -56,6 +56,12 @@ def test_keys_and_identifiers_are_left_out_and_nothing_is_compared_where_it_says
     assert content(SplitConfig(), COLUMNS) == content(SplitConfig(mode="time"), COLUMNS) == ()
 
 
+def test_of_a_wide_table_some_columns_are_compared():
+    columns = (COLUMNS[0], *(Column(name=f"c{i}", type="float32", nullable=False) for i in range(1000)))
+    alike = Alike(BY_ID, columns)
+    assert len({*alike.names}) == 128 and alike.names[-1] == "c999" and alike.apart == ("id",)
+
+
 @pytest.mark.parametrize("repeated", [0.0, 0.5, 1.0])
 def test_the_share_of_rows_in_both_splits_is_close_from_samples(repeated):
     at, batch, codes = table(60_000, repeated, values=2**40)
