@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tfcore.transform.parameters import FittedOp
 
 _QUANTILES = 1001
+_WIDE = 0.1
+"""Were all points equal, a thousandth of the values at most would be others, and the deviation a 30th of the range."""
 _RANKS = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist()
 
 
@@ -67,6 +69,13 @@ class TrainSample:
         if self._stats.numbers is not None:
             values = self._stats.numbers.sorted()[0]
             return self.empty or float(values[0]) == float(values[-1])
+        stats = self._stats
+        if (
+            stats.minimum is not None
+            and stats.maximum is not None
+            and stats.std > _WIDE * (stats.maximum - stats.minimum)
+        ):
+            return False
         low, high = self._stats.quantile([_RANKS[0], _RANKS[-1]]).tolist()  # quantiles rise, so the ends tell
         return bool(low == high)
 
