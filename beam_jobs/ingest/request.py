@@ -20,7 +20,7 @@ from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
 
-VERSION = 9
+VERSION = 10
 """Raised by whoever changes a byte of what ingest writes for the same request."""
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, located_of
-from flows.cli.options import Options, PipelinePath
-from headway.errors import ConfigError
+from flows.cli.options import Options, PipelinePath, WindowOptions
+from headway.errors import ConfigError, HeadwayError
 
 if TYPE_CHECKING:
     from flows.config.pipeline import LoadedPipeline
+    from tfcore.train.settings.schedule import Schedule
 
-LET_GO = "schedule"
+LET_GO, RATE = "schedule", "learning_rate"
 
 
 def knobs(
@@ -40,17 +41,42 @@ def knobs(
     if wanted:
         file.write(wanted)
     held = file.read()
+    shown = {name: _plain(schedule) for name, schedule in schedules.items()}
+    if RATE not in loaded.pipeline.training.model_fields_set:
+        shown[RATE] = _chosen_rate(pipeline, options)
     rows = [
         {
             "knob": name,
-            "pipeline": {"name": schedule.name} | schedule.model_dump(mode="json", exclude_defaults=True),
+            "pipeline": shown[name],
             "by_hand": held.get(name),
             "meaning": MEANINGS.get(name, "the model's own"),
         }
-        for name, schedule in schedules.items()
+        for name in schedules
     ]
     answer(options, {"file": str(file.path), "knobs": rows}, _told(loaded, rows, bool(wanted)))
     return 0
+
+
+def _plain(schedule: Schedule) -> dict[str, Any]:
+    return {"name": schedule.name} | schedule.model_dump(mode="json", exclude_defaults=True)
+
+
+def _chosen_rate(pipeline: str, options: Options) -> dict[str, Any]:
+    """The learning rate that the pipeline leaves out, as a run over all spans would choose it now; "auto" while the number
+    of train rows is not known."""
+    from flows.cli.commands import trip_of
+    from flows.dag.dag import road
+    from flows.execution.engine import Planner
+    from tfcore.train.settings.config import TrainingConfig
+
+    try:
+        run_spec = trip_of(pipeline, WindowOptions(json=options.json, set=options.set))
+        training = road(run_spec, Planner(run_spec.store), freeze=False).training
+    except HeadwayError:  # no span has landed yet, for one: what is wrong with it is for the run to say
+        training = None
+    if training is None:
+        return {"name": "auto"}
+    return _plain(TrainingConfig.model_validate(training["training"]).learning_rate)
 
 
 def _value(item: str) -> tuple[str, Any]:
@@ -84,6 +110,8 @@ def _told(loaded: LoadedPipeline, rows: list[dict[str, Any]], written: bool) -> 
 
 
 def _short(schedule: dict[str, Any]) -> str:
+    if schedule["name"] == "auto":
+        return "chosen by the train rows, once known"
     settings = {key: value for key, value in schedule.items() if key != "name"}
     if schedule["name"] == "constant" and list(settings) in ([], ["initial"]):
         return f"{settings.get('initial', 0.001):g}"

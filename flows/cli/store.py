@@ -153,23 +153,40 @@ def _training_says(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def verify(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
+def verify(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    repair: Annotated[
+        bool, Parameter(help="remove damaged outputs of steps, so that the next run makes them anew")
+    ] = False,
+    options: Options = Options(),
+) -> int:
+    from flows.execution.damage import places, remove_outputs
     from headway.registry.registry import Registry, names
 
     _, store = store_of(pipeline, options)
     problems = [*store.verify()]
     for name in names(store):
         problems += Registry(store, name).verify()
-    value = {"problems": [{"file": str(path), "problem": problem} for path, problem in problems]}
-    lines = [f"{path}: {problem}" for path, problem in problems]
+    found = places(store, problems)
+    removed = remove_outputs(store, found) if repair else []
+    left = [place for place in found if not (repair and place.output)]
+    value: dict[str, Any] = {"problems": [{"file": str(path), "problem": problem} for path, problem in problems]}
+    if repair:
+        value["removed"] = [str(place.path) for place in removed]
+        value["left"] = [{"path": str(place.path), "problem": place.problem, "fix": place.fix} for place in left]
+        lines = [
+            f"{place.path}: {place.problem}: removed; the next run that needs it makes it anew" for place in removed
+        ]
+        lines += [f"{place.path}: {place.problem}: left; {place.fix}" for place in left]
+    else:
+        lines = [f"{path}: {problem}" for path, problem in problems]
+        lines += [f"  fix: {place.path}: {place.fix}" for place in left if not place.output]
+        lines += ["  fix: " + next(place.fix for place in left if place.output)] if any(p.output for p in left) else []
     outputs = sum(1 for _ in store.all_outputs())
-    fix = "delete the damaged output's folder; a run that reads it finds the damage, and makes it again by itself"
-    answer(
-        options,
-        value,
-        "\n".join([*lines, f"  fix: {fix}"]) if lines else f"{counted(outputs, 'output')}: every byte is as written",
-    )
-    return StoreError.exit_code if problems else 0
+    answer(options, value, "\n".join(lines) or f"{counted(outputs, 'output')}: every byte is as written")
+    return StoreError.exit_code if left else 0
 
 
 def gc(

@@ -33,8 +33,7 @@ from headway.tabular.splits import SplitConfig
 from headway.validation.config import ValidateConfig
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
-from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ImputeConfig, PoolConfig, TransformConfig
-from tfcore.transform.preprocess_config import PreprocessConfig
+from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ImputeConfig, PoolConfig, PreprocessConfig, TransformConfig
 
 Task = Literal["auto", "binary", "multiclass", "regression"]
 

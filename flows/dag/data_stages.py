@@ -24,8 +24,8 @@ from headway.statistics.stage import StatisticsRequest
 from headway.tabular.splits import window_splits
 from headway.validation.serving import checksum
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, errors
+from tfcore.transform.config import DerivedParameters
 from tfcore.transform.parameters import TransformRequest
-from tfcore.transform.preprocess_config import DerivedParameters
 
 
 class DataSteps:

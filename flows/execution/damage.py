@@ -1,19 +1,26 @@
-"""Whether a step failed because an output that it reads is damaged: a byte that a disk flipped, a file that is gone.
+"""Whether an output is damaged, which a step that failed has read: a byte that a disk flipped, a file that is gone.
 
     for found in damaged_inputs(store, request):
         found.path, found.problem            # .../train-00000-of-00004.tfrecord, "has crc32c ... : its bytes changed"
 
 A cached output is trusted when its files have their sizes; its bytes are read against their checksums only here, after a
-failure, and by `headway verify`.
+failure, and by `headway verify`, whose `--repair` removes what the next run can make anew:
+
+    for place in places(store, [*store.verify(), *registry.verify()]):
+        place.path, place.problem, place.fix
+    remove_outputs(store, places)                # the steps' outputs among them; never anything of a model
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headway.errors import Cancelled, ConfigError, Locked, Rejected
+from headway.messages import counted
+from headway.registry.gc import alone
 from headway.storage.prefetch import names
 from headway.storage.store import Store
 
@@ -57,3 +64,61 @@ def _damage(store: Store, stage: str, fingerprint: str, folder: Path) -> Damaged
     for name, problem in store.checksum_problems(folder, manifest):
         return Damaged(stage, fingerprint, folder / name, problem)
     return None
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is damaged as a whole: a step's output, a model's version, a copy that is served, or a single file."""
+
+    path: Path
+    problem: str
+    """Of its first damaged file, and how many more there are."""
+    fix: str
+    output: bool
+    """A step's output: nothing is lost with it, since a run makes it anew."""
+
+
+def places(store: Store, problems: Iterable[tuple[Path, str]]) -> list[Place]:
+    """What `Store.verify` and `Registry.verify` found, one for each output, version and served copy."""
+    found: dict[Path, list[str]] = {}
+    for file, problem in problems:
+        parts = file.relative_to(store.root).parts
+        folder = store.root.joinpath(*parts[:3]) if len(parts) > 3 else file
+        inside = str(file.relative_to(folder))
+        found.setdefault(folder, []).append(problem if inside == "." else f"{inside} {problem}")
+    return [_place(store, path, told) for path, told in found.items()]
+
+
+def _place(store: Store, path: Path, told: Sequence[str]) -> Place:
+    area, *names = path.relative_to(store.root).parts
+    more = f", and {counted(len(told) - 1, 'file')} more" if len(told) > 1 else ""
+    fix = {
+        "stages": "headway verify --repair removes it, and the next run that needs it makes it anew",
+        "runs": "delete the file: only the list of runs loses by it",
+        "models": "restore it from a backup of models/, or make another version the champion: headway promote --to VERSION",
+        "serving": "once version and champion.json are whole, delete what is left of the copy: the next run serves it again",
+    }.get(area, "restore it from a backup")
+    if area == "models" and len(names) == 2 and not names[1].isdigit():  # champion.json
+        fix = "restore it from a backup of models/"
+    return Place(path, told[0] + more, fix, output=area == "stages")
+
+
+def remove_outputs(store: Store, damaged: Sequence[Place]) -> list[Place]:
+    """Remove the steps' outputs that are damaged still, while no run goes on; returns what was removed.
+
+    Raises:
+        Locked: a pipeline runs, or another process collects.
+    """
+    outputs = [place for place in damaged if place.output]
+    if not outputs:
+        return []
+    removed = []
+    with alone(store, "verify --repair") as lock:
+        for place in outputs:
+            lock.check()
+            stage = place.path.parent.name
+            # a run may have made it anew since it was looked at
+            if next(iter(store.output_problems(stage, place.path)), None) is not None:
+                store.discard(place.path)
+                removed.append(place)
+    return removed

@@ -22,9 +22,10 @@ _MANY = 8
 
 
 class Distinct:
-    """The `KEPT` least distinct hashes and their counts."""
+    """The `kept` least distinct hashes and their counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
         self._hashes: Hashes = np.zeros(0, np.uint64)
         self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
         self._full = False
@@ -34,11 +35,11 @@ class Distinct:
         """Add a batch of rows."""
         if self._full:
             hashes = hashes[hashes <= self._hashes[-1]]
-        elif len(hashes) > 4 * _MANY * KEPT:
+        elif len(hashes) > 4 * (many := _MANY * self._kept):
             # sorting a part of them will do, unless they are few again and again
-            some = hashes[hashes <= np.partition(hashes, _MANY * KEPT)[_MANY * KEPT]]
+            some = hashes[hashes <= np.partition(hashes, many)[many]]
             values, counts = np.unique(some, return_counts=True)
-            if len(values) > KEPT:
+            if len(values) > self._kept:
                 self._fold(values, counts)
                 return
         if len(hashes):
@@ -46,14 +47,17 @@ class Distinct:
 
     def _fold(self, hashes: Hashes, counts: NDArray[np.int64]) -> None:
         values, places = np.unique(np.concatenate([self._hashes, hashes]), return_inverse=True)
-        total = np.bincount(places, weights=np.concatenate([self._counts, counts]))
-        self._full = self._full or len(values) > KEPT
-        self._hashes, self._counts = values[:KEPT], total[:KEPT].astype(np.int64)
+        total = np.bincount(places, weights=np.concatenate([self._counts, counts]), minlength=len(values))
+        self._full = self._full or len(values) > self._kept
+        self._hashes, self._counts = values[: self._kept], total[: self._kept].astype(np.int64)
 
     def merge(self, other: Distinct) -> None:
-        """Add the rows of another piece."""
+        """Add the rows of another piece, which may have kept fewer hashes."""
+        bounds = [bound for bound in (self.bound, other.bound) if bound is not None]
+        least = min(bounds) if bounds else None
+        self._hashes, self._counts = self.upto(least)  # further not all that occurred are known
         self._full = self._full or other._full
-        self._fold(other._hashes, other._counts)
+        self._fold(*other.upto(least))
 
     @property
     def values(self) -> int:
@@ -64,6 +68,16 @@ class Distinct:
     def rows(self) -> int:
         """Rows that have them."""
         return int(self._counts.sum())
+
+    @property
+    def bound(self) -> np.uint64 | None:
+        """No hash above it is kept; None while all are."""
+        return self._hashes[-1] if self._full else None
+
+    def upto(self, bound: np.uint64 | None) -> tuple[Hashes, NDArray[np.int64]]:
+        """The hashes that are kept up to `bound`, and how many rows have each; None: all."""
+        end = len(self._hashes) if bound is None else int(np.searchsorted(self._hashes, bound, side="right"))
+        return self._hashes[:end], self._counts[:end]
 
     @property
     def whole(self) -> bool:
@@ -80,13 +94,13 @@ class Distinct:
         return ("full:" if self._full else "all:") + base64.b64encode(data).decode("ascii")
 
     @classmethod
-    def from_text(cls, text: str) -> Distinct:
+    def from_text(cls, text: str, kept: int = KEPT) -> Distinct:
         """What `to_text` wrote; ValueError when it is damaged."""
         kind, _, data = text.partition(":")
         whole = np.frombuffer(base64.b64decode(data, validate=True), "<u8").astype(np.uint64)
         if kind not in ("full", "all") or len(whole) % 2:
             raise ValueError("a sample of distinct rows is cut off")
-        made = cls()
+        made = cls(kept)
         made._full = kind == "full"
         made._hashes, made._counts = whole[: len(whole) // 2], whole[len(whole) // 2 :].astype(np.int64)
         return made

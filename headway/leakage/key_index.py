@@ -9,7 +9,8 @@
 A set holds the 64-bit hashes of one key (`headway.leakage.keys`), so that it says of each key which splits have it; with
 `unique` a second set holds those that occurred more than once. A span's sets are its ranges' one behind the other. A time
 column leaves its least and greatest value. A split by hash of all columns leaves its least and greatest split hash: when
-those of two splits do not overlap, no row that hashes alike is in both, and that holds without a hash of every row.
+those of two splits do not overlap, no row that hashes alike is in both, and that holds without a hash of every row. Of a split
+by a key or a column a sample of what rows hold beside it is kept, as rows may stand in two splits under two keys.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import DataError
-from headway.leakage import hash_sets
-from headway.leakage.distinct import Distinct
+from headway.leakage import alike, hash_sets
+from headway.leakage.distinct import KEPT, Distinct
 from headway.leakage.keys import key_hashes
 from headway.leakage.time_range import TimeNote, raw_kind, span_of
 from headway.schema.columns import Column, named_for
@@ -70,6 +71,8 @@ class SplitNote(Frozen):
     """Least and greatest split hash."""
     repeats: str | None = None
     """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leakage.distinct`)."""
+    contents: str | None = None
+    """Of rows that are split by a key or a column: a sample of what they hold beside it (`headway.leakage.alike`)."""
     time: TimeNote | None = None
     keys: dict[KeyName, KeyNote] = Field(default_factory=dict)
 
@@ -83,6 +86,10 @@ class SpanNotes(Frozen):
     keys: dict[KeyName, KeySet] = Field(default_factory=dict)
     time: str | None = None
     """The time column."""
+    content: tuple[str, ...] = ()
+    """The columns that `contents` is of."""
+    apart: tuple[str, ...] = ()
+    """The columns that were read and are not among these: keys, identifiers, what says the split."""
     splits: dict[str, SplitNote]
 
 
@@ -131,6 +138,7 @@ class Notes:
         self._rule = rule(config, columns, hashed)
         self._keys = key_sets(config, columns)
         self._time = named_for(columns, "time")
+        self._alike = alike.Alike(config, columns)
         self._splits: dict[str, _Split] = {}
 
     def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: Assigned) -> None:
@@ -152,6 +160,8 @@ class Notes:
                 kind = raw_kind(raw, self._time)
                 seen = span_of(time if rows is None else time.filter(pa.array(rows)), kind)
                 split.time = seen if split.time is None else split.time.merged(seen)
+        samples = {code: self._splits[name].contents for code, name in enumerate(self._names) if name in self._splits}
+        self._alike.draw(batch, assigned.codes, samples)
 
     def save(self, folder: Path) -> None:
         """Write the notes into a new folder."""
@@ -160,11 +170,18 @@ class Notes:
         for name in self._names:
             if (split := self._splits.get(name)) is not None:
                 keys = {key: found.save(folder, name, key) for key, found in split.sets.items()}
-                repeats = split.repeats.to_text() if split.hashes is not None else None
                 splits[name] = SplitNote(
-                    rows=split.rows, hashes=split.hashes, repeats=repeats, time=split.time, keys=keys
+                    rows=split.rows,
+                    hashes=split.hashes,
+                    repeats=split.repeats.to_text() if split.hashes is not None else None,
+                    contents=split.contents.to_text() if self._alike.names else None,
+                    time=split.time,
+                    keys=keys,
                 )
-        _write(folder, SpanNotes(rule=self._rule, keys=self._keys, time=self._time, splits=splits))
+        found = SpanNotes(rule=self._rule, keys=self._keys, time=self._time, splits=splits)
+        if self._alike.names:
+            found = found.model_copy(update={"content": self._alike.names, "apart": self._alike.apart})
+        _write(folder, found)
 
 
 class _Split:
@@ -172,6 +189,7 @@ class _Split:
         self.rows = 0
         self.hashes: tuple[int, int] | None = None
         self.repeats = Distinct()
+        self.contents = Distinct(alike.DRAWN)
         self.time: TimeNote | None = None
         self.sets = {name: _Set(key.unique) for name, key in keys.items()}
 
@@ -259,7 +277,7 @@ def merge(folders: Sequence[Path], out: Path) -> None:
                     for folder, _ in of:
                         with (folder / file).open("rb") as source:
                             shutil.copyfileobj(source, sink, 1 << 20)
-    _write(out, SpanNotes(rule=first.rule, keys=first.keys, time=first.time, splits=splits))
+    _write(out, first.model_copy(update={"splits": splits}))
 
 
 def _together(one: SplitNote, other: SplitNote) -> SplitNote:
@@ -272,13 +290,23 @@ def _together(one: SplitNote, other: SplitNote) -> SplitNote:
         for name, mine in one.keys.items()
     }
     time = one.time.merged(other.time) if one.time and other.time else one.time or other.time
-    repeats = one.repeats
-    if one.repeats is not None and other.repeats is not None:
-        both = Distinct.from_text(one.repeats)
-        both.merge(Distinct.from_text(other.repeats))
-        repeats = both.to_text()
-    hashes = _wider(one.hashes, other.hashes)
-    return SplitNote(rows=one.rows + other.rows, hashes=hashes, repeats=repeats, time=time, keys=keys)
+    return SplitNote(
+        rows=one.rows + other.rows,
+        hashes=_wider(one.hashes, other.hashes),
+        repeats=_both(one.repeats, other.repeats, KEPT),
+        contents=_both(one.contents, other.contents, alike.KEPT),
+        time=time,
+        keys=keys,
+    )
+
+
+def _both(one: str | None, other: str | None, kept: int) -> str | None:
+    """Two samples as one."""
+    if one is None or other is None:
+        return one
+    both = Distinct.from_text(one, kept)
+    both.merge(Distinct.from_text(other, kept))
+    return both.to_text()
 
 
 def _write(folder: Path, notes: SpanNotes) -> None:

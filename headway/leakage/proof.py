@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.leakage import hash_sets, time_order
+from headway.leakage.alike import KEPT, share
 from headway.leakage.distinct import Distinct
 from headway.leakage.examples import Look, Seen, examine, shown
 from headway.leakage.key_index import KeyName, KeyNote, sets
@@ -26,6 +27,8 @@ from headway.tabular.splits import Part, SplitConfig
 
 FEW_MISSING = 0.01
 """A larger share of rows without a key is warned of."""
+FEW_REPEATED = 0.01
+"""A larger share of eval rows that stand in train is warned of."""
 FEW_KEYS, FEW_EVAL_KEYS = 100, 20
 """Fewer keys than this, in all or in eval, are warned of."""
 
@@ -73,6 +76,7 @@ class _Prover:
             self._keys("group")
         if self.config.unique_columns():
             self._unique()
+        repeated_in_train(self.window)
         return self.window.proof
 
     # --- keys
@@ -283,6 +287,40 @@ def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
         "than its number of rows says",
         "split by a key of more values (split.key), by time, or by a column (split.mode)",
     )
+
+
+def repeated_in_train(window: Window) -> None:
+    """A warning when rows of eval or test stand in train too, but for what names them; from samples."""
+    content = window.spans[0].notes.content
+    if not content or "train" not in window.parts or any(noted.notes.content != content for noted in window.spans):
+        return
+    seen = {split: Distinct(KEPT) for split in window.parts}
+    for split, sample in seen.items():
+        for note in window.notes(split):
+            if note.contents is None:
+                return
+            sample.merge(Distinct.from_text(note.contents, KEPT))
+    apart = window.spans[0].notes.apart
+    but = f", but for {agree(len(apart), 'column', 'columns')} {some(apart, 5, repr)}" if apart else ""
+    for split in (split for split in ("eval", "test") if split in seen):
+        found = share(seen["train"], seen[split])
+        if found is None or not found[0]:
+            continue
+        part, values, whole = found
+        shown_share = f"{'' if whole else 'about '}{part:.0%}" if part >= FEW_REPEATED else "few"
+        told = f"{shown_share} of the {split} rows also stand in train{but}"
+        of = f"seen in {counted(values, 'different row')}" + ("" if whole else ", a sample")
+        if part < FEW_REPEATED:
+            window.say(f"{told} ({of})")
+            continue
+        window.find(
+            "warning",
+            "row overlap",
+            f"train, {split}",
+            f"{told} ({of}; {counted(len(content), 'column')} compared): metrics of such rows show what was learnt by heart",
+            "take rows that are there twice out of the files, name a key in split.key that such rows share, or leave "
+            "split.key out: rows that are alike then go into one split",
+        )
 
 
 def repeats(window: Window, columns: Sequence[str]) -> None:

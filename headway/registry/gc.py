@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
-def alone(store: Store) -> Iterator[Lock]:
+def alone(store: Store, command: str = "gc") -> Iterator[Lock]:
     """While this is held, no run of any pipeline in the store goes on or begins.
 
     A run takes its pipeline's lock first and then waits for this one (`not_collecting`); here this one is taken first,
@@ -42,7 +42,7 @@ def alone(store: Store) -> Iterator[Lock]:
     Raises:
         Locked: a pipeline runs, or another process collects.
     """
-    lock = store.lock(LOCK, {"command": "gc"})
+    lock = store.lock(LOCK, {"command": command})
     with lock.held():
         _nobody_runs(store)
         yield lock
@@ -60,7 +60,8 @@ def not_collecting(store: Store, *, wait_seconds: float, on_wait: Callable[[str]
             told = True
             on_wait(describe(holder))
         if time.monotonic() >= deadline:
-            raise Locked(f"held by {describe(holder)}", where=str(lock.path), fix="wait until headway gc has ended")
+            fix = f"wait until headway {holder.get('command', 'gc')} has ended"
+            raise Locked(f"held by {describe(holder)}", where=str(lock.path), fix=fix)
         time.sleep(_POLL_SECONDS)
 
 

@@ -281,7 +281,7 @@ class ColumnStatistics:
         self._fold_extremes(other.minimum, other.maximum)
         if self.sketches is None and other.sketches is None:
             assert self.numbers is not None and other.numbers is not None
-            self.numbers.add(*other.numbers.sorted())
+            self.numbers.add_rising(*other.numbers.sorted())
             self._overflow_if_wide()
             return
         if self.sketches is None:
@@ -371,6 +371,17 @@ class ColumnStatistics:
         ends = np.cumsum(counts)
         places = np.searchsorted(ends, wanted * ends[-1] - 1e-9, side="left")
         return values[np.minimum(places, len(values) - 1)].astype(np.float64)
+
+    def per_bin(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How many finite values are in each bin between rising edges from `minimum` to `maximum`, the last one's end
+        included. Exact while `complete`, else a t-digest's."""
+        if self.sketches is not None:
+            return self.sketches.shares(edges) * self.finite
+        assert self.numbers is not None
+        values, counts = self.numbers.sorted()
+        upto = np.append(0, np.cumsum(counts))
+        places = np.append(np.searchsorted(values, edges[:-1]), len(values))
+        return np.diff(upto[places]).astype(np.float64)
 
     def top(self, k: int | None = None, min_count: int = 1) -> list[tuple[Any, int]]:
         """(value, count) by falling count, equal counts by rising value.

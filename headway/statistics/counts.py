@@ -44,6 +44,13 @@ class NumberCounts:
         if self._pending > self._most_pending:
             self.sorted()
 
+    def add_rising(self, values: NDArray[np.generic], counts: NDArray[np.int64]) -> None:
+        """Add distinct values in rising order: where they are the first ones, nothing is left to sort."""
+        if self._pending or len(self._values[0]):
+            self.add(values, counts)
+        else:
+            self._values, self._counts = [values.astype(self._values[0].dtype, copy=False)], [counts]
+
     def sorted(self) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
         if len(self._values) > 1:
             values, counts = np.concatenate(self._values), np.concatenate(self._counts)

@@ -161,6 +161,15 @@ class Sketches:
             return np.full(len(at), np.nan)
         return np.array([digest.get_quantile(q) for q in np.clip(at, 0.0, 1.0).tolist()])
 
+    def shares(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The share of the values in each bin between rising edges; what is outside counts to the bins at the ends."""
+        digest = self._whole().whole()
+        if digest.is_empty():
+            return np.zeros(len(edges) - 1)
+        inner, places = np.unique(edges[1:-1], return_inverse=True)  # edges between large integers may be equal
+        upto = np.array(digest.get_cdf(inner.tolist()))[places]
+        return np.diff(np.concatenate([[0.0], upto, [1.0]]))
+
     def to_json(self) -> dict[str, str]:
         self._catch_up()
         return {

@@ -223,12 +223,12 @@ def _load_counts(path: Path, columns: list[ColumnStatistics], distinct: list[int
 
 
 def _take(batch: pa.RecordBatch, column: ColumnStatistics) -> None:
-    counts = batch.column("count").to_numpy()
     if column.text is not None:
-        column.text.add(batch.column("bytes"), counts)
+        column.text.add(batch.column("bytes"), batch.column("count").to_numpy())
     else:
         assert column.numbers is not None
-        column.numbers.add(batch.column("integer" if column.type == "int64" else "number").to_numpy(), counts)
+        field = "integer" if column.type == "int64" else "number"
+        column.numbers.add_rising(*(np.array(batch.column(name)) for name in (field, "count")))  # not the whole batch
 
 
 def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:

@@ -15,7 +15,7 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import merge_all, summary
 from headway.statistics.tfmd_proto import to_proto
 
-VERSION = 5
+VERSION = 6
 
 
 class StatisticsRequest(Frozen):

@@ -16,6 +16,7 @@ from headway.statistics.split_statistics import SplitStatistics
 
 _BINS = 10
 _TOP = 20
+_AT = (*np.linspace(0, 1, _BINS + 1).tolist(), 0.5)
 
 
 def to_proto(splits: Mapping[str, SplitStatistics]) -> Any:
@@ -62,22 +63,13 @@ def _numbers(stats: Any, column: ColumnStatistics) -> None:
     stats.mean, stats.std_dev = column.mean, column.std
     stats.num_zeros = column.zeros
     stats.min, stats.max = column.minimum, column.maximum
-    edges = column.quantile(np.linspace(0, 1, _BINS + 1).tolist())
+    *edges, stats.median = column.quantile(_AT).tolist()
     edges[0], edges[-1] = column.minimum, column.maximum
-    stats.median = float(column.quantile([0.5])[0])
     quantiles = stats.histograms.add(type=1, num_nan=column.nan)  # QUANTILES
+    each = column.finite / _BINS
     for low, high in itertools.pairwise(edges):
-        quantiles.buckets.add(low_value=low, high_value=high, sample_count=column.finite / _BINS)
+        quantiles.buckets.add(low_value=low, high_value=high, sample_count=each)
     standard = stats.histograms.add(type=0, num_nan=column.nan)  # STANDARD
     width = np.linspace(column.minimum, column.maximum, _BINS + 1)
-    for low, high, count in zip(width[:-1], width[1:], _per_bin(column, width), strict=True):
+    for (low, high), count in zip(itertools.pairwise(width.tolist()), column.per_bin(width).tolist(), strict=True):
         standard.buckets.add(low_value=low, high_value=high, sample_count=count)
-
-
-def _per_bin(column: ColumnStatistics, edges: np.ndarray) -> np.ndarray:
-    """Rows in each bin: counted where the counts are complete, else read off the quantiles."""
-    if column.numbers is not None:
-        values, counts = column.numbers.sorted()
-        return np.histogram(values.astype(np.float64), edges, weights=counts)[0]
-    fine = column.quantile(np.linspace(0, 1, 1001).tolist())
-    return np.histogram(fine, edges)[0] * (column.finite / 1001)

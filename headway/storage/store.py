@@ -267,17 +267,21 @@ class Store:
         The models' part is `Registry.verify`.
         """
         for stage, folder in self.all_outputs():
-            found = self.manifest(folder)
-            if found is None:
-                yield folder / manifests.NAME, "is gone or damaged"
-                continue
-            if (found.stage, found.fingerprint) != (stage, folder.name):
-                yield folder / manifests.NAME, f"is that of {found.stage}/{found.fingerprint}"
-            for name, problem in self.checksum_problems(folder, found):
-                yield folder / name, problem
+            yield from self.output_problems(stage, folder)
         for path in self._run_files():
             if self._run(path) is None:
                 yield path, "is not a run's JSON"
+
+    def output_problems(self, stage: str, folder: Path) -> Iterator[tuple[Path, str]]:
+        """(file, problem) of one output. Reads every byte of it."""
+        found = self.manifest(folder)
+        if found is None:
+            yield folder / manifests.NAME, "is gone or damaged"
+            return
+        if (found.stage, found.fingerprint) != (stage, folder.name):
+            yield folder / manifests.NAME, f"is that of {found.stage}/{found.fingerprint}"
+        for name, problem in self.checksum_problems(folder, found):
+            yield folder / name, problem
 
     def sweep(self) -> list[Path]:
         """Remove folders that were being written by a process that is dead; returns what was removed."""

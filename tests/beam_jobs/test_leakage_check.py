@@ -70,7 +70,11 @@ def rows(keys, day="2013-01-01"):
 
 def apart(result):
     """What is not about rows that are alike: most tests here have few of them, again and again."""
-    return [anomaly for anomaly in result["anomalies"] if anomaly["kind"] not in ("few keys", "duplicate rows")]
+    return [
+        anomaly
+        for anomaly in result["anomalies"]
+        if anomaly["kind"] not in ("few keys", "duplicate rows", "row overlap")
+    ]
 
 
 def only(result):
@@ -131,19 +135,19 @@ def test_a_column_that_splits_a_key_is_an_error_and_without_a_key_it_is_said(win
     content = ["7,train,1,1", "8,train,1,0", "7,eval,1,1", "9,test,2,1", "8,test,1,1", ",train,1,0"]
     split = SplitConfig(mode="column", column="t", key="k")
     result = window(split, columns=(KEY, part), a=content)
-    kinds = {(a["kind"], a["where"]) for a in result["anomalies"]}
+    kinds = {(a["kind"], a["where"]) for a in apart(result)}
     assert kinds == {
         ("key overlap", "train, eval"),
         ("key overlap", "train, test"),
         ("missing key", "train, eval, test"),
     }
-    assert "1 of 6 rows have no k" in result["anomalies"][-1]["message"]
+    assert "1 of 6 rows have no k" in apart(result)[-1]["message"]
 
 
 def test_a_column_without_a_key_proves_nothing_and_says_so(window):
     part = Column(name="t", type="bytes", nullable=False, role="key")
     result = window(SplitConfig(mode="column", column="t"), columns=(KEY, part), a=["7,train,1,1", "7,eval,1,1"])
-    assert result["anomalies"] == [] and "split.key names none" in result["says"][0]
+    assert apart(result) == [] and "split.key names none" in result["says"][0]
 
 
 def test_spans_split_by_another_salt_leak(window):
@@ -165,7 +169,7 @@ def test_keys_of_several_columns(window):
     columns = (KEY, Column(name="t", type="bytes", nullable=False, role="key"))
     split = SplitConfig(key=("t", "k"), eval=0.4)
     again = window(split, columns=columns, a=rows(range(40)), b=rows(range(40), "2013-01-02"))
-    assert again["anomalies"] == [] and "no (k, t) is in two splits" in again["says"][0]
+    assert apart(again) == [] and "no (k, t) is in two splits" in again["says"][0]
 
 
 # --- without a key
@@ -449,3 +453,31 @@ def test_an_unknown_key_column_is_told_with_its_setting(tmp_path):
     with pytest.raises(ConfigError) as error:
         request.check()
     assert error.value.where == "split.unique" and "did you mean 'k'" in error.value.fix
+
+
+def overlaps(result):
+    return [a for a in result["anomalies"] if a["kind"] == "row overlap"]
+
+
+def test_rows_that_stand_twice_under_two_ids_are_told_with_their_share(window):
+    """Every row of one file is in the other under a new id: the key proves nothing of what the rows hold."""
+    split = SplitConfig(key="k", eval=0.2)
+    values = [f"2013-01-01,{i},{i % 2}" for i in range(400)]
+    lines = [f"a{i},{v}" for i, v in enumerate(values)], [f"b{i},{v}" for i, v in enumerate(values)]
+    result = window(split, range_bytes=2000, a=lines[0], b=lines[1])
+    [found] = overlaps(result)
+    assert (found["severity"], found["where"]) == ("warning", "train, eval") and found["fix"]
+    share = int(found["message"].split("%")[0])
+    assert 70 <= share <= 90 and "of the eval rows also stand in train, but for column 'k'" in found["message"]
+    assert result["says"] and "no k is in two splits" in result["says"][0]
+
+
+def test_rows_that_are_there_once_are_not_said_to_repeat(window):
+    split = SplitConfig(key="k", eval=0.2)
+    lines = [f"a{i},2013-01-01,{i},{i % 2}" for i in range(300)]
+    assert overlaps(window(split, a=lines)) == []
+
+
+def test_by_time_and_without_a_key_nothing_is_noted_of_what_rows_hold(window, tmp_path):
+    window(SplitConfig(eval=0.2), a=rows(range(50)))
+    assert read(tmp_path / "out" / "a" / NOTES).content == ()

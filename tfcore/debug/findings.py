@@ -29,6 +29,7 @@ def problems(
     losses: Sequence[float | None] = (),
     applied: Sequence[bool] = (),
     still: Sequence[str] = (),
+    later: Sequence[str] = (),
 ) -> list[Problem]:
     """See the module.
 
@@ -38,11 +39,13 @@ def problems(
             to find a loss scale count as applied.
         still: the variables that no gradient reaches in the compiled step, or that it left as they were though the eager
             one moved them.
+        later: the variables that have a gradient on the same batch after the compiled steps; their gradient may be 0 in
+            the first one, where a layer after theirs starts at zero.
     """
     return [
         *_values(eager),
-        *_dead(eager["layers"]),
-        *_gradients(eager["variables"]),
+        *_dead(eager["layers"], starting(eager["variables"])),
+        *_gradients(eager["variables"], later),
         *_still(eager["variables"], still),
         *_ranges(eager["layers"]),
         *_changes(eager["variables"]),
@@ -104,19 +107,30 @@ def _how_many(*summaries: Mapping[str, Any]) -> str:
     return " and ".join(f"{count:,} {word}" for count, word in counts if count) + f" in {size}"
 
 
-def _dead(layers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def starting(variables: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The variables that are 0 and about to learn: a linear path, or an output, begins there on purpose."""
+    return {
+        one["name"]
+        for one in variables
+        if one["weight"].get("zeros") == 1.0 and one["gradient"] and one["gradient"].get("zeros", 1.0) < 1.0
+    }
+
+
+def _dead(layers: Sequence[Mapping[str, Any]], learning: set[str]) -> Iterator[Problem]:
     for layer in layers:
+        if layer["weights"] and learning.issuperset(layer["weights"]):
+            continue
         where = f"layer {layer['layer']!r} ({layer['type']})"
         summaries = [one for one in layer["outputs"] if "zeros" in one and one["dtype"].startswith(("float", "bfloat"))]
         if summaries and all(one["zeros"] == 1.0 for one in summaries):
             if layer["largest_input"]:
                 fix = "look at its weights and bias; a ReLU that is never above 0 never learns"
                 yield _problem("dead layer", where, "gives zeros only, though it is given others", fix)
-        elif (layer["dead"] or 0.0) >= DEAD_SHARE:
+        elif (layer["dead"] or 0.0) >= DEAD_SHARE and (layer["weights"] or layer["dead"] > layer["dead_inputs"]):
             yield _problem("dead units", where, f"{layer['dead']:.0%} of its units are 0 in every row of the batch")
 
 
-def _gradients(variables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def _gradients(variables: Sequence[Mapping[str, Any]], later: Sequence[str]) -> Iterator[Problem]:
     for one in variables:
         where = f"variable {one['name']!r}"
         gradient = one["gradient"]
@@ -127,7 +141,8 @@ def _gradients(variables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
             )
             yield _problem("no gradient", where, "no gradient reaches it: it will stay as it is", fix)
         elif not not_finite(gradient) and gradient["zeros"] == 1.0:
-            yield _problem("zero gradient", where, "its gradient is 0 everywhere on this batch")
+            if one["name"] not in later:
+                yield _problem("zero gradient", where, "its gradient is 0 everywhere on this batch")
         elif largest(gradient) > LARGE_GRADIENT:
             told = f"its gradient goes up to {largest(gradient):.3g}"
             yield _problem("exploding", where, told, "set training.clip_norm, or look at the ranges of the layers")

@@ -25,7 +25,7 @@ from headway.storage.prefetch import RemoteFiles
 from tfcore.debug.converted import Converted, conversions
 from tfcore.debug.debug_session import debug_session
 from tfcore.debug.eager import eager_step
-from tfcore.debug.findings import problems
+from tfcore.debug.findings import problems, starting
 from tfcore.debug.graph_report import Graph, has_gpu_kernels
 from tfcore.debug.profiling import profiled
 from tfcore.debug.request import DebugRequest
@@ -73,9 +73,10 @@ def debug_step(
         monitor.check()
         folder = out / "profile" if request.profile and steps > 1 else None
         told = profiled(lambda i: walk.compiled(i + 1), steps - 1, folder)
+        later = walk.later()
     out.mkdir(parents=True, exist_ok=True)
     report = {
-        "problems": problems(walk.eager, walk.losses[walk.at :], walk.applied[walk.at :], walk.still),
+        "problems": problems(walk.eager, walk.losses[walk.at :], walk.applied[walk.at :], walk.still, later),
         "step": training.start + walk.at,
         "rows": training.request.training.batch_size,
         "knobs": walk.knobs,
@@ -117,7 +118,19 @@ class _Walk:
         used = (self._offset + number) % self._learner.stack
         values = self._training.knob_values(self._training.start + number - used, self._learner.stack)
         self.at, self.knobs = number, {name: float(value[used]) for name, value in values.items()}
-        self.eager = eager_step(self._learner, {name: value[used] for name, value in self.stack.items()}, self.knobs)
+        self._batch = {name: value[used] for name, value in self.stack.items()}
+        self.eager = eager_step(self._learner, self._batch, self.knobs)
+
+    def later(self) -> list[str]:
+        """After the compiled steps: the variables whose gradient on the same batch was 0 and is so no longer.
+
+        Nothing learns behind a layer that starts at zero until that layer has made its first step.
+        """
+        zero = {one["name"] for one in self.eager["variables"] if (one["gradient"] or {}).get("zeros") == 1.0}
+        if not zero or not starting(self.eager["variables"]):
+            return []
+        seen = eager_step(self._learner, self._batch, self.knobs)["variables"]
+        return sorted(one["name"] for one in seen if one["name"] in zero and one["gradient"]["zeros"] < 1.0)
 
     def compiled(self, number: int) -> None:
         """Run step `number` from the start; each once, in order."""

@@ -27,7 +27,8 @@ def watched(model: keras.Model) -> Iterator[list[dict[str, Any]]]:
     """Within it, every layer and op of `model` notes its calls.
 
     Each is {layer, type, depth, outputs (summaries), bad_inputs (values that are not finite), largest_input, dead (share
-    of the units that are 0 in every row; None where it means nothing), finished}.
+    of the units that are 0 in every row; None where it means nothing), dead_inputs (the greatest such share of an input),
+    weights (paths of its trainable variables)}.
 
     Raises:
         HeadwayError: a layer raised: which, given what, with the exception as its cause.
@@ -70,14 +71,15 @@ def _watch(
         except HeadwayError:
             raise
         except Exception as error:
-            given = ", ".join(_told(tensor) for tensor in _tensors((arguments, keywords))) or "nothing"
+            shapes = ", ".join(_told(tensor) for tensor in _tensors((arguments, keywords))) or "nothing"
             first = (str(error).strip().splitlines() or ["no message"])[0]
             raise HeadwayError(
-                f"raised {type(error).__name__}: {first}", where=f"layer {operation.name!r}, given {given}"
+                f"raised {type(error).__name__}: {first}", where=f"layer {operation.name!r}, given {shapes}"
             ) from error
         finally:
             depth[0] -= 1
-        inputs = [summarize(tensor) for tensor in _tensors((arguments, keywords))]
+        given = _tensors((arguments, keywords))
+        inputs = [summarize(tensor) for tensor in given]
         outputs = _tensors(result)
         calls.append(
             {
@@ -88,6 +90,8 @@ def _watch(
                 "bad_inputs": sum(map(not_finite, inputs)),
                 "largest_input": max(map(largest, inputs), default=0.0),
                 "dead": _dead(outputs),
+                "dead_inputs": max((_dead([tensor]) or 0.0 for tensor in given), default=0.0),
+                "weights": [variable.path for variable in getattr(operation, "trainable_variables", ())],
             }
         )
         return result

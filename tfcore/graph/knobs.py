@@ -85,6 +85,11 @@ def knob(name: str, default: float | None = None) -> tf.Variable | tf.Tensor:
     return tf.constant(default, tf.float32)
 
 
+def is_knob(variable: Any) -> bool:
+    """Whether `knob` gave it: a training keeps it, whoever holds it."""
+    return type(variable) in _KINDS.values()
+
+
 def _variable(name: str) -> tf.Variable:
     made = tf.Variable(float("nan"), trainable=False, name=f"knob_{name}")
     # a strategy decides which class of variable it is, so the class is extended once it is known

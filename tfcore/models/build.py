@@ -30,6 +30,7 @@ from tfcore.models.config import ModelConfig
 from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip
 from tfcore.models.own_training import check_no_own_training
 from tfcore.models.precision import computing_in
+from tfcore.models.raw_variables import check_no_raw_variables
 from tfcore.runtime.user_code import line_of, load_function
 
 WEIGHTS = "weights"
@@ -313,6 +314,7 @@ def _check_user_model(model: keras.Model, name: str, layout: Layout) -> None:
             where=name,
             fix=f"give float32 of shape ['rows', {wanted[1]}]: {meaning[layout.label.task]} for each row",
         )
+    check_no_raw_variables(model, name)
     if not model.trainable_variables:
         raise ConfigError("the model has nothing to train", where=name)
 

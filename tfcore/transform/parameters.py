@@ -11,12 +11,12 @@ operation is read off 1,001 quantiles.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from headway.config import Frozen
@@ -35,6 +35,7 @@ from tfcore.transform.config import (
     Clip,
     ColumnTransform,
     DateParts,
+    DerivedParameters,
     Hash,
     Image,
     MinMax,
@@ -42,8 +43,8 @@ from tfcore.transform.config import (
     Standardize,
     Vocabulary,
 )
-from tfcore.transform.fitted import Fitted, FittedOp, apply_numeric
-from tfcore.transform.preprocess_config import DerivedParameters
+from tfcore.transform.fitted import Fitted, FittedOp
+from tfcore.transform.train_sample import TrainSample
 
 VERSION = 2
 FILE = "transform.json"
@@ -53,7 +54,7 @@ AUTO_TOP_K = 10_000
 AUTO_MOST_CLASSES = 100
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
-_QUANTILES = 1001
+_SEPARATORS, _LOOKED_AT = ("|", ";", ","), 1000
 
 
 class Category(Frozen):
@@ -233,7 +234,7 @@ def fit_parameters(
         fitted=tuple(fitted), label=_label(statistics.columns[LABEL], task), parts=tuple(parts)
     )
     names = [*parameters.numeric, *(c.name for c in parameters.categorical), *(c.name for c in parameters.lists)]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ConfigError(f"two inputs are called {twice[0]!r}", where="columns", fix="rename the raw column")
     return parameters, notes
 
@@ -256,7 +257,7 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
         if not column.shape and (column.meaning == "identifier" or looks):
             return None, (
                 f"column {column.name!r} is left out: {stats.distinct:,} distinct values in {stats.values:,} look "
-                f"like an identifier; give it a transform to use it ({_use(column)})"
+                f"like an identifier; give it a transform to use it ({_use(column)}){_as_list(column, stats)}"
             )
         chain = (_automatic(column, stats),)
     where = f"columns.{column.name}"
@@ -264,7 +265,7 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
     if isinstance(chain[-1], Image):
         return _image(column, chain[-1], config, stats), None
     ops: list[FittedOp] = []
-    sample = _Sample(stats) if column.type != "bytes" else None
+    sample = TrainSample(stats) if column.type != "bytes" else None
     for op in chain:
         done = _fit_op(op, column, stats, sample, first=not ops, where=where)
         if sample is not None and op.op not in ("vocabulary", "hash", "bucketize"):
@@ -305,6 +306,19 @@ def _use(column: Column) -> str:
     return column_yaml(column.name, said)
 
 
+def _as_list(column: Column, stats: ColumnStatistics) -> str:
+    """What else to write of text whose values are lists of words that recur, such as Comedy|Drama; "" of any other."""
+    if column.type != "bytes" or not stats.complete:
+        return ""
+    values = [value for value, _ in stats.top(_LOOKED_AT)]
+    for separator in _SEPARATORS:
+        words = [word.strip() for value in values for word in value.split(separator.encode())]
+        if len(words) >= 2 * len(values) and len({*words}) * 5 <= len(words):
+            said = column_yaml(column.name, f'{{shape: list, separator: "{separator}"}}')
+            return f"; if its values are lists, parted by {separator!r}, say so ({said})"
+    return ""
+
+
 def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Part, ...] | None:
     """The parts that the model sees of a date; None: the column goes another way."""
     if config.transform != "auto":
@@ -315,7 +329,7 @@ def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics
         return op.parts
     if column.temporal is None or column.shape or not stats.present or (stats.distinct == 1 and not stats.missing):
         return None
-    days = _Sample(stats).values
+    days = TrainSample(stats).values
     auto: tuple[Part, ...] = ("year", "month", "weekday")
     auto = auto if column.temporal == "date" else (*auto, "hour")
     varying = tuple(part for part in auto if len(np.unique(parts_of(days, column.temporal, part))) > 1)
@@ -331,13 +345,13 @@ def _fit_part(column: Column, part: Part, config: ColumnTransform, stats: Column
         low, high = CYCLES[part]
         op = FittedOp(op="vocabulary", integers=tuple(range(low, high + 1)), oov_buckets=1)
         return made, Fitted(column=own, ops=(op,), size=_size(op, own))
-    sample = _Sample(stats)
+    sample = TrainSample(stats)
     assert column.temporal is not None
     sample.values = parts_of(sample.values, column.temporal, part).astype(np.float64)
     mean, std = sample.moments()
     strategy = config.impute.strategy
     fill = config.impute.value if strategy == "value" else 0.0 if strategy == "zero" else mean
-    fill = float(sample.quantile([0.5])[0]) if strategy == "median" and len(sample.values) else fill
+    fill = float(sample.quantile([0.5])[0]) if strategy == "median" and not sample.empty else fill
     return made, Fitted(
         column=own,
         ops=(FittedOp(op="standardize", mean=mean, std=std or 1.0),),
@@ -366,47 +380,19 @@ def _automatic(column: Column, stats: ColumnStatistics) -> Op:
     return Standardize()
 
 
-class _Sample:
-    """The finite train values as weighted points, on their way through the operations."""
-
-    def __init__(self, stats: ColumnStatistics):
-        if stats.numbers is not None:
-            values, counts = stats.numbers.sorted()
-            self.values, self.weights = values.astype(np.float64), counts.astype(np.float64)
-        else:
-            self.values = stats.quantile(((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist())
-            self.weights = np.ones(_QUANTILES)
-
-    def through(self, op: FittedOp) -> None:
-        self.values = apply_numeric(op, self.values)
-
-    def moments(self) -> tuple[float, float]:
-        if not len(self.values):
-            return 0.0, 0.0
-        mean = float(np.average(self.values, weights=self.weights))
-        return mean, float(np.sqrt(np.average((self.values - mean) ** 2, weights=self.weights)))
-
-    def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
-        order = np.argsort(self.values, kind="stable")
-        ends = np.cumsum(self.weights[order])
-        places = np.searchsorted(ends, np.asarray(at) * ends[-1] - 1e-9)
-        return self.values[order][np.minimum(places, len(order) - 1)]
-
-
 def _fit_op(
-    op: Op, column: Column, stats: ColumnStatistics, sample: _Sample | None, *, first: bool, where: str
+    op: Op, column: Column, stats: ColumnStatistics, sample: TrainSample | None, *, first: bool, where: str
 ) -> FittedOp:
     if isinstance(op, Vocabulary):
         return _vocabulary(op, column, stats, where)
     if isinstance(op, Hash):
         return FittedOp(op="hash", buckets=op.buckets)
     assert sample is not None
-    empty = not len(sample.values)
+    empty = sample.empty
     if isinstance(op, Standardize):
         mean, std = (stats.mean, stats.std) if first else sample.moments()
         # the deviation of equal values is a rounding error, and dividing by it would blow up what serving sends
-        same = empty or sample.values.min() == sample.values.max()
-        return FittedOp(op="standardize", mean=mean, std=1.0 if same or std <= 0 else std)
+        return FittedOp(op="standardize", mean=mean, std=1.0 if sample.same or std <= 0 else std)
     if isinstance(op, MinMax):
         low, high = (0.0, 1.0) if empty else (float(sample.values.min()), float(sample.values.max()))
         if first and stats.minimum is not None and stats.maximum is not None:

@@ -37,6 +37,17 @@ def test_knobs_are_shown_and_set_and_let_go(folder, capsys, monkeypatch):
     assert json.loads((folder / "store/control/small.json").read_text()) == {"learning_rate": 0.0001, "dropout": None}
 
 
+def test_a_learning_rate_that_is_left_out_is_not_shown_as_the_constant_of_large_tables(folder, capsys):
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("learning_rate: {name: cosine, initial: 0.01}, ", ""))
+    (folder / "a.csv").write_text("x,y\n" + "".join(f"{i},{i % 2}\n" for i in range(50)))
+    assert main(["knobs", str(folder), "--json"]) == 0
+    (rate,) = (knob for knob in json.loads(capsys.readouterr().out)["knobs"] if knob["knob"] == "learning_rate")
+    assert rate["pipeline"] == {"name": "auto"}
+    assert main(["knobs", str(folder)]) == 0
+    assert "chosen by the train rows, once known" in capsys.readouterr().out
+    assert not (folder / "store").exists()
+
+
 @pytest.mark.parametrize(
     ("item", "words"),
     [("temperature=2", "set it in the pipeline"), ("dropout=1.5", "below 1"), ("x", "not NAME=VALUE")],

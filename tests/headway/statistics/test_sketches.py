@@ -106,3 +106,17 @@ def test_values_that_wait_are_kept_when_read_or_saved():
     assert column.quantile([0.995])[0] >= 1e9
     assert ColumnStatistics.from_json(column.to_json()).quantile([0.995])[0] >= 1e9
     assert column.quantile([0.995])[0] >= 1e9  # reading took nothing away
+
+
+def test_bins_follow_the_digest_and_bear_equal_edges():
+    random = np.random.default_rng(3)
+    column = _column(random.normal(size=ROWS).astype(np.float32), 65_536)
+    edges = np.linspace(column.minimum, column.maximum, 11)
+    values = np.random.default_rng(3).normal(size=ROWS).astype(np.float32)
+    assert column.per_bin(edges) == pytest.approx(np.histogram(values, edges)[0], abs=0.005 * ROWS)
+
+    near = ColumnStatistics("n", "int64")
+    near.update(pa.array(np.arange(2**62, 2**62 + 70_000)))
+    low, high = float(near.minimum), float(near.minimum + 2048)  # 512 apart as float64: some of the edges are one
+    assert not near.complete
+    assert near.per_bin(np.linspace(low, high, 11)).sum() == pytest.approx(70_000)

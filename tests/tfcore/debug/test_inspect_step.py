@@ -154,6 +154,32 @@ def test_what_is_wrong_is_told_with_its_place(layer, kind, where):
     assert (kind, where) in {(one["kind"], one["where"].partition(", ")[0]) for one in found}, found
 
 
+def test_what_starts_at_zero_is_not_dead_and_what_is_dead_is_told_beside_it():
+    keras.utils.set_random_seed(0)
+    x = keras.Input([N], name="numeric")
+    hidden = keras.layers.Dense(4, activation="relu", name="hidden")(x)
+    gone = keras.layers.Dense(4, activation="relu", bias_initializer=keras.initializers.Constant(-100.0), name="gone")(
+        x
+    )
+    half = keras.layers.Lambda(lambda h: h * tf.constant([1.0, 0.0, 0.0, 1.0]), name="half")(hidden)
+    passed = keras.layers.ReLU(name="passed")(half)
+    both = keras.layers.Concatenate(name="both")([passed, gone])
+    parts = [
+        keras.layers.Dense(1, kernel_initializer="zeros", name="output")(both),
+        keras.layers.Rescaling(10.0, name="speed")(
+            keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros", name="wide")(x)
+        ),
+    ]
+    net = keras.Model({"numeric": x}, keras.layers.Add(name="sum")(parts))
+    found = problems(seen(net), later=["hidden/kernel", "hidden/bias"])
+    assert [(one["kind"], one["where"]) for one in found if one["kind"] != "zero gradient"] == [
+        ("dead units", "layer 'half' (Lambda)"),
+        ("dead layer", "layer 'gone' (Dense)"),
+    ]
+    zero = [one["where"] for one in found if one["kind"] == "zero gradient"]
+    assert zero == ["variable 'gone/kernel'", "variable 'gone/bias'"]
+
+
 def test_wrong_inputs_and_a_loss_that_only_seems_finite_are_told():
     bad = tf.constant(np.full((B, N), np.nan, np.float32))
     found = problems(seen(model(), numeric=bad), [0.5], [False])
@@ -238,6 +264,10 @@ def test_the_stage_reports_and_profiles_and_touches_nothing_else(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["examples", "out"]
     again = debug_step(DebugRequest(train=train, steps=4, profile=False), tmp_path / "again", Monitor())
     assert again["compiled"]["losses"] == found["compiled"]["losses"] and again["profile"] is None
+    linear = train.model_copy(update={"model": ModelConfig(hidden=(4,), linear=True)})
+    found = debug_step(DebugRequest(train=linear, steps=2, profile=False), tmp_path / "linear", Monitor())
+    (bias,) = (one for one in found["variables"] if one["name"] == "hidden_0/bias")
+    assert bias["gradient"]["zeros"] == 1.0 and found["problems"] == []  # behind an output that starts at zero
 
 
 def test_the_step_after_a_checkpoint_is_the_one_that_the_training_goes_on_with(tmp_path):

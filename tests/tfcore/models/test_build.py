@@ -260,7 +260,42 @@ def patched(layout, options):
     model = good(layout, {"width": 4})
     object.__setattr__(model, "train_step", lambda data: {})
     return model
+
+import tensorflow as tf
+from tfcore.graph.knobs import knob
+
+class Scale(keras.layers.Layer):
+    def __init__(self, held, **keywords):
+        super().__init__(**keywords)
+        self.weight, self.held, self.rate = self.add_weight(shape=[]), held, knob("rate", 0.5)
+        self.own = [self.weight.value]
+
+    def call(self, x):
+        return x * self.weight
+
+class Holder(tf.Module):
+    def __init__(self):
+        self.deep = tf.Variable(1.0)
+
+def scaled(layout, options):
+    held = {"variable": lambda: tf.Variable(1.0), "list": lambda: [{"a": tf.Variable(1.0)}], "module": Holder,
+            "table": lambda: tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1), "number": lambda: 1.0,
+            "static": lambda: tf.constant([1.0])}[options["held"]]()
+    inputs = good(layout, {"width": 4}).input
+    return keras.Model(inputs, keras.layers.Dense(1)(Scale(held, name="scale")(inputs["numeric"])))
+
+def closing(layout, options):
+    factor = tf.Variable(1.0)
+    inputs = good(layout, {"width": 4}).input
+    x = keras.layers.Lambda(lambda x: x * factor, name="times")(inputs["numeric"])
+    return keras.Model(inputs, keras.layers.Dense(1)(x))
 """
+
+
+def test_a_layer_may_hold_its_weights_knobs_and_constants(module):
+    for held in ("number", "static"):
+        config = ModelConfig(name="my_models:scaled", options={"held": held})
+        assert len(build(config, layout(), seed=0, module=module, knobs=KnobVariables(["rate"])).variables) == 3
 
 
 @pytest.fixture
@@ -291,6 +326,16 @@ def test_a_users_model_is_built_from_its_file_by_the_seed(module):
         ("with_step", {}, "the class Steps has a train_step of its own"),
         ("with_step", {}, "self.add_loss(...)"),
         ("patched", {}, "has a train_step of its own"),
+        (
+            "scaled",
+            {"held": "variable"},
+            "layer 'scale' (Scale) holds a tf.Variable as 'held', which Keras does not count",
+        ),
+        ("scaled", {"held": "variable"}, "self.add_weight(shape=..."),
+        ("scaled", {"held": "list"}, "holds a tf.Variable as \"held[0]['a']\""),
+        ("scaled", {"held": "module"}, "holds a tf.Variable as 'held.deep'"),
+        ("scaled", {"held": "table"}, "holds a MutableHashTable as 'held', which is not a weight of the model"),
+        ("closing", {}, "layer 'times' (Lambda) holds a tf.Variable as 'function: factor'"),
     ],
 )
 def test_what_is_wrong_with_a_users_model_is_said(module, function, options, words):

@@ -15,10 +15,9 @@ from tfcore.graph.python_op import PythonOpError
 from tfcore.preprocess.request import AnalyseRequest
 from tfcore.preprocess.stage import analyse
 from tfcore.testing import write_examples
-from tfcore.transform.config import ColumnTransform
+from tfcore.transform.config import ColumnTransform, DerivedParameters, PreprocessConfig
 from tfcore.transform.parameters import TransformRequest, fit
 from tfcore.transform.preprocess import transform_of
-from tfcore.transform.preprocess_config import DerivedParameters, PreprocessConfig
 
 COLUMNS = (
     Column(name="miles", type="int64", nullable=True),

@@ -6,6 +6,7 @@ import pytest
 
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
+from headway.statistics.sketches import Sketches
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.parameters import TransformParameters, fit_parameters, image_input
@@ -211,3 +212,33 @@ def test_impute_false_says_what_to_write():
 def test_images_of_any_name_are_apart():
     names = [image_input(name) for name in ("photo_1", "photo 1", "价格", "温度")]
     assert names[0] == "image_photo_1" and len(set(names)) == 4 and all(name.isascii() for name in names)
+
+
+def test_an_identifier_that_looks_like_lists_is_told_how_to_be_read_as_such():
+    r = np.random.default_rng(0)
+    words = [f"g{i}" for i in range(40)]
+    lists = [";".join(r.choice(words, r.integers(2, 7), replace=False)) for _ in range(2000)]
+    ids = [f"{i:05d}-{r.integers(10**9)}" for i in range(2000)]
+    for values, told in ((lists, True), (ids, False)):
+        batch = _batch()
+        batch = batch.set_column(2, "s", pa.array([v.encode() for v in values], pa.binary()).dictionary_encode())
+        _, notes = _fit(batch)
+        [note] = [note for note in notes if "'s'" in note]
+        assert "look like an identifier" in note and ("separator" in note) == told
+    _, [note] = _fit(
+        _batch().set_column(2, "s", pa.array([v.encode() for v in lists], pa.binary()).dictionary_encode())
+    )
+    assert 'columns: {s: {shape: list, separator: ";"}}' in note
+
+
+def test_standardizing_reads_no_points_off_the_sketches_of_many_columns(monkeypatch):
+    asked = []
+    quantiles = Sketches.quantiles
+    monkeypatch.setattr(Sketches, "quantiles", lambda self, at: asked.append(len(at)) or quantiles(self, at))
+    names = [f"x{i}" for i in range(600)]
+    columns = (*(Column(name=name, type="float32", nullable=False) for name in names), COLUMNS[-1])
+    r = np.random.default_rng(0)
+    arrays = [pa.array(r.normal(size=5000).astype(np.float32)) for _ in names]
+    batch = pa.RecordBatch.from_arrays([*arrays, pa.array(r.integers(0, 2, 5000))], names=[*names, "label"])
+    parameters, _ = _fit(batch, columns)
+    assert len(parameters.fitted) == 600 and sum(asked) < 10 * 600

@@ -1,0 +1,159 @@
+"""A sample of what rows hold but for their identifiers, drawn so that rows that are alike are drawn together.
+
+    alike = Alike(config, columns)               # what is compared: alike.names; none of it: nothing is drawn
+    alike.draw(batch, codes, {0: Distinct(DRAWN), 1: Distinct(DRAWN)})
+    share(train, eval)                           # (0.88, 210, False)
+
+A hash of every column of every row would cost as much as the split itself. So rows have an order, a hash of a few of their
+columns, and only those of least order are hashed whole: rows that are alike have one order, in whatever file and split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.leakage.distinct import Distinct
+from headway.leakage.hash_sets import Hashes
+from headway.schema.columns import Column
+from headway.statistics.row_sample import kept
+from headway.tabular.hashing import NULL
+from headway.tabular.list_arrays import slots
+from headway.tabular.splits import SplitConfig, column_hash
+
+DRAWN, KEPT = 256, 1024
+"""Different rows that are kept of each split of a range, and of a span or a window."""
+MOST_COLUMNS = 128
+"""Of a wider table so many columns are compared, evenly spread over it."""
+_ORDERED_BY = 2
+_HALF, _HIGH = np.uint64(32), np.uint64(0xFFFFFFFF00000000)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_NULL_FLOAT = 1.2345679e-33
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def content(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
+    """The columns to compare rows by: those that are read, but for what names or places a row.
+
+    None where it says nothing: by time, rows recur as months do; without a key, rows that are alike are in one split anyway.
+    """
+    if config.by_row or config.mode == "time":
+        return ()
+    apart = config.columns()
+    return tuple(
+        column.name
+        for column in columns
+        if column.name not in apart and column.meaning != "identifier" and column.role != "key"
+    )
+
+
+class Alike:
+    """What is compared of the rows of one pipeline."""
+
+    def __init__(self, config: SplitConfig, columns: Sequence[Column]):
+        whole = content(config, columns)
+        few = np.linspace(0, len(whole) - 1, MOST_COLUMNS).round().astype(int).tolist()
+        self.names = tuple(whole[i] for i in few) if len(whole) > MOST_COLUMNS else whole
+        known = {*whole}
+        self.apart = tuple(column.name for column in columns if column.name not in known) if whole else ()
+        """The columns that are left out."""
+        ranks = {column.name: _rank(column) for column in columns}
+        ranked = sorted(self.names, key=ranks.__getitem__)  # stable
+        self._by = [name for name in ranked if ranks[name] < _COSTLY][:_ORDERED_BY] or ranked[:1]
+
+    def draw(self, batch: pa.RecordBatch, codes: NDArray[np.int8], samples: Mapping[int, Distinct]) -> None:
+        """Add the rows of a batch to the sample of their split, by its code."""
+        if not self.names:
+            return
+        order = self._order(batch)
+        factor, todo = 1.5, [*samples]
+        while todo:
+            bounds = {code: _below(samples[code], factor, codes == code) for code in todo}
+            most = np.zeros(max(samples) + 1, np.uint64)
+            most[todo] = [*bounds.values()]
+            at = np.flatnonzero(order <= most.max())
+            at = at[order[at] <= most[codes[at]]]
+            split, hashes = codes[at], self._hashed(batch, order, at)
+            again = []
+            for code, bound in bounds.items():
+                found = hashes[split == code]
+                if samples[code].bound is None and bound < _ALL and len(np.unique(found)) <= DRAWN:
+                    again.append(code)  # they are few, again and again
+                else:
+                    samples[code].add(found)
+            todo, factor = again, factor * 16
+
+    def _order(self, batch: pa.RecordBatch) -> Hashes:
+        """A hash of a few columns, equal for rows that are alike."""
+        return _folded({name: batch.column(name) for name in self._by}, self._by)
+
+    def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
+        """The order of some rows, and below it what the whole row holds."""
+        arrays: Mapping[str, pa.Array] = dict(zip(batch.schema.names, batch.columns, strict=True))
+        chosen = pa.array(at)
+        few = kept([arrays[name].take(chosen) for name in self.names])  # the words of all columns are hashed together
+        hashes = _folded(dict(zip(self.names, few, strict=True)), self.names)
+        return (order[at] & _HIGH) | (hashes >> _HALF)
+
+
+def _folded(arrays: Mapping[str, pa.Array], names: Sequence[str]) -> Hashes:
+    """One uint64 for each row of some columns, whose high half is well mixed."""
+    state: Hashes | None = None
+    for name in names:
+        if state is None:
+            state = np.multiply(_bits(arrays[name]), _ODD, dtype=np.uint64)
+        else:
+            state += _bits(arrays[name])
+            state *= _ODD
+    assert state is not None
+    state ^= state >> np.uint64(29)
+    state *= _ODD
+    return state
+
+
+def _below(sample: Distinct, factor: float, rows: NDArray[np.bool_]) -> np.uint64:
+    """No row with a greater order gets into a sample. Of one that is not full: about the `factor` times as many as it keeps
+    that are least, since orders are spread evenly."""
+    if sample.bound is not None:
+        return sample.bound | ~_HIGH
+    some = factor * DRAWN / max(1, int(np.count_nonzero(rows)))
+    return _ALL if some >= 1 else np.uint64(int(some * 2.0**64)) | ~_HIGH
+
+
+_COSTLY = 3
+
+
+def _rank(column: Column) -> int:
+    """Numbers cost least to hash, and fractions tell rows apart best; texts and images of their own cost most."""
+    if column.shape:
+        return _COSTLY
+    return {"float32": 0, "int64": 1}.get(column.type, 2 if column.encoding == "dictionary" else _COSTLY)
+
+
+def _bits(array: pa.Array) -> Hashes | NDArray[np.uint32]:
+    """Something of each value that only equal values share."""
+    kind = array.type
+    if pa.types.is_float32(kind):
+        return slots(pc.fill_null(array, _NULL_FLOAT) if array.null_count else array, np.dtype(np.uint32))
+    if pa.types.is_int64(kind) or pa.types.is_uint64(kind):
+        return slots(
+            pc.fill_null(array, pa.scalar(int(NULL), kind)) if array.null_count else array, np.dtype(np.uint64)
+        )
+    return column_hash(array)
+
+
+def share(others: Distinct, rows: Distinct) -> tuple[float, int, bool] | None:
+    """(the share of `rows` that stand in `others` too, of how many different ones, whether all were looked at).
+
+    None: there are none to tell it from.
+    """
+    bounds = [sample.bound for sample in (others, rows) if sample.bound is not None]
+    hashes, counts = rows.upto(min(bounds) if bounds else None)
+    if not len(hashes):
+        return None
+    there = np.isin(hashes, others.upto(None)[0])
+    return float(counts[there].sum() / counts.sum()), len(hashes), not bounds

@@ -1,0 +1,99 @@
+"""The sample of what rows hold beside their key: rows that are alike are drawn together, and their share is close."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headway.leakage.alike import DRAWN, KEPT, Alike, content, share
+from headway.leakage.distinct import Distinct
+from headway.schema.columns import Column
+from headway.tabular.splits import SplitConfig
+
+COLUMNS = (
+    Column(name="id", type="int64", nullable=False),
+    Column(name="code", type="bytes", nullable=False, meaning="identifier"),
+    Column(name="x", type="float32", nullable=True),
+    Column(name="n", type="int64", nullable=True),
+    Column(name="s", type="bytes", nullable=True, encoding="dictionary"),
+)
+BY_ID = SplitConfig(key=("id",))
+
+
+def table(rows, repeated, seed=0, values=10**6):
+    """Rows of which a share stands twice, under two ids, in any order; each with a split's code."""
+    r = np.random.default_rng(seed)
+    once = rows - round(rows * repeated / 2)
+    n = r.integers(0, values, once)
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array((n % 1000).astype(np.float32), mask=n % 17 == 0),
+            pa.array(n),
+            pa.array([f"w{v % 40}".encode() for v in n.tolist()], pa.binary()).dictionary_encode(),
+        ],
+        names=["x", "n", "s"],
+    )
+    at = np.concatenate([np.arange(once), np.arange(rows - once)])
+    at = r.permutation(at)
+    drawn = batch.take(pa.array(at))
+    return at, drawn, r.choice(np.array([0, 1], np.int8), rows, p=[0.8, 0.2])
+
+
+def drawn(batch, codes, size, kept=DRAWN):
+    """The samples of both splits, from pieces that are merged."""
+    alike, total = Alike(BY_ID, COLUMNS), [Distinct(KEPT), Distinct(KEPT)]
+    for piece in range(0, batch.num_rows, 4 * size):
+        samples = {0: Distinct(kept), 1: Distinct(kept)}
+        for start in range(piece, min(piece + 4 * size, batch.num_rows), size):
+            alike.draw(batch.slice(start, size), codes[start : start + size], samples)
+        for code, sample in samples.items():
+            total[code].merge(Distinct.from_text(sample.to_text(), KEPT))
+    return total
+
+
+def test_keys_and_identifiers_are_left_out_and_nothing_is_compared_where_it_says_nothing():
+    assert content(BY_ID, COLUMNS) == ("x", "n", "s")
+    assert content(SplitConfig(mode="column", column="s"), COLUMNS) == ("id", "x", "n")
+    assert content(SplitConfig(), COLUMNS) == content(SplitConfig(mode="time"), COLUMNS) == ()
+
+
+def test_of_a_wide_table_some_columns_are_compared():
+    columns = (COLUMNS[0], *(Column(name=f"c{i}", type="float32", nullable=False) for i in range(1000)))
+    alike = Alike(BY_ID, columns)
+    assert len({*alike.names}) == 128 and alike.names[-1] == "c999" and alike.apart == ("id",)
+
+
+@pytest.mark.parametrize("repeated", [0.0, 0.5, 1.0])
+def test_the_share_of_rows_in_both_splits_is_close_from_samples(repeated):
+    at, batch, codes = table(60_000, repeated, values=2**40)
+    true = np.isin(at[codes == 1], at[codes == 0]).mean()
+    train, judging = drawn(batch, codes, 5_000)
+    found, different, whole = share(train, judging)
+    assert not whole and different > 100
+    assert found == pytest.approx(true, abs=0.12) and (found == 0) == (true == 0)
+
+
+def test_of_few_rows_the_share_is_exact_however_they_come():
+    at, batch, codes = table(200, 0.6, values=2**40)
+    true = np.isin(at[codes == 1], at[codes == 0]).mean()
+    for size in (7, 200):
+        found, _, whole = share(*drawn(batch, codes, size))
+        assert whole and found == pytest.approx(true)
+
+
+def test_rows_of_few_values_are_all_counted():
+    _, batch, codes = table(30_000, 0.0, values=30)
+    train, judging = drawn(batch, codes, 10_000)
+    assert train.whole and train.rows + judging.rows == 30_000 and share(train, judging)[0] == 1.0
+
+
+def test_a_null_is_not_a_zero():
+    alike = Alike(BY_ID, COLUMNS)
+    made = []
+    for x in (None, 0.0):
+        sample = Distinct(DRAWN)
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array([x], pa.float32()), pa.array([1]), pa.array([b"a"]).dictionary_encode()], names=["x", "n", "s"]
+        )
+        alike.draw(batch, np.zeros(1, np.int8), {0: sample})
+        made.append(sample)
+    assert share(*made)[0] == 0.0
