@@ -113,3 +113,9 @@ def test_help_needs_no_heavy_import():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "rollback" in done.stdout
+
+
+def test_the_map_names_every_folder():
+    text = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+    folders = {path.parent.relative_to(ROOT).as_posix() for package in ALLOWED for path in _modules(package)}
+    assert not [folder for folder in sorted(folders) if f"| `{folder}/` |" not in text]
