@@ -224,6 +224,7 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     from beam_jobs import span_range
     from headway.leaks.notes import Notes
     from headway.records.tfrecord import ShardWriter
+    from headway.row_split import RowSplit
     from headway.sources.base import open_source
     from headway.statistics.split import SplitStatistics
 
@@ -243,7 +244,7 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
 
     timed(span_range, "coerce", "coerce")
     timed(span_range.RangeWork, "_label", "label")
-    for owner, name in ((span_range, "assigned"), (Notes, "add"), (Notes, "save")):
+    for owner, name in ((RowSplit, "assigned"), (Notes, "add"), (Notes, "save")):
         timed(owner, name, "hash")
     for name in ("update", "save"):
         timed(SplitStatistics, name, "statistics")
