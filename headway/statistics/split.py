@@ -22,7 +22,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.schema import Column
+from headway.schema import LABEL, Column
+from headway.stacked import Stack
 from headway.statistics.column import ColumnStatistics, Limits
 from headway.statistics.counts import Budget
 from headway.statistics.label_sample import FILE as LABEL_SAMPLE_NAME
@@ -30,7 +31,7 @@ from headway.statistics.label_sample import LabelSample
 from headway.statistics.many import update as update_many
 from headway.statistics.runs import BLOCK, Run, exact
 from headway.statistics.sample import FILE as SAMPLE_NAME
-from headway.statistics.sample import RowSample
+from headway.statistics.sample import RowSample, kept
 
 JSON_NAME, COUNTS_NAME = "statistics.json", "counts.arrow"
 FORMAT = 1
@@ -79,7 +80,19 @@ class SplitStatistics:
             if columns:
                 update_many(columns, [arrays[column.name] for column in columns])
         stored = pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
-        self.by_label.update(stored, self.sample.update(stored))
+        self._draw(stored, arrays.get(LABEL))
+
+    def _draw(self, batch: pa.RecordBatch, label: pa.Array | None) -> None:
+        """Both samples, with one gathering of their rows."""
+        priority, chosen = self.sample.choose(batch.num_rows)
+        drawn = self.by_label.choose(label, priority) if label is not None else []
+        rows = np.unique(np.concatenate([chosen, *(mine for _, mine in drawn)]))
+        if not len(rows):
+            return
+        taken = kept(Stack.parts(batch, [rows])[0])
+        if len(chosen):
+            self.sample.add(priority[chosen], taken.take(np.searchsorted(rows, chosen)))
+        self.by_label.add(drawn, priority, rows, taken)
 
     def merge(self, other: SplitStatistics) -> None:
         """Add what `other` saw.
