@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.schema import LABEL, Column
-from headway.stacked import Stack
+from headway.stacked import CODES, Stack
 from headway.statistics.column import ColumnStatistics, Limits
 from headway.statistics.counts import Budget
 from headway.statistics.label_sample import FILE as LABEL_SAMPLE_NAME
 from headway.statistics.label_sample import LabelSample
-from headway.statistics.many import update as update_many
+from headway.statistics.many import Numbers, Words
 from headway.statistics.runs import BLOCK, Run, exact
 from headway.statistics.sample import FILE as SAMPLE_NAME
 from headway.statistics.sample import RowSample, kept
@@ -52,12 +52,23 @@ _IN_MEMORY, _ALL_IN_MEMORY = 4 * BLOCK, 1 << 20
 
 class SplitStatistics:
     def __init__(self, columns: dict[str, ColumnStatistics]):
-        self.columns = columns
+        self._columns = columns
         self.rows = 0
         self.sample = RowSample.create(len(columns))
         """Some rows whole, for what only columns seen together can tell."""
         self.by_label = LabelSample.create(len(columns))
         """The same with as many rows of each class of the label."""
+        self._many: dict[str, Numbers | Words] = {}
+
+    @property
+    def columns(self) -> dict[str, ColumnStatistics]:
+        for many in self._many.values():
+            many.settle()
+        return self._columns
+
+    @columns.setter
+    def columns(self, columns: dict[str, ColumnStatistics]) -> None:
+        self._columns, self._many = columns, {}
 
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
@@ -66,33 +77,50 @@ class SplitStatistics:
         made = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
         return cls({column.name: column for column in made})
 
-    def update(self, batch: pa.RecordBatch) -> None:
+    def update(self, batch: pa.RecordBatch | Stack) -> None:
         """Add a batch of stored columns; columns it does not have are an error of the caller."""
         self.rows += batch.num_rows
-        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
-        many: dict[str, list[ColumnStatistics]] = {"int64": [], "float32": []}
-        for name, column in self.columns.items():
-            if column.limits.wide and column.type in many and not column.shape:
-                many[column.type].append(column)
+        if isinstance(batch, Stack):
+            stack, label = batch, batch.column(LABEL) if LABEL in self._columns else None
+            self._update_many(stack)
+        else:
+            arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+            stored = pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], names=list(self._columns))
+            label = arrays.get(LABEL)
+            if any(column.limits.wide for column in self._columns.values()):
+                stack = Stack.of(stored)
+                self._update_many(stack)
             else:
-                column.update(arrays[name])
-        for columns in many.values():
-            if columns:
-                update_many(columns, [arrays[column.name] for column in columns])
-        stored = pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
-        self._draw(stored, arrays.get(LABEL))
-
-    def _draw(self, batch: pa.RecordBatch, label: pa.Array | None) -> None:
-        """Both samples, with one gathering of their rows."""
+                stack = None
+                for name, column in self._columns.items():
+                    column.update(arrays[name])
         priority, chosen = self.sample.choose(batch.num_rows)
         drawn = self.by_label.choose(label, priority) if label is not None else []
         rows = np.unique(np.concatenate([chosen, *(mine for _, mine in drawn)]))
         if not len(rows):
             return
-        taken = kept(Stack.parts(batch, [rows])[0])
+        taken = kept(Stack.parts(stored, [rows])[0] if stack is None else stack.take(rows))
         if len(chosen):
             self.sample.add(priority[chosen], taken.take(np.searchsorted(rows, chosen)))
         self.by_label.add(drawn, priority, rows, taken)
+
+    def _update_many(self, stack: Stack) -> None:
+        """Columns of a kind together. A kind that a batch has for the first time, or without some of its columns, as when a
+        dictionary has a null word, begins anew."""
+        columns = list(self._columns.values())
+        for kind, places in stack.places.items():
+            mine = [columns[i] for i in places]
+            many = self._many.get(kind)
+            if many is None or many.columns != mine:
+                if many is not None:
+                    many.settle()
+                many = self._many[kind] = Words(mine) if kind == CODES else Numbers(mine)
+            if isinstance(many, Words):
+                many.add(stack.values[kind], stack.present[kind], stack.words)
+            else:
+                many.add(stack.values[kind], stack.present[kind])
+        for i, array in stack.others.items():
+            columns[i].update(array)
 
     def merge(self, other: SplitStatistics) -> None:
         """Add what `other` saw.
@@ -107,8 +135,10 @@ class SplitStatistics:
                 fix="ingest the spans of a window with the same columns and types",
             )
         self.rows += other.rows
+        others = other.columns
         for name, column in self.columns.items():
-            column.merge(other.columns[name])
+            column.merge(others[name])
+        self._many = {}  # what it knows of the columns may hold no longer
         self.sample.merge(other.sample)
         self.by_label.merge(other.by_label)
 
