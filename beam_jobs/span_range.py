@@ -30,7 +30,7 @@ from headway.lists import is_text
 from headway.memory import give_back
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
-from headway.records.grouping import Group, one_batch
+from headway.records.grouping import Group, Rows, one_batch
 from headway.records.lengths import packed
 from headway.records.tfrecord import ShardWriter
 from headway.records.whole_groups import grouper
@@ -39,6 +39,7 @@ from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
 from headway.sources.wide import WIDE
 from headway.splits import Assigned
+from headway.stacked import Stack
 from headway.statistics.split import SplitStatistics
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
@@ -49,7 +50,7 @@ _LEAST_ROWS = 512
 """Fewer rows of a wide table wait for more: a call for each of its columns costs the same whatever is in it."""
 Tick = Callable[[int], None]
 """Told after each batch how many rows of the range have been read; may raise to stop."""
-Rows = NDArray[np.int64]
+Places = NDArray[np.int64]
 """Which data row of the range each row of a batch is, from 0."""
 
 
@@ -92,6 +93,7 @@ class RangeWork:
         self._request, self._folder = request, folder
         self._where = parse(request.source.where) if request.source.where is not None else None
         self._columns = request.columns()
+        self._classic = request.records.rows == 1
         self._splits: dict[str, _Split] = {}
         self._rows = RowSplit(request.split, request.read, request.row_columns())
         self._notes = Notes(request.split, request.read, request.row_columns())
@@ -120,18 +122,18 @@ class RangeWork:
         if batch.num_rows:
             self._take(batch, label, at, chunk)
 
-    def _assigned(self, batch: pa.RecordBatch, at: Rows, chunk: Chunk) -> Assigned:
+    def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> Assigned:
         """The splits of the rows of a chunk that are kept."""
         kept = None if batch.num_rows == chunk.batch.num_rows else np.searchsorted(chunk.positions(), at)
         return self._rows.assigned(batch, chunk.batch, kept)
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, chunk: Chunk) -> None:
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, chunk: Chunk) -> None:
         """Rows that are kept, of a chunk as the file gave it."""
         split = self._assigned(batch, at, chunk)
         self._notes.add(batch, chunk.batch.schema, split)
         self._write(batch, label, split.codes)
 
-    def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
+    def _filter(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
         """The rows for which `where` holds. It sees a column in the type that the file gives it, but for text that is
         meant to be a number: one bad value must cost its row alone, not the range."""
         if self._where is None or not batch.num_rows:
@@ -157,12 +159,12 @@ class RangeWork:
         self._filtered += len(keep) - keep.true_count
         return batch.filter(keep), at[keep.to_numpy(zero_copy_only=False)]
 
-    def _coerce(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
+    def _coerce(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
         coerced = coerce(batch, self._request.read)
         self._reject(coerced.rejected, at)
         return coerced.batch, at if coerced.kept is None else at[coerced.kept]
 
-    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array, Rows]:
+    def _label(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, pa.Array, Places]:
         """The rows that have a label, and their labels."""
         config = self._request.label
         with _counted(at):
@@ -181,21 +183,25 @@ class RangeWork:
 
     def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
         names = self._request.split.names()
-        arrays = [batch.column(column.name) for column in self._columns[:-1]]
-        stored = pa.RecordBatch.from_arrays([*arrays, label], names=[column.name for column in self._columns])
-        for code, name in enumerate(names):
-            rows = np.flatnonzero(codes == code)
-            if len(rows) == stored.num_rows:
-                self._split(name).add(stored)
-            elif len(rows):
-                self._split(name).add(stored.take(pa.array(rows)))
+        rows = [(name, np.flatnonzero(codes == code)) for code, name in enumerate(names)]
+        rows = [(name, mine) for name, mine in rows if len(mine)]
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+        chosen = [*(arrays[column.name] for column in self._columns[:-1]), label]
+        stored = pa.RecordBatch.from_arrays(chosen, names=[column.name for column in self._columns])
+        if len(self._columns) >= WIDE and not self._classic:
+            wanted = [None if len(mine) == stored.num_rows else mine for _, mine in rows]
+            for (name, _), stack in zip(rows, Stack.parts(stored, wanted), strict=True):
+                self._split(name).add(stack)
+            return
+        for name, mine in rows:
+            self._split(name).add(stored if len(mine) == stored.num_rows else stored.take(pa.array(mine)))
 
     def _split(self, name: str) -> _Split:
         if name not in self._splits:
             self._splits[name] = _Split(self._folder / name, self._columns, self._request.records.rows)
         return self._splits[name]
 
-    def _reject(self, table: pa.Table, at: Rows) -> None:
+    def _reject(self, table: pa.Table, at: Places) -> None:
         """Keep rejected rows, counted within the range rather than within the batch."""
         if table.num_rows:
             rows = pa.array(at[table.column("row").to_numpy()])
@@ -215,7 +221,7 @@ class RangeWork:
 
 
 @contextlib.contextmanager
-def _counted(at: Rows) -> Iterator[None]:
+def _counted(at: Places) -> Iterator[None]:
     """A row that an expression refuses, counted within the range rather than within the batch."""
     try:
         yield
@@ -257,9 +263,9 @@ class _Split:
         self._grouper = grouper(rows_per_record, columns)
         self._shard = ShardWriter(folder / SHARD)
         self._least = _LEAST_ROWS if len(columns) >= WIDE else 0
-        self._waiting: list[pa.RecordBatch] = []
+        self._waiting: list[Rows] = []
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: Rows) -> None:
         self._waiting.append(batch)
         if sum(each.num_rows for each in self._waiting) >= self._least:
             self._take_waiting()
