@@ -39,7 +39,7 @@ from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
 from headway.sources.wide import WIDE
 from headway.splits import Assigned
-from headway.stacked import Stack
+from headway.stacked import Dictionaries, Stack
 from headway.statistics.split import SplitStatistics
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
@@ -94,6 +94,8 @@ class RangeWork:
         self._where = parse(request.source.where) if request.source.where is not None else None
         self._columns = request.columns()
         self._classic = request.records.rows == 1
+        self._words: Dictionaries | None = None
+        """Of the last batch of a wide table: those of the next one are often the same."""
         self._splits: dict[str, _Split] = {}
         self._rows = RowSplit(request.split, request.read, request.row_columns())
         self._notes = Notes(request.split, request.read, request.row_columns())
@@ -190,7 +192,9 @@ class RangeWork:
         stored = pa.RecordBatch.from_arrays(chosen, names=[column.name for column in self._columns])
         if len(self._columns) >= WIDE and not self._classic:
             wanted = [None if len(mine) == stored.num_rows else mine for _, mine in rows]
-            for (name, _), stack in zip(rows, Stack.parts(stored, wanted), strict=True):
+            stacks = Stack.parts(stored, wanted, self._words)
+            self._words = stacks[0].words
+            for (name, _), stack in zip(rows, stacks, strict=True):
                 self._split(name).add(stack)
             return
         for name, mine in rows:

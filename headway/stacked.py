@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.lists import slots
+from headway.splits import column_hash
 
 CODES = "codes"
 """The block of the dictionaries' codes."""
@@ -36,6 +38,42 @@ _DICTIONARY, _INT32 = pa.dictionary(pa.int32(), pa.binary()).id, pa.int32()
 Mask = NDArray[np.bool_]
 
 
+class Dictionaries:
+    """The words of some dictionary columns, with what is worked out of them once."""
+
+    def __init__(self, arrays: Sequence[pa.Array]):
+        self.arrays = arrays
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many words each column has."""
+        return np.array([len(words) for words in self.arrays], np.int64)
+
+    @cached_property
+    def bases(self) -> NDArray[np.int64]:
+        """Where each column's words begin among all, and where the last ones end."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @cached_property
+    def hashes(self) -> NDArray[np.uint64]:
+        """`column_hash` of all words."""
+        return column_hash(pa.concat_arrays([words.cast(pa.large_binary()) for words in self.arrays]))
+
+    @cached_property
+    def repeating(self) -> frozenset[int]:
+        """The columns that may have a word twice; nothing forbids it. Words are told apart by their hashes."""
+        owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        order = np.lexsort((self.hashes, owners))
+        hashes, owners = self.hashes[order], owners[order]
+        return frozenset(owners[1:][(hashes[1:] == hashes[:-1]) & (owners[1:] == owners[:-1])].tolist())
+
+    def differing(self, other: Dictionaries) -> list[int]:
+        """The columns whose words differ."""
+        if self is other:
+            return []
+        return [i for i, (mine, its) in enumerate(zip(self.arrays, other.arrays, strict=True)) if not mine.equals(its)]
+
+
 @dataclass(frozen=True)
 class Stack:
     names: Sequence[str]
@@ -46,7 +84,7 @@ class Stack:
     """[columns, rows]; anything may stand in the place of a null."""
     present: dict[str, Mask | None]
     """Where there is a value; None: everywhere."""
-    words: list[pa.Array]
+    words: Dictionaries
     """Of each row of the block of codes."""
     others: dict[int, pa.Array]
     """Columns that are in no block."""
@@ -57,10 +95,19 @@ class Stack:
         return cls.parts(batch, [None])[0]
 
     @classmethod
-    def parts(cls, batch: pa.RecordBatch, rows: Sequence[NDArray[np.int64] | None]) -> list[Stack]:
-        """For each of `rows` those rows of a batch, in their order; None: all of them."""
+    def parts(
+        cls, batch: pa.RecordBatch, rows: Sequence[NDArray[np.int64] | None], known: Dictionaries | None = None
+    ) -> list[Stack]:
+        """For each of `rows` those rows of a batch, in their order; None: all of them.
+
+        Args:
+            known: the words of another batch, which are taken if they are the same.
+        """
         arrays, names = batch.columns, batch.schema.names
-        places, words, others = _places(arrays)
+        places, dictionaries, others = _places(arrays)
+        words = Dictionaries(dictionaries)
+        if known is not None and len(known.arrays) == len(dictionaries) and not known.differing(words):
+            words = known
         counts = [batch.num_rows if some is None else len(some) for some in rows]
         made = [
             cls(names, n, places, {k: np.empty((len(p), n), DTYPES[k]) for k, p in places.items()}, {}, words, {})
@@ -117,7 +164,7 @@ class Stack:
         for kind, places in self.places.items():
             made = _sliced(self.values[kind], self.present[kind])
             if kind == CODES:
-                pairs = zip(made, self.words, strict=True)
+                pairs = zip(made, self.words.arrays, strict=True)
                 made = [pa.DictionaryArray.from_arrays(codes, words, safe=False) for codes, words in pairs]
             for i, array in zip(places, made, strict=True):
                 found[i] = array
@@ -133,7 +180,7 @@ class Stack:
                 row = places.index(at)
                 mask = self.present[kind]
                 array = _sliced(self.values[kind][row : row + 1], None if mask is None else mask[row : row + 1])[0]
-                return pa.DictionaryArray.from_arrays(array, self.words[row]) if kind == CODES else array
+                return pa.DictionaryArray.from_arrays(array, self.words.arrays[row]) if kind == CODES else array
         return self.others[at]
 
     def batch(self) -> pa.RecordBatch:
@@ -211,31 +258,30 @@ def _concatenated(arrays: list[pa.Array]) -> pa.Array:
     return table.column(0).combine_chunks()
 
 
-def differing(ours: Sequence[pa.Array], theirs: Sequence[pa.Array]) -> list[int]:
-    """The columns whose words differ."""
-    if ours is theirs:
-        return []
-    return [i for i, (one, other) in enumerate(zip(ours, theirs, strict=True)) if not one.equals(other)]
-
-
-def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], list[pa.Array]]:
+def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], Dictionaries]:
     """The blocks of codes, of all stacks' words."""
+    held = stacks[0].words
     if CODES not in stacks[0].places:
-        return [], []
-    words, codes = stacks[0].words, [stacks[0].values[CODES]]
+        return [], held
+    codes = [stacks[0].values[CODES]]
     for stack in stacks[1:]:
         block = stack.values[CODES]
-        if odd := differing(words, stack.words):
-            block, words = block.copy(), list(words)
+        if odd := held.differing(stack.words):
+            block, words = block.copy(), list(held.arrays)
             for i in odd:
-                both = pa.concat_arrays([words[i], stack.words[i]]).dictionary_encode()
+                both = pa.concat_arrays([words[i], stack.words.arrays[i]]).dictionary_encode()
                 places, own = both.indices.to_numpy(), len(words[i])
                 if not (places[:own] == np.arange(own)).all():  # a word that stands twice
                     codes = [before.copy() for before in codes]
                     for before in codes:
-                        before[i] = places[:own][np.clip(before[i], 0, max(own - 1, 0))] if own else 0
-                if len(places) > own:
-                    block[i] = places[own:][np.clip(block[i], 0, len(places) - own - 1)]
+                        before[i] = _other_codes(before[i], places[:own])
+                block[i] = _other_codes(block[i], places[own:])
                 words[i] = both.dictionary
+            held = Dictionaries(words)
         codes.append(block)
-    return codes, words
+    return codes, held
+
+
+def _other_codes(codes: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
+    """Codes that a dictionary's words have in another one; whatever stands in the place of a null is kept in bounds."""
+    return places[np.clip(codes, 0, len(places) - 1)] if len(places) else np.zeros(len(codes), codes.dtype)

@@ -18,7 +18,6 @@ from headway.records import wire
 from headway.records.dictionaries import places_together, worth_a_table
 from headway.records.wire import Part
 from headway.schema import Column
-from headway.splits import column_hash
 from headway.stacked import CODES, Mask, Stack
 
 Feature = tuple[str, Part]
@@ -101,8 +100,8 @@ def _add_texts(
     """The features of the columns of text for which a block pays."""
     rows, records = int(starts[-1]), len(starts) - 1
     places, mask = stack.places[CODES], stack.present[CODES]
-    sizes = np.array([len(words) for words in stack.words])
-    pays = [i for i in range(len(places)) if columns[places[i]].encoding == "dictionary" and sizes[i]]
+    sizes, twice = stack.words.sizes, stack.words.repeating
+    pays = [i for i in range(len(places)) if columns[places[i]].encoding == "dictionary" and sizes[i] and i not in twice]
     pays = [i for i in pays if worth_a_table(int(sizes[i]), records, rows)]
     # of like size, since the largest dictionary of a block decides the width of its table
     pays.sort(key=lambda i: sizes[i])
@@ -110,25 +109,22 @@ def _add_texts(
     for start in range(0, len(pays), each):
         block = pays[start : start + each]
         codes, present = stack.values[CODES][block], None if mask is None else mask[block]
-        made = _text_block(codes, present, [stack.words[i] for i in block], starts)
+        made = _text_block(codes, present, [stack.words.arrays[i] for i in block], starts)
         mine = [places[i] for i in block]
-        for i, features in zip(mine, made, strict=True):
-            if features is not None:
-                name = columns[i].name
-                found[i] = [(f"{name}/dict", features[0]), (f"{name}/codes", features[1])]
+        for i, (words, coded) in zip(mine, made, strict=True):
+            found[i] = [(f"{columns[i].name}/dict", words), (f"{columns[i].name}/codes", coded)]
         _note_presence(found, mine, columns, present, ones)
 
 
 def _text_block(
     codes: NDArray[np.int32], present: Mask | None, words: list[pa.Array], starts: NDArray[np.int64]
-) -> list[tuple[Part, Part] | None]:
-    """(words, codes) of each column; None: its dictionary may hold a word twice."""
+) -> list[tuple[Part, Part]]:
+    """(words, codes) of each column, of whose words none stands twice."""
     columns, rows = codes.shape
     records = len(starts) - 1
     sizes = np.array([len(each) for each in words])
     bases = np.concatenate([[0], np.cumsum(sizes)])
-    whole = pa.concat_arrays([each.cast(pa.binary()) for each in words])
-    twice = _repeated(whole, sizes)
+    whole = pa.concat_arrays([each if pa.types.is_binary(each.type) else each.cast(pa.binary()) for each in words])
     cuts = (np.arange(columns)[:, None] * rows + starts[None, :-1]).ravel()
     flat = None if present is None else present.ravel()
     codes = codes if present is None else np.where(present, codes, np.int32(0))
@@ -148,18 +144,7 @@ def _text_block(
         cut = [(row.data, at) for row in stacked]
     else:
         cut = wire.varints_of_many(stacked, starts)
+    spans = [ends[i * records : (i + 1) * records + 1] for i in range(columns)]
     return [
-        None if i in twice else (
-            Part(data, ends[i * records : (i + 1) * records + 1], wire.WORDS), Part(*cut[i], wire.PACKED_INTS)
-        )
-        for i in range(columns)
+        (Part(data, span, wire.WORDS), Part(*codes, wire.PACKED_INTS)) for span, codes in zip(spans, cut, strict=True)
     ]
-
-
-def _repeated(words: pa.BinaryArray, sizes: NDArray[np.int64]) -> set[int]:
-    """The dictionaries that may hold a word twice; nothing forbids it. Words are told apart by their hashes."""
-    owners = np.repeat(np.arange(len(sizes)), sizes)
-    hashes = column_hash(words)
-    order = np.lexsort((hashes, owners))
-    same = (hashes[order][1:] == hashes[order][:-1]) & (owners[order][1:] == owners[order][:-1])
-    return set(owners[order][1:][same].tolist())

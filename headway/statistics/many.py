@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.stacked import Mask, Stack, differing
+from headway.stacked import Dictionaries, Mask, Stack
 from headway.statistics.column import ColumnStatistics
 from headway.statistics.sketches import hashes_of
 
@@ -188,14 +188,13 @@ class Numbers:
             return
         figures = (self._missing, self._nan, self._infinite, self._zeros, self._held)
         moments = (self._means, self._squares, self._lows, self._highs)
-        for i, column in enumerate(self.columns):
-            missing, nan, infinite, zeros, held = (figure[i].item() for figure in figures)
+        each = zip(self.columns, *(one.tolist() for one in (*figures, *moments)), strict=True)
+        for i, (column, missing, nan, infinite, zeros, held, mean, m2, low, high) in enumerate(each):
             column.rows += self._rows
             column.missing += missing
             column.nan += nan
             column.infinite += infinite
             if held:
-                mean, m2, low, high = (one[i].item() for one in moments)
                 column.fold_numbers(held, mean, m2, zeros, low, high, folded=True)
             if self._least is not None and column.sketches is not None:
                 column.sketches.adopt(self._least[i, : int(np.searchsorted(self._least[i], _ALL))].copy())
@@ -233,20 +232,18 @@ class Words:
         self.columns = columns
         self._rows = 0
         self._missing = np.zeros(len(columns), np.int64)
-        self._words: list[pa.Array] = []
-        self._counts = self._bases = np.zeros(0, np.int64)
+        self._words: Dictionaries | None = None
+        self._counts = np.zeros(0, np.int64)
 
-    def add(self, codes: Block, present: Mask | None, words: list[pa.Array]) -> None:
-        """Add a batch: a row of codes and an array of words for each column."""
-        if self._words and differing(self._words, words):
+    def add(self, codes: Block, present: Mask | None, words: Dictionaries) -> None:
+        """Add a batch: a row of codes for each column, and their words."""
+        if self._words is not None and self._words.differing(words):
             self.settle()
-        if not self._words:
-            self._words = words
-            self._bases = np.concatenate([[0], np.cumsum([len(each) for each in words])])
-            self._counts = np.zeros(self._bases[-1], np.int64)
+        if self._words is None:
+            self._words, self._counts = words, np.zeros(words.bases[-1], np.int64)
         rows = codes.shape[1]
         self._rows += rows
-        at = codes + self._bases[:-1, None]
+        at = codes + self._words.bases[:-1, None]
         if present is not None:
             self._missing += rows - np.count_nonzero(present, axis=1)
             at = at[present]
@@ -254,12 +251,12 @@ class Words:
 
     def settle(self) -> None:
         """Put the figures into the columns, and begin anew."""
-        if not self._rows:
+        if self._words is None:
             return
-        edges, missing = self._bases.tolist(), self._missing.tolist()
-        for i, column in enumerate(self.columns):
+        edges, missing = self._words.bases.tolist(), self._missing.tolist()
+        for i, (column, words) in enumerate(zip(self.columns, self._words.arrays, strict=True)):
             column.rows += self._rows
             column.missing += missing[i]
-            column.count_words(self._words[i], self._counts[edges[i] : edges[i + 1]])
-        self._rows, self._words = 0, []
+            column.count_words(words, self._counts[edges[i] : edges[i + 1]])
+        self._rows, self._words = 0, None
         self._missing[:] = 0

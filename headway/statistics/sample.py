@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from headway.hashing import NULL, mix64
 from headway.splits import column_hash
-from headway.stacked import CODES, Stack, joined
+from headway.stacked import CODES, Dictionaries, Stack, joined
 
 FILE = "sample.arrow"
 PRIORITY = "__priority"
@@ -181,22 +181,20 @@ def kept(rows: Stack) -> Stack:
     for kind, mask in present.items():
         if mask is not None:  # what stands there must not show in a file
             values[kind] = np.where(mask, values[kind], values[kind].dtype.type(0))
-    return Stack(rows.names, rows.num_rows, places, values, present, [], {})
+    return Stack(rows.names, rows.num_rows, places, values, present, Dictionaries([]), {})
 
 
 def _word_hashes(rows: Stack) -> NDArray[np.uint64]:
     """The hash of each row's word, of all columns of codes."""
     codes, mask = rows.values[CODES], rows.present[CODES]
-    sizes = np.array([len(words) for words in rows.words])
-    bases = np.concatenate([[0], np.cumsum(sizes)])[:-1, None]
     found = np.full(codes.shape, NULL)
-    if int(sizes.sum()) <= codes.size:
-        table = column_hash(pa.concat_arrays([words.cast(pa.large_binary()) for words in rows.words]))
+    if int(rows.words.bases[-1]) <= codes.size or "hashes" in vars(rows.words):
+        at = codes + rows.words.bases[:-1, None]
         if mask is None:
-            return table[codes + bases]
-        found[mask] = table[(codes + bases)[mask]]
+            return rows.words.hashes[at]
+        found[mask] = rows.words.hashes[at[mask]]
         return found
-    for i, words in enumerate(rows.words):  # of which these rows use little
+    for i, words in enumerate(rows.words.arrays):  # of which these rows use little
         there = slice(None) if mask is None else mask[i]
         used, which = np.unique(codes[i, there], return_inverse=True)
         found[i, there] = column_hash(words.take(pa.array(used)))[which]
