@@ -13,6 +13,7 @@ the folder must stay while the statistics are used.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from headway.statistics.runs import BLOCK, Run, exact
 from headway.statistics.sample import FILE as SAMPLE_NAME
 from headway.statistics.sample import RowSample, kept
 
+_quoted = json.encoder.encode_basestring_ascii
 JSON_NAME, COUNTS_NAME = "statistics.json", "counts.arrow"
 FORMAT = 1
 _COUNTS = pa.schema(
@@ -201,27 +203,24 @@ def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
 
 
 def _indented(value: dict[str, Any], margin: str = "   ") -> str:
-    """A column as `json.dumps(..., indent=1)` has it within the file; that would go through Python for every figure."""
-    lines: list[str] = []
-    figures: dict[str, Any] = {}
-
-    def flush() -> None:
-        if figures:
-            lines.append(json.dumps(figures, separators=(f",\n{margin}", ": "))[1:-1])
-            figures.clear()
-
-    for key, item in value.items():
-        if isinstance(item, dict) and item:
-            flush()
-            lines.append(f"{json.dumps(key)}: {_indented(item, margin + ' ')}")
-        elif isinstance(item, list) and item:
-            flush()
-            text = json.dumps(item, indent=1).replace("\n", f"\n{margin}")
-            lines.append(f"{json.dumps(key)}: {text}")
-        else:
-            figures[key] = item
-    flush()
+    """A column as `json.dumps(..., indent=1)` has it within the file; that goes through Python for every figure twice."""
+    lines = [f"{_quoted(key)}: {_json(item, margin)}" for key, item in value.items()]
     return f"{{\n{margin}" + f",\n{margin}".join(lines) + f"\n{margin[1:]}}}"
+
+
+def _json(item: Any, margin: str) -> str:
+    kind = type(item)
+    if kind is int:
+        return str(item)
+    if kind is str:
+        return _quoted(item)
+    if kind is float and math.isfinite(item):
+        return float.__repr__(item)
+    if kind is dict and item:
+        return _indented(item, margin + " ")
+    if kind is list and item:
+        return json.dumps(item, indent=1).replace("\n", f"\n{margin}")
+    return json.dumps(item)
 
 
 def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
