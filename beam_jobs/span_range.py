@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from headway.schema import LABEL, Column
 from headway.sources.base import Chunk, Range, open_source
 from headway.sources.wide import WIDE
 from headway.splits import Assigned
-from headway.stacked import Dictionaries, Stack
+from headway.stacked import Dictionaries, Mask, Stack
 from headway.statistics.split import SplitStatistics
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
@@ -120,18 +121,22 @@ class RangeWork:
             self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         batch, at = self._filter(batch, at)
         batch, at = self._coerce(batch, at)
-        batch, label, at = self._label(batch, at)
+        batch, label, at, missing = self._label(batch, at)
         if batch.num_rows:
-            self._take(batch, label, at, chunk)
+            self._take(batch, label, at, missing, chunk)
 
     def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> Assigned:
         """The splits of the rows of a chunk that are kept."""
-        kept = None if batch.num_rows == chunk.batch.num_rows else np.searchsorted(chunk.positions(), at)
+        kept = None
+        if self._rows.looks_at_raw and batch.num_rows != chunk.batch.num_rows:
+            kept = np.searchsorted(chunk.positions(), at)
         return self._rows.assigned(batch, chunk.batch, kept)
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, chunk: Chunk) -> None:
-        """Rows that are kept, of a chunk as the file gave it."""
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, missing: Mask | None, chunk: Chunk) -> None:
+        """Rows that are kept, but for those `missing` a label, of a chunk as the file gave it."""
         split = self._assigned(batch, at, chunk)
+        if missing is not None:
+            split = replace(split, codes=np.where(missing, np.int8(-1), split.codes))
         self._notes.add(batch, chunk.batch.schema, split)
         self._write(batch, label, split.codes)
 
@@ -166,11 +171,18 @@ class RangeWork:
         self._reject(coerced.rejected, at)
         return coerced.batch, at if coerced.kept is None else at[coerced.kept]
 
-    def _label(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, pa.Array, Places]:
-        """The rows that have a label, and their labels."""
+    def _label(
+        self, batch: pa.RecordBatch, at: Places
+    ) -> tuple[pa.RecordBatch, pa.Array, Places, Mask | None]:
+        """The rows that have a label, and their labels; or all of them, and which are missing theirs.
+
+        They go when rows are gathered for their splits anyway, unless the split reads each row's column, which a row that
+        does not count may have wrong, or the table is wide: one null then marks all columns of the label's type.
+        """
         config = self._request.label
         with _counted(at):
             label = config.compute(batch)
+        missing: Mask | None = None
         if label.null_count:
             missing = label.is_null().to_numpy(zero_copy_only=False)
             if config.missing == "filter":
@@ -179,9 +191,11 @@ class RangeWork:
                 gone = at[missing].tolist()
                 name = config.column or LABEL
                 self._rejected.append(quarantine.rejected(gone, name, [None] * len(gone), "the label is missing"))
-            keep = pa.array(~missing)
-            batch, label, at = batch.filter(keep), label.filter(keep), at[~missing]
-        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label, at
+            if self._request.split.mode == "column" or len(self._columns) >= WIDE:
+                keep = pa.array(~missing)
+                batch, label, at, missing = batch.filter(keep), label.filter(keep), at[~missing], None
+        label = label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label
+        return batch, label, at, missing
 
     def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
         names = self._request.split.names()
