@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from beam_jobs.collect import file_names
 from beam_jobs.request import IngestRequest
-from beam_jobs.span_range import RangeWork, Rows
+from beam_jobs.span_range import Places, RangeWork
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.leaks.copies import File, copies
@@ -31,6 +31,7 @@ from headway.leaks.window import Noted
 from headway.monitor import Monitor
 from headway.sources.base import Chunk, open_source
 from headway.splits import Part, SplitConfig
+from headway.stacked import Mask
 
 VERSION = 2
 FILE = "splits.json"
@@ -130,12 +131,14 @@ class _Finder(RangeWork):
         self.found: list[tuple[tuple[Any, ...], int, str, int, int]] = []
         self._key, self._wanted = columns, wanted
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, chunk: Chunk) -> None:
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
         hashes, missing = key_hashes(batch, self._key)
         places = np.searchsorted(self._wanted, hashes)
         mine = self._wanted[np.minimum(places, len(self._wanted) - 1)] == hashes
         if missing is not None:
             mine &= ~missing
+        if unlabelled is not None:
+            mine &= ~unlabelled
         rows = np.flatnonzero(mine)
         if not len(rows):
             return

@@ -132,11 +132,11 @@ class RangeWork:
             kept = np.searchsorted(chunk.positions(), at)
         return self._rows.assigned(batch, chunk.batch, kept)
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, missing: Mask | None, chunk: Chunk) -> None:
-        """Rows that are kept, but for those `missing` a label, of a chunk as the file gave it."""
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
+        """Rows that are kept, but for those without a label, of a chunk as the file gave it."""
         split = self._assigned(batch, at, chunk)
-        if missing is not None:
-            split = replace(split, codes=np.where(missing, np.int8(-1), split.codes))
+        if unlabelled is not None:
+            split = replace(split, codes=np.where(unlabelled, np.int8(-1), split.codes))
         self._notes.add(batch, chunk.batch.schema, split)
         self._write(batch, label, split.codes)
 
@@ -171,9 +171,7 @@ class RangeWork:
         self._reject(coerced.rejected, at)
         return coerced.batch, at if coerced.kept is None else at[coerced.kept]
 
-    def _label(
-        self, batch: pa.RecordBatch, at: Places
-    ) -> tuple[pa.RecordBatch, pa.Array, Places, Mask | None]:
+    def _label(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, pa.Array, Places, Mask | None]:
         """The rows that have a label, and their labels; or all of them, and which are missing theirs.
 
         They go when rows are gathered for their splits anyway, unless the split reads each row's column, which a row that

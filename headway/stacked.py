@@ -5,8 +5,8 @@
     joined([train, more]).slice(0, 100).take(np.array([3, 1]))
     train.batch()                            # as a RecordBatch again
 
-A dictionary column is a row of the block of codes, with its words beside it. What is neither a number of 64 bits, a float32
-nor a dictionary without null words stays an Arrow array.
+A dictionary column is a row of the block of codes, with its words beside it. What is neither an integer of 64 bits, a float32
+nor a dictionary stays an Arrow array.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CODES = "codes"
 """The block of the dictionaries' codes."""
 _BLOCK, _LEAST = 1 << 18, 8
 """Values that are stacked at a time, so that they stay near the processor; columns at least."""
-DTYPES = {
+DTYPES: dict[str, np.dtype[Any]] = {
     "int64": np.dtype(np.int64),
     "float32": np.dtype(np.float32),
     "uint64": np.dtype(np.uint64),
@@ -144,6 +144,7 @@ class Stack:
 
     def slice(self, start: int, length: int | None = None) -> Stack:
         """Some rows, by reference."""
+        start = min(start, self.num_rows)
         end = self.num_rows if length is None else min(start + length, self.num_rows)
         return self._each(end - start, lambda block: block[:, start:end], lambda array: array.slice(start, end - start))
 
@@ -158,15 +159,19 @@ class Stack:
         others = {i: other(array) for i, array in self.others.items()}
         return Stack(self.names, n, self.places, values, present, self.words, others)
 
+    def arrays(self, kind: str) -> list[pa.Array]:
+        """The columns of one kind of block as Arrow arrays, by reference where that can be."""
+        made = _sliced(self.values[kind], self.present[kind])
+        if kind != CODES:
+            return made
+        pairs = zip(made, self.words.arrays, strict=True)
+        return [pa.DictionaryArray.from_arrays(codes, words, safe=False) for codes, words in pairs]
+
     def columns(self) -> list[pa.Array]:
-        """The columns as Arrow arrays, by reference where that can be."""
+        """All columns as Arrow arrays."""
         found: list[Any] = [None] * len(self.names)
         for kind, places in self.places.items():
-            made = _sliced(self.values[kind], self.present[kind])
-            if kind == CODES:
-                pairs = zip(made, self.words.arrays, strict=True)
-                made = [pa.DictionaryArray.from_arrays(codes, words, safe=False) for codes, words in pairs]
-            for i, array in zip(places, made, strict=True):
+            for i, array in zip(places, self.arrays(kind), strict=True):
                 found[i] = array
         for i, array in self.others.items():
             found[i] = array
@@ -188,18 +193,20 @@ class Stack:
         return pa.RecordBatch.from_arrays(self.columns(), names=list(self.names))
 
 
-def _places(arrays: Sequence[pa.Array]) -> tuple[dict[str, list[int]], list[pa.Array], dict[int, pa.Array]]:
+def _places(arrays: list[pa.Array]) -> tuple[dict[str, list[int]], list[pa.Array], dict[int, pa.Array]]:
     places: dict[str, list[int]] = {}
     words: list[pa.Array] = []
     others: dict[int, pa.Array] = {}
     for i, array in enumerate(arrays):
         number = array.type.id
         kind = _KINDS.get(number)
-        if kind is None and number == _DICTIONARY and array.type.index_type == _INT32:
-            dictionary = array.dictionary
-            if not dictionary.null_count:
-                kind = CODES
-                words.append(dictionary)
+        if number == _DICTIONARY:
+            if (
+                array.type.index_type != _INT32 or array.dictionary.null_count
+            ):  # a code of a null word is a null as well
+                array = arrays[i] = array.dictionary_decode().dictionary_encode()
+            kind = CODES
+            words.append(array.dictionary)
         if kind is None:
             others[i] = array
         else:
@@ -232,9 +239,6 @@ def joined(stacks: Sequence[Stack]) -> Stack:
     if len(stacks) == 1:
         return stacks[0]
     first = stacks[0]
-    if any(stack.places != first.places for stack in stacks):  # a dictionary with a null word among others
-        tables = [pa.Table.from_batches([stack.batch()]) for stack in stacks]
-        return Stack.of(pa.concat_tables(tables).unify_dictionaries().combine_chunks().to_batches()[0])
     rows = sum(stack.num_rows for stack in stacks)
     codes, words = _one_dictionary(stacks)
     values = {
@@ -249,13 +253,8 @@ def joined(stacks: Sequence[Stack]) -> Stack:
             shapes = [(len(block), stack.num_rows) for stack in stacks]
             whole = [np.ones(s, np.bool_) if m is None else m for m, s in zip(masks, shapes, strict=True)]
             present[kind] = np.concatenate(whole, axis=1)
-    others = {i: _concatenated([stack.others[i] for stack in stacks]) for i in first.others}
+    others = {i: pa.concat_arrays([stack.others[i] for stack in stacks]) for i in first.others}
     return Stack(first.names, rows, first.places, values, present, words, others)
-
-
-def _concatenated(arrays: list[pa.Array]) -> pa.Array:
-    table = pa.table([pa.chunked_array(arrays)], names=["c"]).unify_dictionaries()
-    return table.column(0).combine_chunks()
 
 
 def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], Dictionaries]:

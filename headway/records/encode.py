@@ -49,7 +49,9 @@ def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
     return b"".join(encode_records(batch, [batch.num_rows], columns)[0])
 
 
-def encode_records(batch: pa.RecordBatch | Stack, sizes: Sequence[int], columns: Sequence[Column]) -> list[list[wire.Piece]]:
+def encode_records(
+    batch: pa.RecordBatch | Stack, sizes: Sequence[int], columns: Sequence[Column]
+) -> list[list[wire.Piece]]:
     """For each of `sizes` the pieces, to be joined, of an Example that holds so many of the rows, in their order.
 
     A column of all the records is worked on at once: calls of NumPy on a few thousand values would cost as much as the
@@ -80,8 +82,8 @@ def _all_features(
     if isinstance(batch, Stack):
         place = {name: i for i, name in enumerate(batch.names)}
         assert [place[column.name] for column in columns] == list(range(batch.num_columns))
-        made = features_of_stack(batch, columns, starts)
-        for name, column, features in zip(batch.names, columns, made, strict=True):
+        stacked = zip(batch.names, columns, features_of_stack(batch, columns, starts), strict=True)
+        for name, column, features in stacked:
             yield from _features(batch.column(name), starts, column) if features is None else features
         return
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic

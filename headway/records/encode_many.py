@@ -40,9 +40,7 @@ def features_of_many(
     return features_of_stack(Stack.of(pa.RecordBatch.from_arrays(list(arrays), names=names)), columns, starts)
 
 
-def features_of_stack(
-    stack: Stack, columns: Sequence[Column], starts: NDArray[np.int64]
-) -> list[list[Feature] | None]:
+def features_of_stack(stack: Stack, columns: Sequence[Column], starts: NDArray[np.int64]) -> list[list[Feature] | None]:
     """The same of columns that are stacked, as many and in the same order."""
     rows = int(starts[-1])
     at = starts.tolist()
@@ -101,7 +99,9 @@ def _add_texts(
     rows, records = int(starts[-1]), len(starts) - 1
     places, mask = stack.places[CODES], stack.present[CODES]
     sizes, twice = stack.words.sizes, stack.words.repeating
-    pays = [i for i in range(len(places)) if columns[places[i]].encoding == "dictionary" and sizes[i] and i not in twice]
+    pays = [
+        i for i in range(len(places)) if columns[places[i]].encoding == "dictionary" and sizes[i] and i not in twice
+    ]
     pays = [i for i in pays if worth_a_table(int(sizes[i]), records, rows)]
     # of like size, since the largest dictionary of a block decides the width of its table
     pays.sort(key=lambda i: sizes[i])

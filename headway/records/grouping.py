@@ -10,7 +10,7 @@ Where a record ends depends on its rows and those before it in the range, never 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,9 @@ _CODE = 2
 """What a code of a dictionary takes, about."""
 
 
-Rows = pa.RecordBatch | Stack
-Group = tuple[Any, list[int]]
+Rows: TypeAlias = Any
+"""A RecordBatch, or a Stack of a wide table."""
+Group = tuple[Rows, list[int]]
 """(rows, how many each of their records holds)"""
 
 
@@ -38,7 +39,7 @@ class RowGrouper:
 
     def __init__(self, rows: int, bytes: int | None = None):
         self._rows, self._fixed, self._bytes = rows, bytes is not None, bytes or RECORD_BYTES
-        self._held: list[Any] = []
+        self._held: list[Rows] = []
         self._count = self._size = 0
 
     def add(self, batch: Rows) -> Iterator[Group]:
@@ -142,7 +143,7 @@ def _array_bytes(array: pa.Array) -> int | NDArray[np.int64]:
     return int(kind.byte_width)
 
 
-def one_batch(batches: list[Any]) -> Any:
+def one_batch(batches: list[Rows]) -> Rows:
     """Batches of one schema as one."""
     if len(batches) == 1:
         return batches[0]

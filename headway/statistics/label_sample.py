@@ -146,12 +146,12 @@ class LabelSample:
             whole = pa.ipc.open_file(file).read_all()
         classes: Any = whole.column(_CLASS).to_numpy()
         whole = whole.drop_columns([_CLASS])
-        priority, rows = without_priority(whole)
+        priority, drawn = without_priority(whole)
         values, first = np.unique(classes, return_index=True)
         made._know(values.tolist())
         ends = [*first[1:].tolist(), len(classes)]
         for value, start, end in zip(values.tolist(), first.tolist(), ends, strict=True):
-            made._classes[value].add(priority[start:end], rows.slice(start, end - start))
+            made._classes[value].add(priority[start:end], drawn.slice(start, end - start))
         return made
 
 

@@ -134,9 +134,7 @@ class Numbers:
         self._highs[mine] = np.where(some, np.where(new, high, np.maximum(high, self._highs[mine])), self._highs[mine])
         self._held[mine] += held
 
-    def _count(
-        self, mine: slice, distinct: Block, counts: NDArray[np.int64], bounds: NDArray[Any]
-    ) -> list[int]:
+    def _count(self, mine: slice, distinct: Block, counts: NDArray[np.int64], bounds: NDArray[Any]) -> list[int]:
         """Add to the complete counts of those columns that keep them. A column whose first batch has too many values keeps
         none, and takes no part in this; returned are those that have too many with this batch, which is in their sketches.
         """

@@ -148,7 +148,13 @@ class RowSample:
 
 def with_priority(priority: Priority, rows: Stack) -> pa.RecordBatch:
     """Drawn rows as they are saved."""
-    return pa.RecordBatch.from_arrays([pa.array(priority), *rows.columns()], names=[PRIORITY, *rows.names])
+    found: list[pa.Array | None] = [None] * len(rows.names)
+    for kind, places in rows.places.items():
+        block, mask = rows.values[kind], rows.present[kind]
+        for row, i in enumerate(places):
+            # in buffers of their own: those of a slice have slack, which would show in the bytes of the file
+            found[i] = pa.array(np.ascontiguousarray(block[row]), mask=None if mask is None else ~mask[row])
+    return pa.RecordBatch.from_arrays([pa.array(priority), *found], names=[PRIORITY, *rows.names])
 
 
 def without_priority(table: pa.Table) -> Drawn:

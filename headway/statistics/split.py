@@ -86,7 +86,8 @@ class SplitStatistics:
             stack, label = batch, batch.column(LABEL) if LABEL in self._columns else None
             self._update_many(stack)
         else:
-            arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+            # looking up each name would be quadratic
+            arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
             stored = pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], names=list(self._columns))
             label = arrays.get(LABEL)
             if any(column.limits.wide for column in self._columns.values()):
@@ -98,7 +99,10 @@ class SplitStatistics:
                     column.update(arrays[name])
         priority, chosen = self.sample.choose(batch.num_rows)
         drawn = self.by_label.choose(label, priority) if label is not None else []
-        rows = np.unique(np.concatenate([chosen, *(mine for _, mine in drawn)]))
+        wanted = np.zeros(batch.num_rows, np.bool_)
+        for mine in (chosen, *(mine for _, mine in drawn)):
+            wanted[mine] = True
+        rows = np.flatnonzero(wanted)
         if not len(rows):
             return
         taken = kept(Stack.parts(stored, [rows])[0] if stack is None else stack.take(rows))
@@ -107,15 +111,16 @@ class SplitStatistics:
         self.by_label.add(drawn, priority, rows, taken)
 
     def _update_many(self, stack: Stack) -> None:
-        """Columns of a kind together. A kind that a batch has for the first time, or without some of its columns, as when a
-        dictionary has a null word, begins anew."""
+        """Columns of a kind together."""
         columns = list(self._columns.values())
         for kind, places in stack.places.items():
             mine = [columns[i] for i in places]
+            if kind != CODES and not mine[0].limits.wide:
+                for column, array in zip(mine, stack.arrays(kind), strict=True):
+                    column.update(array)
+                continue
             many = self._many.get(kind)
-            if many is None or many.columns != mine:
-                if many is not None:
-                    many.settle()
+            if many is None:
                 many = self._many[kind] = Words(mine) if kind == CODES else Numbers(mine)
             if isinstance(many, Words):
                 many.add(stack.values[kind], stack.present[kind], stack.words)
