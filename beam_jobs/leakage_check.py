@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.ingest.merge import file_names
-from beam_jobs.ingest.range_worker import RangeWork, Rows
+from beam_jobs.ingest.range_worker import Places, RangeWork
 from beam_jobs.ingest.request import IngestRequest
 from headway.config import Frozen
 from headway.errors import DataError
@@ -31,6 +31,7 @@ from headway.leakage.window_proof import Noted
 from headway.monitor import Monitor
 from headway.sources.discovery.formats_table import Chunk, open_source
 from headway.tabular.splits import Part, SplitConfig
+from headway.tabular.stacked import Mask
 
 VERSION = 2
 FILE = "splits.json"
@@ -130,12 +131,14 @@ class _Finder(RangeWork):
         self.found: list[tuple[tuple[Any, ...], int, str, int, int]] = []
         self._key, self._wanted = columns, wanted
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, chunk: Chunk) -> None:
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
         hashes, missing = key_hashes(batch, self._key)
         places = np.searchsorted(self._wanted, hashes)
         mine = self._wanted[np.minimum(places, len(self._wanted) - 1)] == hashes
         if missing is not None:
             mine &= ~missing
+        if unlabelled is not None:
+            mine &= ~unlabelled
         rows = np.flatnonzero(mine)
         if not len(rows):
             return

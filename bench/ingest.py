@@ -226,6 +226,7 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     from headway.records.tfrecord import ShardWriter
     from headway.sources.discovery.formats_table import open_source
     from headway.statistics.split_statistics import SplitStatistics
+    from headway.tabular.row_split import RowSplit
 
     used: Counter[str] = Counter()
 
@@ -243,7 +244,7 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
 
     timed(range_worker, "coerce", "coerce")
     timed(range_worker.RangeWork, "_label", "label")
-    for owner, name in ((range_worker, "assigned"), (Notes, "add"), (Notes, "save")):
+    for owner, name in ((RowSplit, "assigned"), (Notes, "add"), (Notes, "save")):
         timed(owner, name, "hash")
     for name in ("update", "save"):
         timed(SplitStatistics, name, "statistics")

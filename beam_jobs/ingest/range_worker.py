@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from headway.leakage.key_index import Notes
 from headway.process_tuning import give_back
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
-from headway.records.grouping import Group, one_batch
+from headway.records.grouping import Group, Rows, one_batch
 from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
 from headway.records.whole_groups import grouper
@@ -41,6 +42,7 @@ from headway.tabular.expressions import parse
 from headway.tabular.list_arrays import is_text
 from headway.tabular.row_split import RowSplit
 from headway.tabular.splits import Assigned
+from headway.tabular.stacked import Dictionaries, Mask, Stack
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """Of each split, in `<folder>/<split>/`."""
@@ -48,7 +50,7 @@ NOTES = "splits"
 """What the proof of the splits needs, of all of them."""
 _LEAST_ROWS = 512
 """Fewer rows of a wide table wait for more: a call for each of its columns costs the same whatever is in it."""
-Rows = NDArray[np.int64]
+Places = NDArray[np.int64]
 """Which data row of the range each row of a batch is, from 0."""
 
 
@@ -91,6 +93,9 @@ class RangeWork:
         self._request, self._folder = request, folder
         self._where = parse(request.source.where) if request.source.where is not None else None
         self._columns = request.columns()
+        self._classic = request.records.rows == 1
+        self._words: Dictionaries | None = None
+        """Of the last batch of a wide table: those of the next one are often the same."""
         self._splits: dict[str, _Split] = {}
         self._rows = RowSplit(request.split, request.read, request.row_columns())
         self._notes = Notes(request.split, request.read, request.row_columns())
@@ -115,22 +120,26 @@ class RangeWork:
             self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         batch, at = self._filter(batch, at)
         batch, at = self._coerce(batch, at)
-        batch, label, at = self._label(batch, at)
+        batch, label, at, missing = self._label(batch, at)
         if batch.num_rows:
-            self._take(batch, label, at, chunk)
+            self._take(batch, label, at, missing, chunk)
 
-    def _assigned(self, batch: pa.RecordBatch, at: Rows, chunk: Chunk) -> Assigned:
+    def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> Assigned:
         """The splits of the rows of a chunk that are kept."""
-        kept = None if batch.num_rows == chunk.batch.num_rows else np.searchsorted(chunk.positions(), at)
+        kept = None
+        if self._rows.looks_at_raw and batch.num_rows != chunk.batch.num_rows:
+            kept = np.searchsorted(chunk.positions(), at)
         return self._rows.assigned(batch, chunk.batch, kept)
 
-    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Rows, chunk: Chunk) -> None:
-        """Rows that are kept, of a chunk as the file gave it."""
+    def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
+        """Rows that are kept, but for those without a label, of a chunk as the file gave it."""
         split = self._assigned(batch, at, chunk)
+        if unlabelled is not None:
+            split = replace(split, codes=np.where(unlabelled, np.int8(-1), split.codes))
         self._notes.add(batch, chunk.batch.schema, split)
         self._write(batch, label, split.codes)
 
-    def _filter(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
+    def _filter(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
         """The rows for which `where` holds. It sees a column in the type that the file gives it, but for text that is
         meant to be a number: one bad value must cost its row alone, not the range."""
         if self._where is None or not batch.num_rows:
@@ -156,16 +165,21 @@ class RangeWork:
         self._filtered += len(keep) - keep.true_count
         return batch.filter(keep), at[keep.to_numpy(zero_copy_only=False)]
 
-    def _coerce(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, Rows]:
+    def _coerce(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
         coerced = coerce(batch, self._request.read)
         self._reject(coerced.rejected, at)
         return coerced.batch, at if coerced.kept is None else at[coerced.kept]
 
-    def _label(self, batch: pa.RecordBatch, at: Rows) -> tuple[pa.RecordBatch, pa.Array, Rows]:
-        """The rows that have a label, and their labels."""
+    def _label(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, pa.Array, Places, Mask | None]:
+        """The rows that have a label, and their labels; or all of them, and which are missing theirs.
+
+        They go when rows are gathered for their splits anyway, unless the split reads each row's column, which a row that
+        does not count may have wrong, or the table is wide: one null then marks all columns of the label's type.
+        """
         config = self._request.label
         with _counted(at):
             label = config.compute(batch)
+        missing: Mask | None = None
         if label.null_count:
             missing = label.is_null().to_numpy(zero_copy_only=False)
             if config.missing == "filter":
@@ -174,27 +188,35 @@ class RangeWork:
                 gone = at[missing].tolist()
                 name = config.column or LABEL
                 self._rejected.append(quarantine.rejected(gone, name, [None] * len(gone), "the label is missing"))
-            keep = pa.array(~missing)
-            batch, label, at = batch.filter(keep), label.filter(keep), at[~missing]
-        return batch, label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label, at
+            if self._request.split.mode == "column" or len(self._columns) >= WIDE:
+                keep = pa.array(~missing)
+                batch, label, at, missing = batch.filter(keep), label.filter(keep), at[~missing], None
+        label = label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label
+        return batch, label, at, missing
 
     def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
         names = self._request.split.names()
-        arrays = [batch.column(column.name) for column in self._columns[:-1]]
-        stored = pa.RecordBatch.from_arrays([*arrays, label], names=[column.name for column in self._columns])
-        for code, name in enumerate(names):
-            rows = np.flatnonzero(codes == code)
-            if len(rows) == stored.num_rows:
-                self._split(name).add(stored)
-            elif len(rows):
-                self._split(name).add(stored.take(pa.array(rows)))
+        rows = [(name, np.flatnonzero(codes == code)) for code, name in enumerate(names)]
+        rows = [(name, mine) for name, mine in rows if len(mine)]
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+        chosen = [*(arrays[column.name] for column in self._columns[:-1]), label]
+        stored = pa.RecordBatch.from_arrays(chosen, names=[column.name for column in self._columns])
+        if len(self._columns) >= WIDE and not self._classic:
+            wanted = [None if len(mine) == stored.num_rows else mine for _, mine in rows]
+            stacks = Stack.parts(stored, wanted, self._words)
+            self._words = stacks[0].words
+            for (name, _), stack in zip(rows, stacks, strict=True):
+                self._split(name).add(stack)
+            return
+        for name, mine in rows:
+            self._split(name).add(stored if len(mine) == stored.num_rows else stored.take(pa.array(mine)))
 
     def _split(self, name: str) -> _Split:
         if name not in self._splits:
             self._splits[name] = _Split(self._folder / name, self._columns, self._request.records.rows)
         return self._splits[name]
 
-    def _reject(self, table: pa.Table, at: Rows) -> None:
+    def _reject(self, table: pa.Table, at: Places) -> None:
         """Keep rejected rows, counted within the range rather than within the batch."""
         if table.num_rows:
             rows = pa.array(at[table.column("row").to_numpy()])
@@ -214,7 +236,7 @@ class RangeWork:
 
 
 @contextlib.contextmanager
-def _counted(at: Rows) -> Iterator[None]:
+def _counted(at: Places) -> Iterator[None]:
     """A row that an expression refuses, counted within the range rather than within the batch."""
     try:
         yield
@@ -256,9 +278,9 @@ class _Split:
         self._grouper = grouper(rows_per_record, columns)
         self._shard = ShardWriter(folder / SHARD)
         self._least = _LEAST_ROWS if len(columns) >= WIDE else 0
-        self._waiting: list[pa.RecordBatch] = []
+        self._waiting: list[Rows] = []
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: Rows) -> None:
         self._waiting.append(batch)
         if sum(each.num_rows for each in self._waiting) >= self._least:
             self._take_waiting()

@@ -42,13 +42,15 @@ class IngestRequest(Frozen):
 
     def columns(self) -> tuple[Column, ...]:
         """The columns of the shards, the label last."""
-        return (*(column for column in self.read if column.name in self.stored), self.label.stored(self.read))
+        stored = frozenset(self.stored)
+        return (*(column for column in self.read if column.name in stored), self.label.stored(self.read))
 
     def row_columns(self) -> tuple[Column, ...]:
         """What a split without a key hashes; none with another split."""
         if not self.split.by_row:
             return ()
-        return self.hashed or tuple(c for c in self.read if c.name not in self.label.columns()) or self.read
+        label = self.label.columns()
+        return self.hashed or tuple(c for c in self.read if c.name not in label) or self.read
 
     def filter_columns(self) -> tuple[Column, ...]:
         """The columns of `read` that `source.where` looks at."""

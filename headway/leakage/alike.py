@@ -24,6 +24,7 @@ from headway.statistics.row_sample import kept
 from headway.tabular.hashing import NULL
 from headway.tabular.list_arrays import slots
 from headway.tabular.splits import SplitConfig, column_hash
+from headway.tabular.stacked import Stack
 
 DRAWN, KEPT = 256, 1024
 """Different rows that are kept of each split of a range, and of a span or a window."""
@@ -93,10 +94,9 @@ class Alike:
 
     def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
         """The order of some rows, and below it what the whole row holds."""
-        arrays: Mapping[str, pa.Array] = dict(zip(batch.schema.names, batch.columns, strict=True))
-        chosen = pa.array(at)
-        few = kept([arrays[name].take(chosen) for name in self.names])  # the words of all columns are hashed together
-        hashes = _folded(dict(zip(self.names, few, strict=True)), self.names)
+        some = pa.RecordBatch.from_arrays([batch.column(name) for name in self.names], names=self.names)
+        few = kept(Stack.parts(some, [at])[0]).batch()  # the words of all columns are hashed together
+        hashes = _folded(dict(zip(self.names, few.columns, strict=True)), self.names)
         return (order[at] & _HIGH) | (hashes >> _HALF)
 
 

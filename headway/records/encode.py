@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.records import wire
 from headway.records.dictionaries import places_apart, places_together, worth_a_table
-from headway.records.encode_many import MANY, features_of_many
+from headway.records.encode_many import MANY, features_of_many, features_of_stack
 from headway.records.wire import Part
 from headway.schema.columns import Column
 from headway.tabular.list_arrays import flatten
+from headway.tabular.stacked import Stack
 
 _MOST = 1 << 31
 _FEW = 500
@@ -48,7 +49,9 @@ def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
     return b"".join(encode_records(batch, [batch.num_rows], columns)[0])
 
 
-def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequence[Column]) -> list[list[wire.Piece]]:
+def encode_records(
+    batch: pa.RecordBatch | Stack, sizes: Sequence[int], columns: Sequence[Column]
+) -> list[list[wire.Piece]]:
     """For each of `sizes` the pieces, to be joined, of an Example that holds so many of the rows, in their order.
 
     A column of all the records is worked on at once: calls of NumPy on a few thousand values would cost as much as the
@@ -59,14 +62,12 @@ def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequenc
     """
     starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     entries: list[list[wire.Piece]] = [[] for _ in sizes]
-    lengths = [0] * len(sizes)
     for name, part in _all_features(batch, starts, columns):
-        key = wire.key(name)
-        for i in range(len(sizes)):
-            piece = part.data[part.ends[i] : part.ends[i + 1]]
-            head = wire.entry_head(key, len(piece), part.tags)
-            entries[i] += (head, piece)
-            lengths[i] += len(head) + len(piece)
+        key, data, tags = wire.key(name), part.data, part.tags
+        for pieces, start, end in zip(entries, part.ends, part.ends[1:], strict=False):
+            pieces.append(wire.entry_head(key, end - start, tags))
+            pieces.append(data[start:end])
+    lengths = [sum(map(len, pieces)) for pieces in entries]
     for i, length in enumerate(lengths):
         if length >= _MOST:
             fix = f"set records.rows below {sizes[i]}, or leave the longest column out"
@@ -76,8 +77,15 @@ def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequenc
 
 
 def _all_features(
-    batch: pa.RecordBatch, starts: NDArray[np.int64], columns: Sequence[Column]
+    batch: pa.RecordBatch | Stack, starts: NDArray[np.int64], columns: Sequence[Column]
 ) -> Iterator[tuple[str, Part]]:
+    if isinstance(batch, Stack):
+        place = {name: i for i, name in enumerate(batch.names)}
+        assert [place[column.name] for column in columns] == list(range(batch.num_columns))
+        stacked = zip(batch.names, columns, features_of_stack(batch, columns, starts), strict=True)
+        for name, column, features in stacked:
+            yield from _features(batch.column(name), starts, column) if features is None else features
+        return
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
     chosen = [arrays[column.name] for column in columns]
     if len(columns) < MANY:

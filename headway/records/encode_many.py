@@ -18,8 +18,7 @@ from headway.records import wire
 from headway.records.dictionaries import places_together, worth_a_table
 from headway.records.wire import Part
 from headway.schema.columns import Column
-from headway.tabular.list_arrays import slots
-from headway.tabular.splits import column_hash
+from headway.tabular.stacked import CODES, Mask, Stack
 
 Feature = tuple[str, Part]
 MANY = 64
@@ -27,7 +26,6 @@ MANY = 64
 _BLOCK = 1 << 16
 """Values of a block: it and what is worked out of it stay near the processor."""
 _LEAST = 8
-_INT64, _FLOAT32 = np.dtype(np.int64), np.dtype("<f4")
 
 
 def features_of_many(
@@ -38,116 +36,115 @@ def features_of_many(
     Args:
         arrays: the columns' stored arrays, of as many rows as one another.
     """
+    names = [str(i) for i in range(len(arrays))]
+    return features_of_stack(Stack.of(pa.RecordBatch.from_arrays(list(arrays), names=names)), columns, starts)
+
+
+def features_of_stack(stack: Stack, columns: Sequence[Column], starts: NDArray[np.int64]) -> list[list[Feature] | None]:
+    """The same of columns that are stacked, as many and in the same order."""
     rows = int(starts[-1])
-    ones = Part(np.ones(rows, np.uint8).data, starts.tolist(), wire.PACKED_INTS)
+    at = starts.tolist()
+    ones = Part(np.ones(rows, np.uint8).data, at, wire.PACKED_INTS)
     floats = (starts * 4).tolist()
     found: list[list[Feature] | None] = [None] * len(columns)
-    integers: list[int] = []
-    texts: list[int] = []
-    for i, (array, column) in enumerate(zip(arrays, columns, strict=True)):
-        if column.shape:
-            continue
-        if column.type == "int64":
-            integers.append(i)
-        elif column.type == "float32":
-            values = np.ascontiguousarray(_filled(array, _FLOAT32))
-            found[i] = [(column.name, Part(values.view(np.uint8).data, floats, wire.PACKED_FLOATS))]
-        elif column.encoding == "dictionary":
-            texts.append(i)
-    for block in _blocks(integers, rows):
-        stacked = np.empty((len(block), rows), np.int64)
-        for place, i in enumerate(block):
-            stacked[place] = _filled(arrays[i], _INT64)
-        for i, (data, ends) in zip(block, wire.varints_of_many(stacked, starts), strict=True):
-            found[i] = [(columns[i].name, Part(data, ends, wire.PACKED_INTS))]
-    for i, words, codes in _texts(arrays, texts, starts):
-        name = columns[i].name
-        found[i] = [(f"{name}/dict", words), (f"{name}/codes", codes)]
-    for i, features in enumerate(found):
-        if features is not None and columns[i].nullable:
-            part = Part(validity(arrays[i]).data, ones.ends, ones.tags) if arrays[i].null_count else ones
-            features.append((f"{columns[i].name}/present", part))
+    for kind, places in stack.places.items():
+        for block, values, present in _blocks(stack, kind, rows):
+            mine = [places[i] for i in block]
+            if kind == "float32":
+                whole = np.ascontiguousarray(values, "<f4").view(np.uint8).reshape(len(mine), 4 * rows)
+                for i, row in zip(mine, whole, strict=True):
+                    found[i] = [(columns[i].name, Part(row.data, floats, wire.PACKED_FLOATS))]
+            elif kind == "int64":
+                cut = wire.varints_of_many(np.ascontiguousarray(values), starts)
+                for i, (data, ends) in zip(mine, cut, strict=True):
+                    found[i] = [(columns[i].name, Part(data, ends, wire.PACKED_INTS))]
+            else:
+                continue
+            _note_presence(found, mine, columns, present, ones)
+    if CODES in stack.places:
+        _add_texts(found, stack, columns, starts, ones)
     return found
 
 
-def _blocks(places: Sequence[int], rows: int) -> Iterator[Sequence[int]]:
+def _note_presence(
+    found: list[list[Feature] | None], places: list[int], columns: Sequence[Column], present: Mask | None, ones: Part
+) -> None:
+    some = None if present is None else np.ascontiguousarray(present).view(np.uint8)
+    for row, i in enumerate(places):
+        features = found[i]
+        if features is not None and columns[i].nullable:
+            part = ones if some is None else Part(some[row].data, ones.ends, ones.tags)
+            features.append((f"{columns[i].name}/present", part))
+
+
+def _blocks(stack: Stack, kind: str, rows: int) -> Iterator[tuple[range, NDArray, Mask | None]]:
+    """(rows of the block, their values, 0 for a null, and where there is one), a few at a time."""
+    whole, mask = stack.values[kind], stack.present[kind]
     each = max(_LEAST, _BLOCK // max(rows, 1))
-    for start in range(0, len(places), each):
-        yield places[start : start + each]
+    for start in range(0, len(whole), each):
+        values, present = whole[start : start + each], None if mask is None else mask[start : start + each]
+        if present is not None:
+            values = np.where(present, values, values.dtype.type(0))
+        yield range(start, start + len(values)), values, present
 
 
-def validity(array: pa.Array) -> NDArray[np.uint8]:
-    """1 where there is a value, 0 where it is null, of an array that has nulls of its own."""
-    bits = np.frombuffer(array.buffers()[0], np.uint8)
-    return np.unpackbits(bits, count=array.offset + len(array), bitorder="little")[array.offset :]
-
-
-def _filled(array: pa.Array, dtype: np.dtype) -> NDArray:
-    """The values, 0 for a null."""
-    values = slots(array, dtype)
-    return np.where(validity(array), values, dtype.type(0)) if array.null_count else values
-
-
-def _texts(
-    arrays: Sequence[pa.Array], places: Sequence[int], starts: NDArray[np.int64]
-) -> Iterator[tuple[int, Part, Part]]:
-    """(column, its words, its codes) of the columns of text for which a block pays."""
+def _add_texts(
+    found: list[list[Feature] | None],
+    stack: Stack,
+    columns: Sequence[Column],
+    starts: NDArray[np.int64],
+    ones: Part,
+) -> None:
+    """The features of the columns of text for which a block pays."""
     rows, records = int(starts[-1]), len(starts) - 1
-    encoded: dict[int, pa.DictionaryArray] = {}
-    for i in places:
-        array = arrays[i] if pa.types.is_dictionary(arrays[i].type) else arrays[i].dictionary_encode()
-        words = array.dictionary
-        if len(words) and not words.null_count and worth_a_table(len(words), records, rows):
-            encoded[i] = array
+    places, mask = stack.places[CODES], stack.present[CODES]
+    sizes, twice = stack.words.sizes, stack.words.repeating
+    pays = [
+        i for i in range(len(places)) if columns[places[i]].encoding == "dictionary" and sizes[i] and i not in twice
+    ]
+    pays = [i for i in pays if worth_a_table(int(sizes[i]), records, rows)]
     # of like size, since the largest dictionary of a block decides the width of its table
-    for block in _blocks(sorted(encoded, key=lambda i: len(encoded[i].dictionary)), rows):
-        yield from _text_block([(i, encoded[i]) for i in block], starts)
+    pays.sort(key=lambda i: sizes[i])
+    each = max(_LEAST, _BLOCK // max(rows, 1))
+    for start in range(0, len(pays), each):
+        block = pays[start : start + each]
+        codes, present = stack.values[CODES][block], None if mask is None else mask[block]
+        made = _text_block(codes, present, [stack.words.arrays[i] for i in block], starts)
+        mine = [places[i] for i in block]
+        for i, (words, coded) in zip(mine, made, strict=True):
+            found[i] = [(f"{columns[i].name}/dict", words), (f"{columns[i].name}/codes", coded)]
+        _note_presence(found, mine, columns, present, ones)
 
 
 def _text_block(
-    block: Sequence[tuple[int, pa.DictionaryArray]], starts: NDArray[np.int64]
-) -> Iterator[tuple[int, Part, Part]]:
-    rows, records = int(starts[-1]), len(starts) - 1
-    dictionaries = [array.dictionary.cast(pa.binary()) for _, array in block]
-    sizes = np.array([len(words) for words in dictionaries])
+    codes: NDArray[np.int32], present: Mask | None, words: list[pa.Array], starts: NDArray[np.int64]
+) -> list[tuple[Part, Part]]:
+    """(words, codes) of each column, of whose words none stands twice."""
+    columns, rows = codes.shape
+    records = len(starts) - 1
+    sizes = np.array([len(each) for each in words])
     bases = np.concatenate([[0], np.cumsum(sizes)])
-    words = pa.concat_arrays(dictionaries)
-    twice = _repeated(words, sizes)
-    codes = np.zeros((len(block), rows), np.int64)
-    present: NDArray[np.bool_] | None = None
-    for place, (_, array) in enumerate(block):
-        indices = array.indices
-        codes[place] = pc.fill_null(indices, 0).to_numpy() if indices.null_count else indices.to_numpy()
-        if indices.null_count:
-            if present is None:
-                present = np.ones((len(block), rows), np.bool_)
-            present[place] = validity(indices)
-    cuts = (np.arange(len(block))[:, None] * rows + starts[None, :-1]).ravel()
+    whole = pa.concat_arrays([each if pa.types.is_binary(each.type) else each.cast(pa.binary()) for each in words])
+    cuts = (np.arange(columns)[:, None] * rows + starts[None, :-1]).ravel()
     flat = None if present is None else present.ravel()
-    orders, found = places_together(codes.ravel(), flat, np.append(cuts, len(block) * rows), int(sizes.max()))
+    codes = codes if present is None else np.where(present, codes, np.int32(0))
+    orders, found = places_together(codes.ravel(), flat, np.append(cuts, columns * rows), int(sizes.max()))
     if flat is not None:
         found = np.where(flat, found, found.dtype.type(0))
-    fields = wire.prefixed(words, lambda size: wire.nested(size, wire.ONE))
-    used = [order + bases[n // records] for n, order in enumerate(orders)]
-    taken = fields.take(pa.array(np.concatenate(used)))
+    fields = wire.prefixed(whole, lambda size: wire.nested(size, wire.ONE))
+    lengths = np.array([len(order) for order in orders])
+    used = np.concatenate(orders) + np.repeat(bases[np.arange(len(orders)) // records], lengths)
+    taken = fields.take(pa.array(used))
     data = memoryview(wire.joined(taken))
     word_ends = np.concatenate([[0], np.cumsum(pc.binary_length(taken).to_numpy(), dtype=np.int64)])
-    ends = word_ends[np.concatenate([[0], np.cumsum([len(order) for order in orders])])].tolist()
-    stacked = found.reshape(len(block), rows)
+    ends = word_ends[np.concatenate([[0], np.cumsum(lengths)])].tolist()
+    stacked = found.reshape(columns, rows)
     if stacked.dtype == np.uint8:
-        cut = [(row.data, starts.tolist()) for row in stacked]
+        at = starts.tolist()
+        cut = [(row.data, at) for row in stacked]
     else:
         cut = wire.varints_of_many(stacked, starts)
-    for place, (i, _) in enumerate(block):
-        if place not in twice:
-            at = ends[place * records : (place + 1) * records + 1]
-            yield i, Part(data, at, wire.WORDS), Part(*cut[place], wire.PACKED_INTS)
-
-
-def _repeated(words: pa.BinaryArray, sizes: NDArray[np.int64]) -> set[int]:
-    """The dictionaries that may hold a word twice; nothing forbids it. Words are told apart by their hashes."""
-    owners = np.repeat(np.arange(len(sizes)), sizes)
-    hashes = column_hash(words)
-    order = np.lexsort((hashes, owners))
-    same = (hashes[order][1:] == hashes[order][:-1]) & (owners[order][1:] == owners[order][:-1])
-    return set(owners[order][1:][same].tolist())
+    spans = [ends[i * records : (i + 1) * records + 1] for i in range(columns)]
+    return [
+        (Part(data, span, wire.WORDS), Part(*codes, wire.PACKED_INTS)) for span, codes in zip(spans, cut, strict=True)
+    ]

@@ -10,6 +10,7 @@ Where a record ends depends on its rows and those before it in the range, never 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.tabular.list_arrays import flatten, is_list
+from headway.tabular.stacked import CODES, DTYPES, Stack, joined
 
 RECORD_BYTES = 1 << 20
 """A record of several rows takes no more than about this in memory: an image each is a record, numbers are thousands."""
@@ -26,7 +28,9 @@ _CODE = 2
 """What a code of a dictionary takes, about."""
 
 
-Group = tuple[pa.RecordBatch, list[int]]
+Rows: TypeAlias = Any
+"""A RecordBatch, or a Stack of a wide table."""
+Group = tuple[Rows, list[int]]
 """(rows, how many each of their records holds)"""
 
 
@@ -35,10 +39,10 @@ class RowGrouper:
 
     def __init__(self, rows: int, bytes: int | None = None):
         self._rows, self._fixed, self._bytes = rows, bytes is not None, bytes or RECORD_BYTES
-        self._held: list[pa.RecordBatch] = []
+        self._held: list[Rows] = []
         self._count = self._size = 0
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[Group]:
+    def add(self, batch: Rows) -> Iterator[Group]:
         if not self._fixed:
             self._bytes = max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
         sizes = row_bytes(batch)
@@ -59,9 +63,7 @@ class RowGrouper:
             yield batch.slice(first, at - first), whole
         if at < batch.num_rows:
             rest = batch.slice(at)
-            if 2 * rest.num_rows < batch.num_rows:  # a slice would keep the whole batch in memory
-                rest = rest.take(pa.array(np.arange(rest.num_rows)))
-            self._held.append(rest)
+            self._held.append(copied(rest, batch.num_rows))
             self._count += batch.num_rows - at
             self._size += _total(sizes, ends, at, batch.num_rows)
 
@@ -78,7 +80,7 @@ class RowGrouper:
                 room = len(ends) + 1
         return max(room, 0 if self._count else 1)
 
-    def _closed(self, piece: pa.RecordBatch) -> Group:
+    def _closed(self, piece: Rows) -> Group:
         held = [*self._held, piece] if piece.num_rows else self._held
         self._held, self._count, self._size = [], 0, 0
         joined = one_batch(held)
@@ -96,11 +98,24 @@ def _total(sizes: int | NDArray[np.int64], ends: NDArray[np.int64] | None, start
     return int(ends[end - 1]) - (int(ends[start - 1]) if start else 0)
 
 
-def row_bytes(batch: pa.RecordBatch) -> int | NDArray[np.int64]:
+def copied(piece: Rows, of: int) -> Rows:
+    """A small piece of a batch of so many rows by itself: a slice would keep the whole batch in memory."""
+    if 2 * piece.num_rows >= of:
+        return piece
+    rows = np.arange(piece.num_rows)
+    return piece.take(rows if isinstance(piece, Stack) else pa.array(rows))
+
+
+def row_bytes(batch: Rows) -> int | NDArray[np.int64]:
     """About what each row takes in a record, int64 [rows]; one number where all rows take the same."""
     fixed = 0
     varying: NDArray[np.int64] | None = None
-    for array in batch.columns:
+    arrays = batch.columns
+    if isinstance(batch, Stack):
+        arrays = list(batch.others.values())
+        for kind, places in batch.places.items():
+            fixed += len(places) * (_CODE if kind == CODES else DTYPES[kind].itemsize)
+    for array in arrays:
         size = _array_bytes(array)
         if isinstance(size, int):
             fixed += size
@@ -128,8 +143,10 @@ def _array_bytes(array: pa.Array) -> int | NDArray[np.int64]:
     return int(kind.byte_width)
 
 
-def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def one_batch(batches: list[Rows]) -> Rows:
     """Batches of one schema as one."""
     if len(batches) == 1:
         return batches[0]
+    if isinstance(batches[0], Stack):
+        return joined(batches)
     return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]

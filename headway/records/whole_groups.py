@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.records.grouping import COLUMN_BYTES, RECORD_BYTES, Group, RowGrouper, one_batch, row_bytes
+from headway.records.grouping import COLUMN_BYTES, RECORD_BYTES, Group, RowGrouper, Rows, copied, one_batch, row_bytes
 from headway.schema.columns import Column, named_for
 from headway.tabular.splits import column_hash
 
@@ -52,13 +52,13 @@ class WholeGroups:
 
     def __init__(self, rows: int, group: str, bytes: int | None = None, bound: int = GROUP_BYTES):
         self._rows, self._group, self._most, self._bound = rows, group, bytes, bound
-        self._held: list[pa.RecordBatch] = []  # rows of the record at hand
+        self._held: list[Rows] = []  # rows of the record at hand
         self._count = 0
         self._starts = np.zeros(0, np.int64)  # of the groups among them
         self._ends = np.zeros(0, np.int64)  # what they take, summed up
         self._last: np.uint64 | None = None
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[Group]:
+    def add(self, batch: Rows) -> Iterator[Group]:
         """The records that have ended.
 
         Raises:
@@ -83,7 +83,7 @@ class WholeGroups:
                 fix="let another column say which rows are a group: one whose values few rows share",
             )
         if not cuts:
-            self._held.append(_copied(batch, rows, rows))
+            self._held.append(batch)
             self._starts, self._ends = starts, ends
             return
         # records that begin among the rows of earlier batches
@@ -102,13 +102,13 @@ class WholeGroups:
             yield batch.slice(at, cuts[-1] - held - at), np.diff([held + at, *cuts[across:]]).tolist()
             at = cuts[-1] - held
         if at < rows:
-            self._held.append(_copied(batch.slice(at), rows - at, rows))
+            self._held.append(copied(batch.slice(at), rows))
         begin = cuts[-1]
         self._starts = starts[np.searchsorted(starts, begin) :] - begin
         self._ends = ends[begin:] - (ends[begin - 1] if begin else 0)
         self._count -= begin
 
-    def _cuts(self, batch: pa.RecordBatch, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
+    def _cuts(self, batch: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
         """Where records end, of those that have ended for certain; counted from the first row that is held."""
         most = self._most or max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
         cuts: list[int] = []
@@ -132,11 +132,6 @@ class WholeGroups:
             whole = one_batch(self._held)
             self._held, self._count = [], 0
             yield whole, [whole.num_rows]
-
-
-def _copied(piece: pa.RecordBatch, rows: int, of: int) -> pa.RecordBatch:
-    """A small piece by itself: a slice would keep the whole batch in memory."""
-    return piece.take(pa.array(np.arange(rows))) if 2 * rows < of else piece
 
 
 def grouper(rows: int, columns: Sequence[Column]) -> RowGrouper | WholeGroups:

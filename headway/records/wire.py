@@ -43,6 +43,8 @@ def varint(n: int) -> bytes:
     """One non-negative integer."""
     if n < 0x80:
         return _SMALL[n]
+    if n < 0x4000:
+        return bytes((n & 0x7F | 0x80, n >> 7))
     out = bytearray()
     while n > 0x7F:
         out.append(n & 0x7F | 0x80)

@@ -18,6 +18,7 @@ from headway.sources.base import Chunk, InputFile, Malformed, Range, Source
 from headway.tabular.list_arrays import flatten, is_list, is_text
 
 _SHOWN = 200
+_FIXED = frozenset(kind.id for kind in (pa.int64(), pa.float32(), pa.float64(), pa.int32(), pa.bool_()))
 Sizes = NDArray[np.int64]
 
 
@@ -49,6 +50,8 @@ def bounded(chunk: Chunk, max_bytes: int) -> Chunk:
     """`chunk` without the rows that hold a value of more than `max_bytes` bytes; those are malformed now."""
     batch, found = chunk.batch, dict[int, tuple[str, int]]()
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if array.type.id in _FIXED:
+            continue
         if (sizes := _large(array, max_bytes)) is not None:
             for row in np.flatnonzero(sizes > max_bytes).tolist():
                 found.setdefault(row, (name, int(sizes[row])))

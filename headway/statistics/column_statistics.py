@@ -180,9 +180,18 @@ class ColumnStatistics:
             full = np.repeat(distinct, counts) if ordered is None else ordered
             self.sketches.add(full, distinct)
 
-    def fold_numbers(self, n: int, mean: float, m2: float, zeros: int, low: float | int, high: float | int) -> None:
-        """Add the figures of `n` finite values that `rows` and the like have in them already."""
-        self._fold_moments(n, mean, m2)
+    def fold_numbers(
+        self, n: int, mean: float, m2: float, zeros: int, low: float | int, high: float | int, *, folded: bool = False
+    ) -> None:
+        """Add the figures of `n` finite values that `rows` and the like have in them already.
+
+        Args:
+            folded: the moments are of several batches, folded together: they stay as they are if there are no others.
+        """
+        if folded and n == self.finite:
+            self.mean, self.m2 = mean, m2
+        else:
+            self._fold_moments(n, mean, m2)
         self.zeros += zeros
         self._fold_extremes(low, high)
 
@@ -192,17 +201,28 @@ class ColumnStatistics:
         self.numbers.add(distinct, counts)
         self._overflow_if_wide()
 
+    def uncounted(self) -> bool:
+        """Keep no counts from the start, unless there are some already; whether that is so."""
+        if self.numbers is None or self.numbers.at_most:
+            return False
+        self.numbers, self.sketches = None, self.limits.sketches()
+        return True
+
     def _update_text(self, array: pa.Array) -> None:
         if pa.types.is_dictionary(array.type):
             indices = pc.drop_null(array.indices).to_numpy()
             values = array.dictionary
             counts = np.bincount(indices, minlength=len(values))
-            if not counts.all():
-                used = np.flatnonzero(counts)
-                values, counts = values.take(pa.array(used)), counts[used]
         else:
             found = pc.drop_null(array).value_counts()
             values, counts = found.field("values"), found.field("counts").to_numpy()
+        self.count_words(values, counts)
+
+    def count_words(self, values: pa.Array, counts: NDArray[np.int64]) -> None:
+        """Add words, each once, and how often each occurs: perhaps never."""
+        if not counts.all():
+            used = np.flatnonzero(counts)
+            values, counts = values.take(pa.array(used)), counts[used]
         if not len(values):
             return
         lengths = pc.binary_length(values).to_numpy().astype(np.int64)

@@ -19,14 +19,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.schema.columns import LABEL
-from headway.statistics.row_sample import PRIORITY, RowSample, kept, rows_for
+from headway.statistics.row_sample import Drawn, RowSample, kept, rows_for, with_priority, without_priority
 from headway.tabular.splits import column_hash
+from headway.tabular.stacked import Stack, joined
 
 FILE = "sample_by_label.arrow"
 MOST_CLASSES = 32
 _CLASS = "__class"
 _RANGE = 256
 Hashes = NDArray[np.uint64]
+Rows = NDArray[np.int64]
 
 
 class LabelSample:
@@ -45,17 +47,26 @@ class LabelSample:
     def update(self, batch: pa.RecordBatch, priority: Hashes) -> None:
         """Draw from a batch of stored columns with its label; `priority` as `RowSample.update` returns it."""
         place = batch.schema.get_field_index(LABEL)
-        if self.off or place < 0 or not batch.num_rows:
+        if place < 0 or not batch.num_rows:
             return
-        values, codes = _coded(batch.column(place))
+        drawn = self.choose(batch.column(place), priority)
+        if drawn:
+            rows = np.concatenate([mine for _, mine in drawn])
+            self.add(drawn, priority, rows, kept(Stack.parts(batch, [rows])[0]))
+
+    def choose(self, label: pa.Array, priority: Hashes) -> list[tuple[RowSample, Rows]]:
+        """The rows of a batch with these labels that may stay, with the sample of their class: they are to be added."""
+        if self.off or not len(label):
+            return []
+        values, codes = _coded(label)
         counts = np.bincount(codes, minlength=len(values))
         there = np.flatnonzero(counts)
         if len(there) > MOST_CLASSES:
             self._know(None)
-            return
+            return []
         classes = column_hash(values.take(pa.array(there))).tolist()
         if not self._know(classes):
-            return
+            return []
         samples = [self._classes[value] for value in classes]
         bounds = np.zeros(len(values), np.uint64)
         bounds[there] = [s.likely(n) for s, n in zip(samples, counts[there].tolist(), strict=True)]
@@ -65,17 +76,21 @@ class LabelSample:
             mine = few[codes[few] == code]
             if len(mine) < sample.rows and bounds[code] < sample.below:
                 mine = np.flatnonzero((codes == code) & (priority < sample.below))
-            drawn.append(sample.least(mine, priority))
-        rows = np.concatenate(drawn)
-        if not len(rows):
-            return
-        arrays = kept(batch.take(pa.array(rows)).columns)
-        whole = pa.table([pa.array(priority[rows]), *arrays], names=[PRIORITY, *batch.schema.names])
-        start = 0
-        for sample, mine in zip(samples, drawn, strict=True):
+            mine = sample.least(mine, priority)
             if len(mine):
-                sample.add(whole.slice(start, len(mine)))
-            start += len(mine)
+                drawn.append((sample, mine))
+        return drawn
+
+    def add(self, drawn: list[tuple[RowSample, Rows]], priority: Hashes, rows: Rows, taken: Stack) -> None:
+        """Add what `choose` drew.
+
+        Args:
+            taken: `kept` of the batch's rows `rows`, all that were drawn among them.
+        """
+        places = np.zeros(len(priority), np.int64)
+        places[rows] = np.arange(len(rows))
+        for sample, mine in drawn:
+            sample.add(priority[mine], taken.take(places[mine]))
 
     def _know(self, classes: list[int] | None) -> bool:
         """Make room for classes; False, for good, when there are too many of them."""
@@ -97,15 +112,15 @@ class LabelSample:
         for value, sample in other._classes.items():
             self._classes[value].merge(sample)
 
-    def _drawn(self) -> list[tuple[int, pa.Table]]:
+    def _drawn(self) -> list[tuple[int, Drawn]]:
         """Each class's rows, in the order of the classes' hashes."""
         found = [(value, self._classes[value].drawn()) for value in sorted(self._classes)]
-        return [(value, table) for value, table in found if table is not None]
+        return [(value, drawn) for value, drawn in found if drawn is not None]
 
     def table(self) -> pa.Table | None:
         """The drawn rows, class after class. None: the label has no classes, or there are no rows."""
-        tables = [table.drop_columns([PRIORITY]) for _, table in self._drawn()]
-        return pa.concat_tables(tables).combine_chunks() if tables else None
+        drawn = self._drawn()
+        return pa.Table.from_batches([joined([rows for _, (_, rows) in drawn]).batch()]) if drawn else None
 
     def save(self, path: Path) -> None:
         """Write the sample, unless it is empty; the same sample gives the same bytes."""
@@ -113,8 +128,10 @@ class LabelSample:
         if not drawn:
             path.unlink(missing_ok=True)
             return
-        tables = [t.append_column(_CLASS, pa.array(np.full(len(t), value, np.uint64))) for value, t in drawn]
-        whole = pa.concat_tables(tables).combine_chunks()
+        priority = np.concatenate([one for _, (one, _) in drawn])
+        batch = with_priority(priority, joined([rows for _, (_, rows) in drawn]))
+        classes = np.concatenate([np.full(len(one), value, np.uint64) for value, (one, _) in drawn])
+        whole = pa.Table.from_batches([batch]).append_column(_CLASS, pa.array(classes))
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, whole.schema) as writer:
             writer.write_table(whole, max_chunksize=self.rows)
 
@@ -129,11 +146,12 @@ class LabelSample:
             whole = pa.ipc.open_file(file).read_all()
         classes: Any = whole.column(_CLASS).to_numpy()
         whole = whole.drop_columns([_CLASS])
+        priority, drawn = without_priority(whole)
         values, first = np.unique(classes, return_index=True)
         made._know(values.tolist())
         ends = [*first[1:].tolist(), len(classes)]
         for value, start, end in zip(values.tolist(), first.tolist(), ends, strict=True):
-            made._classes[value].add(whole.slice(start, end - start))
+            made._classes[value].add(priority[start:end], drawn.slice(start, end - start))
         return made
 
 

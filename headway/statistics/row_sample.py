@@ -11,7 +11,6 @@ they are; of texts and lists a 64-bit hash, which is enough to tell equal from d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +19,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.tabular.hashing import NULL, mix64
-from headway.tabular.list_arrays import is_text
-from headway.tabular.splits import column_hash, gathered
+from headway.tabular.splits import column_hash
+from headway.tabular.stacked import CODES, Dictionaries, Stack, joined
 
 FILE = "sample.arrow"
 PRIORITY = "__priority"
 MOST_ROWS, LEAST_ROWS, CELLS = 4096, 256, 1 << 20
 """Rows kept of a narrow table, of a very wide one, and the cells that bound those in between."""
 _SALT = 0x73616D70  # "samp": apart from the hashes that split rows and count distinct values
+Priority = NDArray[np.uint64]
+Drawn = tuple[Priority, Stack]
+"""Rows and the priority of each."""
 
 
 def rows_for(columns: int) -> int:
@@ -41,7 +43,7 @@ class RowSample:
     def __init__(self, rows: int):
         self.rows = rows
         self._seen = 0
-        self._tables: list[pa.Table] = []
+        self._drawn: list[Drawn] = []
         self._pending = 0
         self.below = np.uint64(0xFFFFFFFFFFFFFFFF)
         """Rows of this priority or a greater one are not kept."""
@@ -50,23 +52,25 @@ class RowSample:
     def create(cls, columns: int) -> RowSample:
         return cls(rows_for(columns))
 
-    def update(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
+    def update(self, batch: pa.RecordBatch) -> Priority:
         """Draw from a batch of stored columns; the priority of each of its rows."""
-        numbers = np.arange(self._seen, self._seen + batch.num_rows, dtype=np.uint64)
-        self._seen += batch.num_rows
+        priority, chosen = self.choose(batch.num_rows)
+        if len(chosen):
+            self.add(priority[chosen], kept(Stack.parts(batch, [chosen])[0]))
+        return priority
+
+    def choose(self, rows: int) -> tuple[Priority, NDArray[np.int64]]:
+        """(the priority of each of so many further rows, those of them that may stay: they are to be added)."""
+        numbers = np.arange(self._seen, self._seen + rows, dtype=np.uint64)
+        self._seen += rows
         priority = mix64(numbers, _SALT)
-        bound = self.likely(batch.num_rows)
+        bound = self.likely(rows)
         chosen = np.flatnonzero(priority < bound)
         if len(chosen) < self.rows and bound < self.below:
             chosen = np.flatnonzero(priority < self.below)
-        chosen = self.least(chosen, priority)
-        if len(chosen):
-            arrays = kept(batch.take(pa.array(chosen)).columns)
-            names = [PRIORITY, *batch.schema.names]
-            self.add(pa.table([pa.array(priority[chosen]), *arrays], names=names))
-        return priority
+        return priority, self.least(chosen, priority)
 
-    def least(self, chosen: NDArray[np.int64], priority: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def least(self, chosen: NDArray[np.int64], priority: Priority) -> NDArray[np.int64]:
         """Of some rising rows those that may stay: the `rows` of least priority."""
         if len(chosen) < self.rows:
             return chosen
@@ -90,47 +94,47 @@ class RowSample:
         """Add the rows that another piece drew."""
         self._seen = max(self._seen, other._seen)
         drawn = other.drawn()
-        if drawn is not None and len(drawn):
-            self.add(drawn)
+        if drawn is not None and len(drawn[0]):
+            self.add(*drawn)
 
-    def add(self, table: pa.Table) -> None:
-        """Add drawn rows, with their priority as the first column."""
-        self._tables.append(table)
-        self._pending += len(table)
+    def add(self, priority: Priority, rows: Stack) -> None:
+        """Add drawn rows, as `kept` gives them."""
+        self._drawn.append((priority, rows))
+        self._pending += len(priority)
         if self._pending > 2 * self.rows:
             self.drawn()
 
-    def drawn(self) -> pa.Table | None:
+    def drawn(self) -> Drawn | None:
         """What is kept, least priority first; equal ones in the order they came."""
-        if not self._tables:
+        if not self._drawn:
             return None
-        if len(self._tables) > 1 or self._pending > self.rows or not self._ordered():
-            whole = pa.concat_tables(self._tables)
-            priority = whole.column(PRIORITY).to_numpy()
+        if len(self._drawn) > 1 or self._pending > self.rows or not self._ordered():
+            priority = np.concatenate([one for one, _ in self._drawn])
             order = np.argsort(priority, kind="stable")[: self.rows]
-            self._tables = [whole.take(pa.array(order)).combine_chunks()]
-            self._pending = len(order)
+            rows = joined([stack for _, stack in self._drawn]).take(order)
+            self._drawn, self._pending = [(priority[order], rows)], len(order)
             if len(order) == self.rows:
                 # strictly below: of an equal draw the rows that came first stay
                 self.below = np.uint64(priority[order[-1]])
-        return self._tables[0]
+        return self._drawn[0]
 
     def _ordered(self) -> bool:
-        priority = self._tables[0].column(PRIORITY).to_numpy()
+        priority = self._drawn[0][0]
         return bool((priority[1:] >= priority[:-1]).all())
 
     def table(self) -> pa.Table | None:
         """The drawn rows in random order; numbers are int64 or float32, all else is its 64-bit hash. None: no rows."""
         drawn = self.drawn()
-        return drawn.drop_columns([PRIORITY]) if drawn is not None else None
+        return pa.Table.from_batches([drawn[1].batch()]) if drawn is not None else None
 
     def save(self, path: Path) -> None:
         """Write the sample, unless it is empty; the same sample gives the same bytes."""
         drawn = self.drawn()
         if drawn is None:
             return
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, drawn.schema) as writer:
-            writer.write_table(drawn, max_chunksize=self.rows)
+        batch = with_priority(*drawn)
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+            writer.write_table(pa.Table.from_batches([batch]), max_chunksize=self.rows)
 
     @classmethod
     def load(cls, path: Path, columns: int) -> RowSample:
@@ -138,43 +142,69 @@ class RowSample:
         made = cls.create(columns)
         if path.is_file():
             with pa.OSFile(str(path)) as file:  # not mapped: the file may go
-                made.add(pa.ipc.open_file(file).read_all())
+                made.add(*without_priority(pa.ipc.open_file(file).read_all()))
         return made
 
 
-def kept(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+def with_priority(priority: Priority, rows: Stack) -> pa.RecordBatch:
+    """Drawn rows as they are saved."""
+    found: list[pa.Array | None] = [None] * len(rows.names)
+    for kind, places in rows.places.items():
+        block, mask = rows.values[kind], rows.present[kind]
+        for row, i in enumerate(places):
+            # in buffers of their own: those of a slice have slack, which would show in the bytes of the file
+            found[i] = pa.array(np.ascontiguousarray(block[row]), mask=None if mask is None else ~mask[row])
+    return pa.RecordBatch.from_arrays([pa.array(priority), *found], names=[PRIORITY, *rows.names])
+
+
+def without_priority(table: pa.Table) -> Drawn:
+    """The reverse of `with_priority`."""
+    (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+    place = batch.schema.get_field_index(PRIORITY)
+    return batch.column(place).to_numpy(), Stack.of(batch.remove_column(place))
+
+
+def kept(rows: Stack) -> Stack:
     """Numbers as they are; texts and lists as hashes, a null as a null. The words of all columns are hashed together:
     there may be thousands of columns of a few rows each."""
-    found: list[pa.Array] = [None] * len(arrays)
-    words: list[pa.Array] = []
-    places: list[tuple[int, pa.Array | None]] = []
-    for i, array in enumerate(arrays):
-        if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
-            found[i] = array
-            continue
-        codes = None
-        if pa.types.is_dictionary(array.type):
-            if len(array.dictionary) <= len(array):
-                codes, array = array.indices, array.dictionary
-            else:
-                array = array.dictionary_decode()
-        if is_text(array.type):
-            words.append(array.cast(pa.large_binary()))
-            places.append((i, codes))
-        else:
-            found[i] = _hashed(column_hash(array))
-    if words:
-        hashes = column_hash(pa.concat_arrays(words))
-        start = 0
-        for (i, codes), each in zip(places, words, strict=True):
-            own = hashes[start : start + len(each)]
-            found[i] = _hashed(own if codes is None else gathered(own, codes))
-            start += len(each)
+    numeric = [kind for kind in rows.places if kind != CODES]
+    places = {kind: rows.places[kind] for kind in numeric}
+    values, present = {kind: rows.values[kind] for kind in numeric}, {kind: rows.present[kind] for kind in numeric}
+    coded = rows.places.get(CODES, [])
+    hashes = np.empty((len(coded) + len(rows.others), rows.num_rows), np.uint64)
+    if coded:
+        hashes[: len(coded)] = _word_hashes(rows)
+    for at, array in enumerate(rows.others.values(), len(coded)):
+        hashes[at] = column_hash(array)
+    if len(hashes):
+        # in the order of the columns, as they are read from a file
+        order = np.argsort([*coded, *rows.others])
+        hashes = hashes[order] if rows.others else hashes
+        places["uint64"] = sorted([*coded, *rows.others])
+        values["uint64"] = hashes
+        there = hashes != NULL
+        present["uint64"] = None if there.all() else there
+    for kind, mask in present.items():
+        if mask is not None:  # what stands there must not show in a file
+            values[kind] = np.where(mask, values[kind], values[kind].dtype.type(0))
+    return Stack(rows.names, rows.num_rows, places, values, present, Dictionaries([]), {})
+
+
+def _word_hashes(rows: Stack) -> NDArray[np.uint64]:
+    """The hash of each row's word, of all columns of codes."""
+    codes, mask = rows.values[CODES], rows.present[CODES]
+    found = np.full(codes.shape, NULL)
+    if int(rows.words.bases[-1]) <= codes.size or "hashes" in vars(rows.words):
+        at = codes + rows.words.bases[:-1, None]
+        if mask is None:
+            return rows.words.hashes[at]
+        found[mask] = rows.words.hashes[at[mask]]
+        return found
+    for i, words in enumerate(rows.words.arrays):  # of which these rows use little
+        there = slice(None) if mask is None else mask[i]
+        used, which = np.unique(codes[i, there], return_inverse=True)
+        found[i, there] = column_hash(words.take(pa.array(used)))[which]
     return found
-
-
-def _hashed(hashes: NDArray[np.uint64]) -> pa.Array:
-    return pa.array(hashes, mask=hashes == NULL)
 
 
 def numbers(array: pa.ChunkedArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

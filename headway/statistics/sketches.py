@@ -26,7 +26,6 @@ from headway.tabular.hashing import mix64
 
 STEP = 8
 _PIECE = 1 << 16
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ _SALT = 0x64697374  # "dist": apart from the hashes that split rows
 
 
 class Sketches:
-    __slots__ = ("_hashes", "_later", "_noted", "_quantiles", "_rows", "_waiting", "size")
+    __slots__ = ("_hashes", "_quantiles", "_rows", "_waiting", "size")
 
     def __init__(self, size: Size = USUAL) -> None:
         self.size = size
@@ -58,8 +57,6 @@ class Sketches:
         self._waiting: list[NDArray[Any]] = []
         self._rows = 0
         self._hashes = np.zeros(0, np.uint64)
-        self._later: list[NDArray[np.uint64]] = []
-        self._noted = 0
 
     def add(self, sorted_values: NDArray[Any], distinct: NDArray[Any]) -> None:
         """A batch's values in rising order, and its distinct ones."""
@@ -77,23 +74,12 @@ class Sketches:
         """Hashes of values that have no order; any number of times each."""
         self._keep(_distinct(hashes))
 
-    @property
-    def bound(self) -> np.uint64:
-        """No hash from here on changes anything."""
-        return self._hashes[-1] if len(self._hashes) == self.size.hashes else _ALL
-
-    def note(self, hashes: NDArray[np.uint64]) -> None:
-        """Some hashes below `bound`, to be looked at when there are enough of them."""
-        self._later.append(hashes)
-        self._noted += len(hashes)
-        if self._noted > self.size.hashes:
-            self._catch_up()
-
-    def _catch_up(self) -> None:
-        if self._later:
-            hashes = _distinct(np.concatenate(self._later))
-            self._later, self._noted = [], 0
-            self._keep(hashes)
+    def adopt(self, least: NDArray[np.uint64]) -> None:
+        """The least of some distinct hashes, in rising order; they are kept, not copied."""
+        if len(self._hashes):
+            self._keep(least)
+        else:
+            self._hashes = least[: self.size.hashes]
 
     def absorb(self, values: NDArray[Any], counts: NDArray[np.int64]) -> None:
         """Complete counts in rising order, of a column that has overflowed since, or of another part of it."""
@@ -109,7 +95,6 @@ class Sketches:
             self._quantiles.feed(values[np.searchsorted(ends, ranks, side="right")].astype(np.float64))
 
     def merge(self, other: Sketches) -> None:
-        other._catch_up()
         self._quantiles.merge(other._quantiles)
         for values in other._waiting:
             self._wait(values)
@@ -140,7 +125,6 @@ class Sketches:
         return whole
 
     def distinct(self) -> int:
-        self._catch_up()
         if len(self._hashes) < self.size.hashes:
             return len(self._hashes)
         return round((self.size.hashes - 1) / (float(self._hashes[-1]) / 2.0**64))
@@ -148,7 +132,6 @@ class Sketches:
     @property
     def distinct_error(self) -> float:
         """Relative standard error of `distinct`."""
-        self._catch_up()
         return 0.0 if len(self._hashes) < self.size.hashes else 1 / math.sqrt(self.size.hashes - 2)
 
     @property
@@ -171,7 +154,6 @@ class Sketches:
         return np.diff(np.concatenate([[0.0], upto, [1.0]]))
 
     def to_json(self) -> dict[str, str]:
-        self._catch_up()
         return {
             "tdigest": to_text(self._whole()),
             "hashes": base64.b64encode(self._hashes.astype("<u8").tobytes()).decode(),

@@ -13,6 +13,7 @@ the folder must stay while the statistics are used.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.schema.columns import Column
+from headway.schema.columns import LABEL, Column
 from headway.statistics.column_statistics import ColumnStatistics, Limits
 from headway.statistics.counts import Budget
 from headway.statistics.external_sort import BLOCK, Run, exact
 from headway.statistics.label_sample import FILE as LABEL_SAMPLE_NAME
 from headway.statistics.label_sample import LabelSample
 from headway.statistics.row_sample import FILE as SAMPLE_NAME
-from headway.statistics.row_sample import RowSample
-from headway.statistics.wide_update import update as update_many
+from headway.statistics.row_sample import RowSample, kept
+from headway.statistics.wide_update import Numbers, Words
+from headway.tabular.stacked import CODES, Stack
 
+_quoted = json.encoder.encode_basestring_ascii
 JSON_NAME, COUNTS_NAME = "statistics.json", "counts.arrow"
 FORMAT = 1
 _COUNTS = pa.schema(
@@ -51,12 +54,23 @@ _IN_MEMORY, _ALL_IN_MEMORY = 4 * BLOCK, 1 << 20
 
 class SplitStatistics:
     def __init__(self, columns: dict[str, ColumnStatistics]):
-        self.columns = columns
+        self._columns = columns
         self.rows = 0
         self.sample = RowSample.create(len(columns))
         """Some rows whole, for what only columns seen together can tell."""
         self.by_label = LabelSample.create(len(columns))
         """The same with as many rows of each class of the label."""
+        self._many: dict[str, Numbers | Words] = {}
+
+    @property
+    def columns(self) -> dict[str, ColumnStatistics]:
+        for many in self._many.values():
+            many.settle()
+        return self._columns
+
+    @columns.setter
+    def columns(self, columns: dict[str, ColumnStatistics]) -> None:
+        self._columns, self._many = columns, {}
 
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
@@ -65,21 +79,55 @@ class SplitStatistics:
         made = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
         return cls({column.name: column for column in made})
 
-    def update(self, batch: pa.RecordBatch) -> None:
+    def update(self, batch: pa.RecordBatch | Stack) -> None:
         """Add a batch of stored columns; columns it does not have are an error of the caller."""
         self.rows += batch.num_rows
-        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
-        many: dict[str, list[ColumnStatistics]] = {"int64": [], "float32": []}
-        for name, column in self.columns.items():
-            if column.limits.wide and column.type in many and not column.shape:
-                many[column.type].append(column)
+        if isinstance(batch, Stack):
+            stack, label = batch, batch.column(LABEL) if LABEL in self._columns else None
+            self._update_many(stack)
+        else:
+            # looking up each name would be quadratic
+            arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+            stored = pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], names=list(self._columns))
+            label = arrays.get(LABEL)
+            if any(column.limits.wide for column in self._columns.values()):
+                stack = Stack.of(stored)
+                self._update_many(stack)
             else:
-                column.update(arrays[name])
-        for columns in many.values():
-            if columns:
-                update_many(columns, [arrays[column.name] for column in columns])
-        stored = pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
-        self.by_label.update(stored, self.sample.update(stored))
+                stack = None
+                for name, column in self._columns.items():
+                    column.update(arrays[name])
+        priority, chosen = self.sample.choose(batch.num_rows)
+        drawn = self.by_label.choose(label, priority) if label is not None else []
+        wanted = np.zeros(batch.num_rows, np.bool_)
+        for mine in (chosen, *(mine for _, mine in drawn)):
+            wanted[mine] = True
+        rows = np.flatnonzero(wanted)
+        if not len(rows):
+            return
+        taken = kept(Stack.parts(stored, [rows])[0] if stack is None else stack.take(rows))
+        if len(chosen):
+            self.sample.add(priority[chosen], taken.take(np.searchsorted(rows, chosen)))
+        self.by_label.add(drawn, priority, rows, taken)
+
+    def _update_many(self, stack: Stack) -> None:
+        """Columns of a kind together."""
+        columns = list(self._columns.values())
+        for kind, places in stack.places.items():
+            mine = [columns[i] for i in places]
+            if kind != CODES and not mine[0].limits.wide:
+                for column, array in zip(mine, stack.arrays(kind), strict=True):
+                    column.update(array)
+                continue
+            many = self._many.get(kind)
+            if many is None:
+                many = self._many[kind] = Words(mine) if kind == CODES else Numbers(mine)
+            if isinstance(many, Words):
+                many.add(stack.values[kind], stack.present[kind], stack.words)
+            else:
+                many.add(stack.values[kind], stack.present[kind])
+        for i, array in stack.others.items():
+            columns[i].update(array)
 
     def merge(self, other: SplitStatistics) -> None:
         """Add what `other` saw.
@@ -94,8 +142,10 @@ class SplitStatistics:
                 fix="ingest the spans of a window with the same columns and types",
             )
         self.rows += other.rows
+        others = other.columns
         for name, column in self.columns.items():
-            column.merge(other.columns[name])
+            column.merge(others[name])
+        self._many = {}  # what it knows of the columns may hold no longer
         self.sample.merge(other.sample)
         self.by_label.merge(other.by_label)
 
@@ -158,27 +208,24 @@ def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
 
 
 def _indented(value: dict[str, Any], margin: str = "   ") -> str:
-    """A column as `json.dumps(..., indent=1)` has it within the file; that would go through Python for every figure."""
-    lines: list[str] = []
-    figures: dict[str, Any] = {}
-
-    def flush() -> None:
-        if figures:
-            lines.append(json.dumps(figures, separators=(f",\n{margin}", ": "))[1:-1])
-            figures.clear()
-
-    for key, item in value.items():
-        if isinstance(item, dict) and item:
-            flush()
-            lines.append(f"{json.dumps(key)}: {_indented(item, margin + ' ')}")
-        elif isinstance(item, list) and item:
-            flush()
-            text = json.dumps(item, indent=1).replace("\n", f"\n{margin}")
-            lines.append(f"{json.dumps(key)}: {text}")
-        else:
-            figures[key] = item
-    flush()
+    """A column as `json.dumps(..., indent=1)` has it within the file; that goes through Python for every figure twice."""
+    lines = [f"{_quoted(key)}: {_json(item, margin)}" for key, item in value.items()]
     return f"{{\n{margin}" + f",\n{margin}".join(lines) + f"\n{margin[1:]}}}"
+
+
+def _json(item: Any, margin: str) -> str:
+    kind = type(item)
+    if kind is int:
+        return str(item)
+    if kind is str:
+        return _quoted(item)
+    if kind is float and math.isfinite(item):
+        return float.__repr__(item)
+    if kind is dict and item:
+        return _indented(item, margin + " ")
+    if kind is list and item:
+        return json.dumps(item, indent=1).replace("\n", f"\n{margin}")
+    return json.dumps(item)
 
 
 def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,9 @@
-"""Numeric columns by the hundred, a block of them at a time: what a NumPy call costs is shared by all columns of a block.
+"""Columns by the hundred, a block of them at a time: what a NumPy call costs is shared by all columns of a block.
 
-    update(columns, arrays)                  # as column.update(array) of each; all of one type, none a list
+    numbers = Numbers(columns)               # all of one type, scalars
+    numbers.add(block, present)              # [columns, rows], as of `headway.tabular.stacked`
+    numbers.settle()                         # their figures are in the columns from here on
+    words = Words(columns)                   # the same of dictionary columns
 
 The figures are those that each column alone would have, but for the last digits of moments, and for which of the
 sampled values a digest of few values sees.
@@ -17,84 +20,183 @@ from numpy.typing import NDArray
 
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.sketches import hashes_of
-from headway.tabular.list_arrays import slots
+from headway.tabular.stacked import Dictionaries, Mask, Stack
 
 _BLOCK = 1 << 16
 """Values of a block: it and what is worked out of it stay near the processor."""
 _LEAST = 8
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 Block = NDArray[Any]
 """[columns, rows], float32 or int64."""
 
 
 def update(columns: Sequence[ColumnStatistics], arrays: Sequence[pa.Array]) -> None:
     """Add a batch of stored columns, all of one type, scalars, and as long as one another."""
-    rows = len(arrays[0])
-    if not rows:
-        return
-    each = max(_LEAST, _BLOCK // rows)
-    for start in range(0, len(columns), each):
-        _add(columns[start : start + each], arrays[start : start + each], rows)
+    stack = Stack.of(pa.RecordBatch.from_arrays(list(arrays), names=[str(i) for i in range(len(arrays))]))
+    numbers = Numbers(columns)
+    kind = columns[0].type
+    numbers.add(stack.values[kind], stack.present[kind])
+    numbers.settle()
 
 
-def _add(columns: Sequence[ColumnStatistics], arrays: Sequence[pa.Array], rows: int) -> None:
-    block, held = _values(columns, arrays, rows)
-    block.sort(axis=1)
-    used = np.arange(rows) < held[:, None] if (held < rows).any() else None
-    means, squares = _moments(block, held, used)
-    zeros = block == 0
-    first = np.empty(block.shape, np.bool_)
-    first[:, 0] = True
-    np.not_equal(block[:, 1:], block[:, :-1], out=first[:, 1:])
-    if used is not None:
-        zeros &= used
-        first &= used
-    at = np.flatnonzero(first)
-    distinct = block.ravel()[at].astype(np.int64 if block.dtype == np.int64 else np.float64)
-    ends = np.cumsum(np.count_nonzero(first, axis=1))
-    bounds = np.concatenate([[0], ends]).tolist()
-    counts = _counts(at, held, ends, rows)
-    hashes = _hashes(columns, distinct)
-    lows, highs = block[:, 0].tolist(), block[np.arange(len(block)), np.maximum(held - 1, 0)].tolist()
-    sums = zip(held.tolist(), means.tolist(), squares.tolist(), zeros.sum(axis=1).tolist(), lows, highs, strict=True)
-    for i, (column, (n, mean, m2, zero, low, high)) in enumerate(zip(columns, sums, strict=True)):
-        if not n:
-            continue
-        span = slice(bounds[i], bounds[i + 1])
-        column.fold_numbers(n, mean, m2, zero, low, high)
-        if column.sketches is None:
-            column.count_numbers(distinct[span].copy(), counts[span].copy())
-            continue
-        if len(found := hashes[span][hashes[span] < column.sketches.bound]):
-            column.sketches.note(found)
-        column.sketches.add_sorted(block[i, :n])
+class Numbers:
+    """Figures of many numeric columns, one array for all of them, until they are settled."""
 
+    def __init__(self, columns: Sequence[ColumnStatistics]):
+        self.columns = columns
+        self._type = np.dtype(np.int64 if columns[0].type == "int64" else np.float32)
+        # whose distinct values are no longer counted
+        self._sketched = np.array([column.sketches is not None for column in columns])
+        self._clear()
 
-def _values(columns: Sequence[ColumnStatistics], arrays: Sequence[pa.Array], rows: int) -> tuple[Block, NDArray[Any]]:
-    """The finite values of each column, anything that sorts behind them in the place of others; how many they are."""
-    dtype = np.dtype(np.int64 if columns[0].type == "int64" else np.float32)
-    last = np.iinfo(np.int64).max if dtype == np.int64 else np.inf
-    block = np.empty((len(columns), rows), dtype)
-    held = np.full(len(columns), rows)
-    for i, (column, array) in enumerate(zip(columns, arrays, strict=True)):
-        missing = array.null_count
-        column.rows += rows
-        column.missing += missing
-        block[i] = slots(array, dtype)
-        if missing:
-            held[i] -= missing
-            block[i, array.is_null().to_numpy(zero_copy_only=False)] = last
-    if dtype == np.int64:
-        return block, held
-    finite = np.isfinite(block)
-    good = np.count_nonzero(finite, axis=1)
-    for i in np.flatnonzero(good < held).tolist():
-        nan = int(np.isnan(block[i]).sum())
-        columns[i].nan += nan
-        columns[i].infinite += int(held[i] - good[i]) - nan
-    if (good < rows).any():
-        block[~finite] = last
-    block += np.float32(0)  # -0.0 counts as 0.0
-    return block, good
+    def _clear(self) -> None:
+        n = len(self.columns)
+        self._rows = 0
+        self._missing, self._nan, self._infinite, self._zeros, self._held = np.zeros((5, n), np.int64)
+        self._means, self._squares = np.zeros((2, n))
+        self._lows, self._highs = np.zeros((2, n), self._type)
+        self._least: NDArray[np.uint64] | None = None
+
+    def add(self, values: Block, present: Mask | None) -> None:
+        """Add a batch: a row of `values` for each column."""
+        rows = values.shape[1]
+        if not rows:
+            return
+        self._rows += rows
+        each = max(_LEAST, _BLOCK // rows)
+        for start in range(0, len(self.columns), each):
+            mine = slice(start, start + each)
+            self._add(mine, np.array(values[mine]), None if present is None else present[mine])
+
+    def _add(self, mine: slice, block: Block, present: Mask | None) -> None:
+        held = self._clean(mine, block, present)
+        rows = block.shape[1]
+        block.sort(axis=1)
+        used = np.arange(rows) < held[:, None] if (held < rows).any() else None
+        first = np.empty(block.shape, np.bool_)
+        first[:, 0] = True
+        np.not_equal(block[:, 1:], block[:, :-1], out=first[:, 1:])
+        zeros = block == 0
+        if used is not None:
+            zeros &= used
+            first &= used
+        self._zeros[mine] += np.count_nonzero(zeros, axis=1)
+        self._fold(mine, held, *_moments(block, held, used), block)
+        at = np.flatnonzero(first)
+        distinct = block.ravel()[at].astype(np.int64 if block.dtype == np.int64 else np.float64)
+        ends = np.cumsum(np.count_nonzero(first, axis=1))
+        bounds = np.concatenate([[0], ends])
+        late: list[int] = []
+        if not self._sketched[mine].all():
+            late = self._count(mine, distinct, _counts(at, held, ends, rows), bounds)
+        sketched = self._sketched[mine] & (held > 0)
+        self._sketched[late] = True
+        if not sketched.any():
+            return
+        self._note(mine, hashes_of(distinct), np.diff(bounds), sketched)
+        sizes = held.tolist()
+        for i in np.flatnonzero(sketched).tolist():
+            sketches = self.columns[mine.start + i].sketches
+            assert sketches is not None
+            sketches.add_sorted(block[i, : sizes[i]])
+
+    def _clean(self, mine: slice, block: Block, present: Mask | None) -> NDArray[Any]:
+        """Put what sorts behind all values in the place of what is not finite; how many values each column has."""
+        rows = block.shape[1]
+        held = np.full(len(block), rows)
+        if present is not None:
+            held = np.count_nonzero(present, axis=1)
+            self._missing[mine] += rows - held
+            np.copyto(block, np.iinfo(np.int64).max if block.dtype == np.int64 else np.inf, where=~present)
+        if block.dtype == np.int64:
+            return held
+        finite = np.isfinite(block)
+        good = np.count_nonzero(finite, axis=1)
+        if (good < held).any():
+            nan = np.count_nonzero(np.isnan(block), axis=1)
+            self._nan[mine] += nan
+            self._infinite[mine] += held - good - nan
+            np.copyto(block, np.inf, where=~finite)
+        block += np.float32(0)  # -0.0 counts as 0.0
+        return good
+
+    def _fold(self, mine: slice, held: NDArray[Any], means: NDArray[Any], squares: NDArray[Any], block: Block) -> None:
+        """Chan, Golub and LeVeque's pairwise update (1979), and the extremes."""
+        before = self._held[mine]
+        total = np.maximum(before + held, 1)
+        with np.errstate(all="ignore"):
+            delta = means - self._means[mine]
+            self._means[mine] += delta * held / total
+            self._squares[mine] += squares + delta * delta * before * held / total
+        low, high = block[:, 0], block[np.arange(len(block)), np.maximum(held - 1, 0)]
+        new, some = before == 0, held > 0
+        self._lows[mine] = np.where(some, np.where(new, low, np.minimum(low, self._lows[mine])), self._lows[mine])
+        self._highs[mine] = np.where(some, np.where(new, high, np.maximum(high, self._highs[mine])), self._highs[mine])
+        self._held[mine] += held
+
+    def _count(self, mine: slice, distinct: Block, counts: NDArray[np.int64], bounds: NDArray[Any]) -> list[int]:
+        """Add to the complete counts of those columns that keep them. A column whose first batch has too many values keeps
+        none, and takes no part in this; returned are those that have too many with this batch, which is in their sketches.
+        """
+        edges, late = bounds.tolist(), []
+        for i in np.flatnonzero(~self._sketched[mine]).tolist():
+            place, span = mine.start + i, slice(edges[i], edges[i + 1])
+            column = self.columns[place]
+            if edges[i + 1] - edges[i] > column.limits.distinct and column.uncounted():
+                self._sketched[place] = True
+            elif edges[i + 1] > edges[i]:
+                column.count_numbers(distinct[span].copy(), counts[span].copy())
+                if column.sketches is not None:
+                    late.append(place)
+        return late
+
+    def _note(self, mine: slice, hashes: NDArray[np.uint64], lengths: NDArray[Any], which: Mask) -> None:
+        """Keep the least hashes of each of the columns `which`.
+
+        Args:
+            hashes: of the distinct values of each column, one column behind the other, so many as `lengths` says.
+        """
+        if self._least is None:
+            self._least = np.full((len(self.columns), self.columns[0].limits.sketches().size.hashes), _ALL)
+        kept = self._least[mine]
+        size = kept.shape[1]
+        good = hashes < np.repeat(np.where(which, kept[:, -1], np.uint64(0)), lengths)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        below = np.concatenate([[0], np.cumsum(good)])[starts]
+        counts = np.diff(below)
+        some = np.flatnonzero(counts)
+        if not len(some):
+            return
+        counts = counts[some]
+        new = np.full((len(some), int(counts.max())), _ALL)
+        new[np.arange(new.shape[1]) < counts[:, None]] = hashes[good]
+        if new.shape[1] > size:
+            new = np.partition(new, size - 1, axis=1)[:, :size]
+        both = np.concatenate([kept[some], new], axis=1)
+        both.sort(axis=1)
+        twice = both[:, 1:] == both[:, :-1]
+        if twice.any():
+            both[:, 1:][twice] = _ALL
+            both.sort(axis=1)
+        kept[some] = both[:, :size]
+
+    def settle(self) -> None:
+        """Put the figures into the columns, and begin anew."""
+        if not self._rows:
+            return
+        figures = (self._missing, self._nan, self._infinite, self._zeros, self._held)
+        moments = (self._means, self._squares, self._lows, self._highs)
+        each = zip(self.columns, *(one.tolist() for one in (*figures, *moments)), strict=True)
+        for i, (column, missing, nan, infinite, zeros, held, mean, m2, low, high) in enumerate(each):
+            column.rows += self._rows
+            column.missing += missing
+            column.nan += nan
+            column.infinite += infinite
+            if held:
+                column.fold_numbers(held, mean, m2, zeros, low, high, folded=True)
+            if self._least is not None and column.sketches is not None:
+                column.sketches.adopt(self._least[i, : int(np.searchsorted(self._least[i], _ALL))].copy())
+        self._clear()
 
 
 def _moments(block: Block, held: NDArray[Any], used: NDArray[np.bool_] | None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -121,8 +223,38 @@ def _counts(at: NDArray[Any], held: NDArray[Any], ends: NDArray[Any], rows: int)
     return counts
 
 
-def _hashes(columns: Sequence[ColumnStatistics], distinct: NDArray[Any]) -> NDArray[np.uint64]:
-    """Of each distinct value; not worked out where no column has a sketch."""
-    if all(column.sketches is None for column in columns):
-        return np.zeros(0, np.uint64)
-    return hashes_of(distinct)
+class Words:
+    """Occurrences of the words of many dictionary columns, held while their dictionaries stay the same."""
+
+    def __init__(self, columns: Sequence[ColumnStatistics]):
+        self.columns = columns
+        self._rows = 0
+        self._missing = np.zeros(len(columns), np.int64)
+        self._words: Dictionaries | None = None
+        self._counts = np.zeros(0, np.int64)
+
+    def add(self, codes: Block, present: Mask | None, words: Dictionaries) -> None:
+        """Add a batch: a row of codes for each column, and their words."""
+        if self._words is not None and self._words.differing(words):
+            self.settle()
+        if self._words is None:
+            self._words, self._counts = words, np.zeros(words.bases[-1], np.int64)
+        rows = codes.shape[1]
+        self._rows += rows
+        at = codes + self._words.bases[:-1, None]
+        if present is not None:
+            self._missing += rows - np.count_nonzero(present, axis=1)
+            at = at[present]
+        self._counts += np.bincount(at.ravel(), minlength=len(self._counts))
+
+    def settle(self) -> None:
+        """Put the figures into the columns, and begin anew."""
+        if self._words is None:
+            return
+        edges, missing = self._words.bases.tolist(), self._missing.tolist()
+        for i, (column, words) in enumerate(zip(self.columns, self._words.arrays, strict=True)):
+            column.rows += self._rows
+            column.missing += missing[i]
+            column.count_words(words, self._counts[edges[i] : edges[i + 1]])
+        self._rows, self._words = 0, None
+        self._missing[:] = 0

@@ -34,7 +34,8 @@ _NUMBER = (
 )
 _NO_DIGITS = r"(?i)^[^0-9]*$|nan[(]"
 _INTEGER = r"^[+-]?[0-9]+([.]0*)?$|^0[xX][0-9a-fA-F]{1,16}$"
-_INT64 = pa.int64()
+_INT64, _INT32 = pa.int64(), pa.int32()
+_STORED = {"int64": pa.int64().id, "float32": pa.float32().id}
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT32_MAX = float(np.finfo(_FLOAT32).max)
 
@@ -60,8 +61,15 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
     arrays: list[pa.Array] = []
     tables: list[pa.Table] = []
     bad: NDArray[np.bool_] | None = None
+    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    once = len(found) == batch.num_columns
     for column in columns:
-        raw = _find(batch, column.name)
+        raw = found.get(column.name) if once else None
+        if raw is None:
+            raw = _find(batch, column.name)
+        if _is_stored(raw, column):
+            arrays.append(raw)
+            continue
         array, faults = _coerce_list(raw, column) if column.shape else _coerce_one(raw, column)
         wrong = _any([mask for mask, _ in faults])
         for mask, why in (*faults, (_missing(array, wrong, column), "is null, and the column may not be")):
@@ -76,6 +84,13 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
         return Coerced(whole, None, SCHEMA.empty_table())
     kept = np.flatnonzero(~bad)
     return Coerced(whole.take(pa.array(kept)), kept, _one_per_row(pa.concat_tables(tables)))
+
+
+def _is_stored(raw: pa.Array, column: Column) -> bool:
+    """Whether a column of numbers is as it is to be stored."""
+    if column.shape or column.parse is not None or _STORED.get(column.type) != raw.type.id:
+        return False
+    return column.nullable or not raw.null_count
 
 
 def fitting(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
@@ -228,7 +243,8 @@ def _to_bytes(raw: pa.Array, column: Column) -> pa.Array:
     if pa.types.is_dictionary(kind):
         values = _plain_bytes(raw.dictionary, column)
         if column.encoding == "dictionary":
-            return pa.DictionaryArray.from_arrays(raw.indices.cast(pa.int32()), values)
+            indices = raw.indices if kind.index_type == _INT32 else raw.indices.cast(_INT32)
+            return pa.DictionaryArray.from_arrays(indices, values, safe=False)
         return values.take(raw.indices)
     values = _plain_bytes(raw, column)
     return values.dictionary_encode() if column.encoding == "dictionary" else values
@@ -236,6 +252,8 @@ def _to_bytes(raw: pa.Array, column: Column) -> pa.Array:
 
 def _plain_bytes(raw: pa.Array, column: Column) -> pa.Array:
     try:
+        if pa.types.is_string(raw.type):
+            return raw.view(pa.binary())  # by reference
         if pa.types.is_fixed_size_binary(raw.type) or (is_text(raw.type) and not pa.types.is_binary(raw.type)):
             return raw.cast(pa.binary())
         if pa.types.is_binary(raw.type):

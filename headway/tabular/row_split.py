@@ -36,6 +36,11 @@ class RowSplit:
         """Whether columns are read for the split alone."""
         return bool(self._extra)
 
+    @property
+    def looks_at_raw(self) -> bool:
+        """Whether `assigned` needs the batch as it was read."""
+        return bool(self._apart)
+
     def types(self, names: Collection[str] | None, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
         """`types` and those of the columns that are read for the split alone.
 

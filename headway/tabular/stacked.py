@@ -1,0 +1,286 @@
+"""Rows of many columns, those of one type as one block of numbers: what a call costs is shared by all of them.
+
+    train, rest = Stack.parts(batch, [rows_of_train, other_rows])
+    train.values["float32"]                  # [columns, rows]
+    joined([train, more]).slice(0, 100).take(np.array([3, 1]))
+    train.batch()                            # as a RecordBatch again
+
+A dictionary column is a row of the block of codes, with its words beside it. What is neither an integer of 64 bits, a float32
+nor a dictionary stays an Arrow array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headway.tabular.list_arrays import slots
+from headway.tabular.splits import column_hash
+
+CODES = "codes"
+"""The block of the dictionaries' codes."""
+_BLOCK, _LEAST = 1 << 18, 8
+"""Values that are stacked at a time, so that they stay near the processor; columns at least."""
+DTYPES: dict[str, np.dtype[Any]] = {
+    "int64": np.dtype(np.int64),
+    "float32": np.dtype(np.float32),
+    "uint64": np.dtype(np.uint64),
+    CODES: np.dtype(np.int32),
+}
+_KINDS = {pa.int64().id: "int64", pa.float32().id: "float32", pa.uint64().id: "uint64"}
+_DICTIONARY, _INT32 = pa.dictionary(pa.int32(), pa.binary()).id, pa.int32()
+Mask = NDArray[np.bool_]
+
+
+class Dictionaries:
+    """The words of some dictionary columns, with what is worked out of them once."""
+
+    def __init__(self, arrays: Sequence[pa.Array]):
+        self.arrays = arrays
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many words each column has."""
+        return np.array([len(words) for words in self.arrays], np.int64)
+
+    @cached_property
+    def bases(self) -> NDArray[np.int64]:
+        """Where each column's words begin among all, and where the last ones end."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @cached_property
+    def hashes(self) -> NDArray[np.uint64]:
+        """`column_hash` of all words."""
+        return column_hash(pa.concat_arrays([words.cast(pa.large_binary()) for words in self.arrays]))
+
+    @cached_property
+    def repeating(self) -> frozenset[int]:
+        """The columns that may have a word twice; nothing forbids it. Words are told apart by their hashes."""
+        owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        order = np.lexsort((self.hashes, owners))
+        hashes, owners = self.hashes[order], owners[order]
+        return frozenset(owners[1:][(hashes[1:] == hashes[:-1]) & (owners[1:] == owners[:-1])].tolist())
+
+    def differing(self, other: Dictionaries) -> list[int]:
+        """The columns whose words differ."""
+        if self is other:
+            return []
+        return [i for i, (mine, its) in enumerate(zip(self.arrays, other.arrays, strict=True)) if not mine.equals(its)]
+
+
+@dataclass(frozen=True)
+class Stack:
+    names: Sequence[str]
+    num_rows: int
+    places: dict[str, list[int]]
+    """By kind of block: which column each of its rows is."""
+    values: dict[str, NDArray[Any]]
+    """[columns, rows]; anything may stand in the place of a null."""
+    present: dict[str, Mask | None]
+    """Where there is a value; None: everywhere."""
+    words: Dictionaries
+    """Of each row of the block of codes."""
+    others: dict[int, pa.Array]
+    """Columns that are in no block."""
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> Stack:
+        """All rows of a batch."""
+        return cls.parts(batch, [None])[0]
+
+    @classmethod
+    def parts(
+        cls, batch: pa.RecordBatch, rows: Sequence[NDArray[np.int64] | None], known: Dictionaries | None = None
+    ) -> list[Stack]:
+        """For each of `rows` those rows of a batch, in their order; None: all of them.
+
+        Args:
+            known: the words of another batch, which are taken if they are the same.
+        """
+        arrays, names = batch.columns, batch.schema.names
+        places, dictionaries, others = _places(arrays)
+        words = Dictionaries(dictionaries)
+        if known is not None and len(known.arrays) == len(dictionaries) and not known.differing(words):
+            words = known
+        counts = [batch.num_rows if some is None else len(some) for some in rows]
+        made = [
+            cls(names, n, places, {k: np.empty((len(p), n), DTYPES[k]) for k, p in places.items()}, {}, words, {})
+            for n in counts
+        ]
+        for kind, mine in places.items():
+            for start, block, present in _stacked(arrays, mine, kind, batch.num_rows):
+                for some, stack in zip(rows, made, strict=True):
+                    stack._fill(kind, start, block, present, some)
+            for stack in made:
+                stack.present.setdefault(kind, None)
+        for some, stack in zip(rows, made, strict=True):
+            for i, array in others.items():
+                stack.others[i] = array if some is None else array.take(pa.array(some))
+        return made
+
+    def _fill(
+        self, kind: str, start: int, block: NDArray[Any], present: Mask | None, rows: NDArray[np.int64] | None
+    ) -> None:
+        end = start + len(block)
+        if rows is None:
+            self.values[kind][start:end] = block
+        else:
+            np.take(block, rows, axis=1, out=self.values[kind][start:end], mode="clip")
+        if present is not None:
+            whole = self.present.get(kind)
+            if whole is None:
+                whole = self.present[kind] = np.ones(self.values[kind].shape, np.bool_)
+            whole[start:end] = present if rows is None else present[:, rows]
+
+    @property
+    def num_columns(self) -> int:
+        return len(self.names)
+
+    def slice(self, start: int, length: int | None = None) -> Stack:
+        """Some rows, by reference."""
+        start = min(start, self.num_rows)
+        end = self.num_rows if length is None else min(start + length, self.num_rows)
+        return self._each(end - start, lambda block: block[:, start:end], lambda array: array.slice(start, end - start))
+
+    def take(self, rows: NDArray[np.int64]) -> Stack:
+        """Some rows in the order given, by copy."""
+        wanted = pa.array(rows)
+        return self._each(len(rows), lambda block: block.take(rows, axis=1), lambda array: array.take(wanted))
+
+    def _each(self, n: int, some: Callable[[NDArray[Any]], NDArray[Any]], other: Callable[[Any], Any]) -> Stack:
+        values = {kind: some(block) for kind, block in self.values.items()}
+        present = {kind: None if mask is None else some(mask) for kind, mask in self.present.items()}
+        others = {i: other(array) for i, array in self.others.items()}
+        return Stack(self.names, n, self.places, values, present, self.words, others)
+
+    def arrays(self, kind: str) -> list[pa.Array]:
+        """The columns of one kind of block as Arrow arrays, by reference where that can be."""
+        made = _sliced(self.values[kind], self.present[kind])
+        if kind != CODES:
+            return made
+        pairs = zip(made, self.words.arrays, strict=True)
+        return [pa.DictionaryArray.from_arrays(codes, words, safe=False) for codes, words in pairs]
+
+    def columns(self) -> list[pa.Array]:
+        """All columns as Arrow arrays."""
+        found: list[Any] = [None] * len(self.names)
+        for kind, places in self.places.items():
+            for i, array in zip(places, self.arrays(kind), strict=True):
+                found[i] = array
+        for i, array in self.others.items():
+            found[i] = array
+        return found
+
+    def column(self, name: str) -> pa.Array:
+        """One column as an Arrow array."""
+        at = list(self.names).index(name)
+        for kind, places in self.places.items():
+            if at in places:
+                row = places.index(at)
+                mask = self.present[kind]
+                array = _sliced(self.values[kind][row : row + 1], None if mask is None else mask[row : row + 1])[0]
+                return pa.DictionaryArray.from_arrays(array, self.words.arrays[row]) if kind == CODES else array
+        return self.others[at]
+
+    def batch(self) -> pa.RecordBatch:
+        """As a RecordBatch."""
+        return pa.RecordBatch.from_arrays(self.columns(), names=list(self.names))
+
+
+def _places(arrays: list[pa.Array]) -> tuple[dict[str, list[int]], list[pa.Array], dict[int, pa.Array]]:
+    places: dict[str, list[int]] = {}
+    words: list[pa.Array] = []
+    others: dict[int, pa.Array] = {}
+    for i, array in enumerate(arrays):
+        number = array.type.id
+        kind = _KINDS.get(number)
+        if number == _DICTIONARY:
+            if (
+                array.type.index_type != _INT32 or array.dictionary.null_count
+            ):  # a code of a null word is a null as well
+                array = arrays[i] = array.dictionary_decode().dictionary_encode()
+            kind = CODES
+            words.append(array.dictionary)
+        if kind is None:
+            others[i] = array
+        else:
+            places.setdefault(kind, []).append(i)
+    return places, words, others
+
+
+def _stacked(
+    arrays: Sequence[pa.Array], places: list[int], kind: str, rows: int
+) -> Iterator[tuple[int, NDArray[Any], Mask | None]]:
+    """(the first row of the block that these are, their values by reference, where there is one)."""
+    each = max(_LEAST, _BLOCK // max(rows, 1))
+    for start in range(0, len(places), each):
+        some = [arrays[i].indices if kind == CODES else arrays[i] for i in places[start : start + each]]
+        flat = pa.concat_arrays(some)
+        shape = len(some), rows
+        present = flat.is_valid().to_numpy(zero_copy_only=False).reshape(shape) if flat.null_count else None
+        yield start, slots(flat, DTYPES[kind]).reshape(shape), present
+
+
+def _sliced(block: NDArray[Any], present: Mask | None) -> list[pa.Array]:
+    """The rows of a block as arrays."""
+    columns, rows = block.shape
+    flat = pa.array(block.reshape(-1), mask=None if present is None else ~present.reshape(-1))
+    return [flat.slice(start, rows) for start in range(0, columns * rows, rows)] if rows else [flat] * columns
+
+
+def joined(stacks: Sequence[Stack]) -> Stack:
+    """The rows of stacks of the same columns, one behind the other."""
+    if len(stacks) == 1:
+        return stacks[0]
+    first = stacks[0]
+    rows = sum(stack.num_rows for stack in stacks)
+    codes, words = _one_dictionary(stacks)
+    values = {
+        kind: np.concatenate(codes if kind == CODES else [stack.values[kind] for stack in stacks], axis=1)
+        for kind in first.places
+    }
+    present: dict[str, Mask | None] = {}
+    for kind, block in values.items():
+        masks = [stack.present[kind] for stack in stacks]
+        present[kind] = None
+        if any(mask is not None for mask in masks):
+            shapes = [(len(block), stack.num_rows) for stack in stacks]
+            whole = [np.ones(s, np.bool_) if m is None else m for m, s in zip(masks, shapes, strict=True)]
+            present[kind] = np.concatenate(whole, axis=1)
+    others = {i: pa.concat_arrays([stack.others[i] for stack in stacks]) for i in first.others}
+    return Stack(first.names, rows, first.places, values, present, words, others)
+
+
+def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], Dictionaries]:
+    """The blocks of codes, of all stacks' words."""
+    held = stacks[0].words
+    if CODES not in stacks[0].places:
+        return [], held
+    codes = [stacks[0].values[CODES]]
+    for stack in stacks[1:]:
+        block = stack.values[CODES]
+        if odd := held.differing(stack.words):
+            block, words = block.copy(), list(held.arrays)
+            for i in odd:
+                both = pa.concat_arrays([words[i], stack.words.arrays[i]]).dictionary_encode()
+                places, own = both.indices.to_numpy(), len(words[i])
+                if not (places[:own] == np.arange(own)).all():  # a word that stands twice
+                    codes = [before.copy() for before in codes]
+                    for before in codes:
+                        before[i] = _other_codes(before[i], places[:own])
+                block[i] = _other_codes(block[i], places[own:])
+                words[i] = both.dictionary
+            held = Dictionaries(words)
+        codes.append(block)
+    return codes, held
+
+
+def _other_codes(codes: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
+    """Codes that a dictionary's words have in another one; whatever stands in the place of a null is kept in bounds."""
+    return places[np.clip(codes, 0, len(places) - 1)] if len(places) else np.zeros(len(codes), codes.dtype)
