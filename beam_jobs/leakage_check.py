@@ -1,4 +1,4 @@
-"""The stage that proves the splits of a window: `headway.leakage` with a second look at the raw files.
+"""The stage that proves the splits of a window, with rows looked up in the raw files.
 
     result = prove(SplitsRequest(...), out, Monitor())
     result["says"], result["anomalies"]

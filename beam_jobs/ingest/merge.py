@@ -1,4 +1,4 @@
-"""Puts a span together from its ranges, in their order: shards get their names, statistics are merged, counts add up.
+"""Merges the ranges of a span, in their order: names shards, merges statistics, adds up counts.
 
 result = collect(request, ranges, aside, out)
 """

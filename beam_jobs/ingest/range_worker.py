@@ -1,4 +1,4 @@
-"""One range of a span, from raw rows to shards: the work that Beam spreads out, itself free of Beam.
+"""Ingests one range of a span: raw rows in; records, statistics and quarantine out. Free of Beam.
 
     facts = ingest_range(request, piece, folder, tick=lambda rows: None)
     facts                    # rows read, filtered, quarantined; rows of each record of each split, packed

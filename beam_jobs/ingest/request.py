@@ -1,4 +1,4 @@
-"""What ingest is asked to do for one span: plain data, so that it crosses to a worker and into a fingerprint.
+"""The ingest request of one span: plain data that crosses to a worker and into a fingerprint.
 
 request = IngestRequest(span="2013-01", files=files(source, "2013-01"), source=source,
                         read=schema.columns, stored=("carrier", "distance"),

@@ -1,4 +1,4 @@
-"""One range of the input, from raw rows to rows with predictions: the work that Beam spreads out, itself free of Beam.
+"""Predicts one range of the input: raw rows in, rows with predictions out. Free of Beam.
 
     facts = predict_range(request, piece, folder, tick=lambda rows: None)
     facts                # rows read, predicted, quarantined; the key of what this output depends on

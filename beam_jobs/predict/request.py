@@ -1,4 +1,4 @@
-"""What a batch prediction is asked to do: plain data, so that it crosses to a worker.
+"""The request of a batch prediction: plain data that crosses to a worker.
 
 request = PredictRequest(files=files(source, ONE_SPAN), source=source, columns=model.columns, model=folder,
                          digest=digest, loader="tfcore.export.predictor:load", passthrough=(Passed(name="id"),))

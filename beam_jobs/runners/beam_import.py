@@ -1,4 +1,4 @@
-"""Beam without its noise.
+"""Imports Beam without its warnings.
 
 beam = load_beam()               # the module; importing it writes no line and installs no log handler
 with silenced():

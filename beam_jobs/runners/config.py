@@ -1,4 +1,4 @@
-"""Where Beam pipelines run.
+"""`runner:` of pipeline.yaml: which Beam runner, its options, its workers.
 
     runner: direct                                                  # this process, one thread a core
     runner: {name: flink, options: {job_endpoint: "jobs:8099"}}     # any runner that Beam knows, with its own options

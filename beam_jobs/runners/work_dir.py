@@ -1,4 +1,4 @@
-"""Where a range's outputs lie until its span is whole: `<out>/.ranges/00003/`, one folder a range.
+"""The folder of a span's ranges until the span is whole: `<out>/.ranges/00003/`, one per range.
 
     with aside.attempt(3) as folder:          # .ranges/00003.<attempt>
         ...write into folder...               # on leaving it becomes .ranges/00003 in one rename

@@ -1,4 +1,4 @@
-"""Codes of a dictionary shared by many rows as codes of each record's own: its distinct values by first appearance.
+"""Codes of a shared dictionary as codes of each record's own dictionary, in order of first appearance.
 
 orders, places = places_together(codes, present, starts, size)
 orders[i]                                # the shared codes that record i uses, in order of first appearance

@@ -1,4 +1,4 @@
-"""Features of scalar columns by the hundred, a block of them at a time: what a NumPy call costs is shared by a block.
+"""Encodes hundreds of scalar columns at a time, in blocks that share the cost of a NumPy call.
 
     features_of_many(arrays, columns, starts)     # as `headway.records.encode` makes those of each; None: not made here
 

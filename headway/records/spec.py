@@ -1,4 +1,4 @@
-"""What a manifest says of records: the names and types of their features, enough for stock tf.io, and their rows.
+"""The metadata of records in a manifest: feature names and types for stock tf.io, and row counts.
 
     feature_spec([Column(name="age", type="float32", nullable=True)], rows_per_record=4096)
     # {"age": {"kind": "sequence", "dtype": "float32"}, "age/present": {"kind": "sequence", "dtype": "int64"}}

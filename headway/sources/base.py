@@ -1,4 +1,4 @@
-"""What every format does: cut a span's files into ranges, read a range as Arrow batches, show a first few rows.
+"""The interface of a source format: ranges of a span's files, and a range as Arrow batches.
 
     for piece in source.ranges(files):
         for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):

@@ -1,4 +1,4 @@
-"""What a pipeline says of its raw files: where they are, how they are written.
+"""`source:` of pipeline.yaml: format, path, options of each format.
 
 config = load(SourceConfig, {"format": "csv", "path": "/data/{span}.csv"}, where="pipeline.yaml: source")
 config.at_ingest()                           # the part that changes what ingest writes

@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, so that one that was taken for something else is called by its name.
+"""Recognises a file's format by its first bytes, so that an error can name it.
 
 found = another(path, "parquet")             # ("JSON lines", "say 'format: jsonl'"), or None: it may be Parquet
 raise not_a(path, "parquet", default)        # DataError: is JSON lines, not a Parquet file

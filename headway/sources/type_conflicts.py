@@ -1,4 +1,4 @@
-"""Columns that are one thing in one file and another in the next: a list here, an object there.
+"""Columns whose type differs between files, such as a list in one and an object in the next.
 
     forms = Forms()
     forms.note("0.jsonl", {("a",): Seen("a list", 40, 40)})

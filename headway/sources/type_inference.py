@@ -1,4 +1,4 @@
-"""A sample's columns of text that nearly always hold numbers, as the numbers they are: one odd row decides no type.
+"""Text columns of a sample that nearly always hold numbers are read as numbers.
 
     table = as_numbers(table, names)
     told(table.schema.field("fare"))              # "1 of 400 sampled values is no number, such as 'n/a'", or None

@@ -1,4 +1,4 @@
-"""How often each value of a column occurs: complete, mergeable, vectorised.
+"""Counts of each value of a column: complete, mergeable, vectorised.
 
     counts = NumberCounts(np.float64)
     counts.add(values, occurrences)

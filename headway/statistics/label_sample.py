@@ -1,4 +1,4 @@
-"""A sample of rows with as many of each class of the label: what a uniform one cannot tell of a rare class.
+"""A row sample with equally many rows per class of the label.
 
     sample = LabelSample(4096)
     sample.update(batch, priority)             # any number of batches; merge() adds another piece's sample

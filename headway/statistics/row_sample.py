@@ -1,4 +1,4 @@
-"""A small uniform sample of a split's rows, all columns of a row together: what one column's counts cannot tell.
+"""A small uniform sample of a split's rows, all columns of a row together.
 
     sample = RowSample.create(11)
     sample.update(batch)                       # any number of batches; merge() adds another piece's sample

@@ -1,4 +1,4 @@
-"""What is kept of a numeric column with too many distinct values to count: quantiles and a distinct estimate.
+"""Sketches of a numeric column with too many distinct values to count: quantiles and a distinct estimate.
 
     sketches = Sketches()
     sketches.add(np.sort(values), np.unique(values))

@@ -1,4 +1,4 @@
-"""Columns by the hundred, a block of them at a time: what a NumPy call costs is shared by all columns of a block.
+"""Statistics of hundreds of columns at a time, in blocks that share the cost of a NumPy call.
 
     numbers = Numbers(columns)               # all of one type, scalars
     numbers.add(block, present)              # [columns, rows], as of `headway.tabular.stacked`

@@ -1,4 +1,4 @@
-"""How training rows are varied; TensorFlow-free.
+"""`augment:` of pipeline.yaml; TensorFlow-free.
 
 AugmentConfig(flip="horizontal", crop=4, brightness=0.2, cutout=8)       # images
 AugmentConfig(feature_dropout=0.1, noise=0.05)                           # tables

@@ -1,4 +1,4 @@
-"""Images varied, in the graph: flip, crop, colour and cutout of a whole batch at once.
+"""Image augmentation in the graph: flip, crop, colour and cutout of a whole batch.
 
     vary(pixels, draws, config, number=0)        # uint8 [rows, height, width, channels], as it came
 

@@ -1,4 +1,4 @@
-"""Training rows varied, in the graph: what the input pipeline calls between its shuffle and its batches.
+"""Augmentation of training rows in the graph, between shuffle and batches.
 
     augment = Augment(config, parameters, seed=7)
     rows |= augment.placed(window, order, seen, epoch, first)       # where each row stands in its epoch

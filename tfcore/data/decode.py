@@ -1,4 +1,4 @@
-"""Records to raw columns, and raw columns to labels and weights; all in the graph.
+"""Decodes records to raw columns, labels and weights, in the graph.
 
 columns = Decoder(shards.columns, shards.rows_per_record, ["carrier", "label"])(record)
 label, weight = Labeler(parameters.label)(columns)

@@ -1,4 +1,4 @@
-"""Shards that were never written: the records of a table in memory, read as those of files are.
+"""Shards in memory: the records of a table, read as those of files are.
 
     held = hold(table, columns, rows_per_record=4096, shards=1)
     HeldRecords(held)(shard)                        # (shard, number, record) as `tfcore.data.reader` reads them

@@ -1,4 +1,4 @@
-"""Which rows a step sees: a pure function of (seed, epoch, step) and the shards' row counts. NumPy only.
+"""The row order: the rows of a step as a pure function of (seed, epoch, step) and row counts. NumPy.
 
     plan = Plan(rows_of_records=[[4096, 4096, 17], [4096]], seed=7)
     start = plan.start(first_row=100_000)

@@ -1,4 +1,4 @@
-"""Rows that another worker reads: zeros in their places, so that the order of all rows is everybody's.
+"""Rows that this worker reads; zeros stand for those of other workers, so that all share one row order.
 
     own = owned(shards, worker=0, workers=2)                  # bool [shards], or None where they cannot be shared out
     holes = OwnedRows(shards, own)

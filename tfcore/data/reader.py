@@ -1,4 +1,4 @@
-"""The records of shards as raw columns: in the order of the manifests, or in that of an epoch.
+"""Reads the records of shards as raw columns, in manifest order or in the order of an epoch.
 
     reader = Reader(shards, ["carrier", "label"])
     pieces = reader.in_epoch(plan, epoch, skip)          # or reader.in_order()

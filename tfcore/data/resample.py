@@ -1,4 +1,4 @@
-"""Rows left out or repeated by class: how often a row comes is a hash of (seed, epoch, place in its shard).
+"""Resampling by class: how often a row comes is a hash of (seed, epoch, place in its shard).
 
     resample = Resample(rates=[0.1, 1.0], classes=classes_of(shards, labeler), seed=7)
     resample.copies(shard=0, epoch=2)                    # int64 [rows]: 0, 1, ...

@@ -1,4 +1,4 @@
-"""An epoch's rows as the model gets them, kept in memory where they take little: later epochs parse and transform nothing.
+"""Caches an epoch's transformed rows in memory where they are small: later epochs parse nothing.
 
     kept = RowCache.of(reader, plan, prepared, shards, most=128 << 20)     # None: they take more, or may not be kept
     windows = kept.windows(epoch)                                      # of {ROW: int32 [rows]}, in the epoch's order

@@ -1,4 +1,4 @@
-"""The shard files of a split, and which of their rows take part.
+"""The shard files of a split, and the holdout of their rows.
 
     shards = Shards.of([(ingest_folder, ingest_result, "train"), ...])
     shards.total                                          # rows

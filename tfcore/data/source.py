@@ -1,4 +1,4 @@
-"""Rows from anywhere, as elements of one type: shards on disk, tables in memory, a generator of live data.
+"""Rows from shards on disk, tables in memory or a generator, as one element type.
 
     feed = Feed.from_shards([examples])
     feed = Feed.from_arrow(table, columns)                    # an Arrow table, or a dict of NumPy arrays

@@ -1,1 +1,1 @@
-"""One training step under the glass: `headway debug step`; see `tfcore.debug.inspect_step`."""
+"""Inspection of one training step, for `headway debug step`."""

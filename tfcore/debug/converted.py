@@ -1,4 +1,4 @@
-"""What AutoGraph converts while something is traced: the functions, and the code it makes of them.
+"""Records which functions AutoGraph converts during a trace, and the code it makes of them.
 
     with conversions([Path("features.py")]) as functions:
         dataset.map(preprocess)

@@ -1,4 +1,4 @@
-"""A training session that is looked at and not run: on one device, whatever the training's strategy.
+"""A training session that is inspected and not run, on one device whatever its strategy.
 
 with debug_session(request, monitor, stager) as session:
     session.learner, session.data, session.start

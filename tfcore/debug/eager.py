@@ -1,4 +1,4 @@
-"""One training step run eagerly, op by op, with what every layer gave and what became of every variable.
+"""Runs one training step eagerly, op by op, and records layer outputs and variable changes.
 
 seen = eager_step(learner, batch, {"learning_rate": 0.01})
 seen["layers"], seen["variables"], seen["loss"], seen["applied"]

@@ -1,4 +1,4 @@
-"""What is wrong with a step, in the order in which a person should look.
+"""The problems found in a step, most important first.
 
 problems(eager, compiled)      # [{"kind": "not finite", "where": "layer 'ratio'", "problem": "...", "fix": "..."}]
 """

@@ -1,4 +1,4 @@
-"""What a traced graph is made of: ops by type, those that leave the device, and those that XLA cannot compile.
+"""The ops of a traced graph: by type, those off the device, those that XLA cannot compile.
 
     found = Graph.of(concrete)
     found.ops                 # {"MatMul": 12, "ReadVariableOp": 30, ...}, the bodies of nested functions included

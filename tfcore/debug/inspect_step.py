@@ -1,4 +1,4 @@
-"""One training step under the glass: what `headway debug step` runs in the TensorFlow process.
+"""Inspects one training step eagerly, op by op: what `headway debug step` runs in the TensorFlow process.
 
     debug_step(DebugRequest(train=request), Path("out"), monitor)
     # {"problems": [...], "inputs": [...], "layers": [...], "variables": [...], "graph": {...}, "profile": {...}, ...}

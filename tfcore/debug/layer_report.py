@@ -1,4 +1,4 @@
-"""What each layer of a Keras model takes and gives while it runs eagerly.
+"""Inputs and outputs of each layer of a Keras model, recorded while it runs eagerly.
 
     with watched(model) as calls:
         model(batch, training=True)

@@ -1,4 +1,4 @@
-"""What `headway debug step` asks the TensorFlow process; TensorFlow-free.
+"""The request of `headway debug step`; TensorFlow-free.
 
 DebugRequest(train=TrainRequest(...), steps=5, profile=True)
 """

@@ -1,4 +1,4 @@
-"""Whether processes still run: each tells so twice a second, and one that no longer does is frozen.
+"""Heartbeats of processes, twice a second; a process without one is frozen.
 
     with beating(monitor.alive):                # in the process: from a thread, whatever the others do
         ...

@@ -1,4 +1,4 @@
-"""Where a training runs: on the CPU, on a GPU, mirrored over several devices, or as one of several workers.
+"""Places a training on the CPU, a GPU, several mirrored devices, or one of several workers.
 
     placement = place(Choice("mirrored", replicas=2), gpus=len(tf.config.list_physical_devices("GPU")))
     with placement.scope():

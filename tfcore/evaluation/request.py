@@ -1,4 +1,4 @@
-"""What the evaluation stage is asked; TensorFlow-free.
+"""The request of the evaluation stage; TensorFlow-free.
 
 EvaluateRequest(model={"kind": "trained", "path": "/...", "config": {"name": "mlp"}}, transform={...}, examples=[...])
 """

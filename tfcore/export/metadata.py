@@ -1,4 +1,4 @@
-"""What a SavedModel says of itself, read without TensorFlow: its raw columns, its task, its classes.
+"""The metadata of a SavedModel, read without TensorFlow: raw columns, task, classes.
 
     described = describe_model(Path("store/models/flights/3/saved_model"))
     described.columns, described.task, described.classes

@@ -1,4 +1,4 @@
-"""Does an exported model say elsewhere what it said in training? A script for a process of its own.
+"""Checks in a process of its own that an exported model predicts what it predicted in training.
 
     python -I replay.py < request.json          # one JSON line in, one JSON line out
 

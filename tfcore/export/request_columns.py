@@ -1,4 +1,4 @@
-"""What a request to an exported model holds, as raw columns: named tensors, or serialized tf.Examples. All in the graph.
+"""Raw columns of a request to an exported model: named tensors or serialized tf.Examples, in the graph.
 
 Columns of a kind are taken together, so that the graph of a wide table is small.
 """

@@ -1,4 +1,4 @@
-"""A trained model and its transform as one SavedModel that any TensorFlow can load and no Headway code is needed for.
+"""Exports a trained model and its transform as one SavedModel that needs no Headway code.
 
     signatures = save(Path("saved_model"), transform=transform, predict=predictor(model, "binary"), ...)
 

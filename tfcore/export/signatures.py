@@ -1,4 +1,4 @@
-"""What an exported model takes and gives: names, dtypes and shapes, worked out from the schema without TensorFlow.
+"""The signatures of an exported model: names, dtypes and shapes, derived from the schema without TensorFlow.
 
     signatures = describe(columns, label)
     signatures["serving_default"].inputs       # (Tensor(name="dep_delay", dtype="float32", column="dep_delay"), ...)

@@ -1,4 +1,4 @@
-"""What failed in a TensorFlow op: its reason, the op, and the line of the user's that it comes from.
+"""Explains the failure of a TensorFlow op: reason, op, and the user's line.
 
     except tf.errors.OpError as error:
         raise explained(error) or error

@@ -1,4 +1,4 @@
-"""What a Python function declares that it returns, and whether it did.
+"""Checks that a Python function returns what it declares.
 
     leaves = checked("features:rank", {"rank": tf.TensorSpec([None], tf.int32)}, {"rank": found})
     # PythonOpError: features:rank: returned int64 [5] for output['rank'], declared int32 [None]

@@ -1,4 +1,4 @@
-"""What failed in a Python function that a graph calls: the exception itself, on the far side of TensorFlow.
+"""The exception of a Python function that a graph calls, recovered on the far side of TensorFlow.
 
     with python_errors():
         for batch in dataset.map(op):            # op is a tfcore.graph.python_op

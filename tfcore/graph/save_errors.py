@@ -1,4 +1,4 @@
-"""Writing what TensorFlow writes to a disk that may be full: its errors are no OSError, and speak of ops.
+"""Errors of TensorFlow's own file writing as StoreErrors, such as a full disk.
 
 with saving(folder, "the checkpoint of step 5"):
     tf.train.Checkpoint(v=v).write(str(folder / "v"))

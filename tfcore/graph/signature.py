@@ -1,4 +1,4 @@
-"""The arguments of a graph function against the specs it declares: each one bound, or said what is wrong with it.
+"""Binds the arguments of a graph function to its declared specs, and explains a mismatch.
 
     signature = {"x": tf.TensorSpec([None, 3], tf.float32), "scale": tf.TensorSpec([], tf.float32)}
     check_specs("scaled", signature)                       # SignatureError for what is no tf.TensorSpec or nest of them

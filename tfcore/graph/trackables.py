@@ -1,4 +1,4 @@
-"""What several graph functions can share, and what of it a checkpoint has to keep.
+"""The objects that graph functions can share, and what a checkpoint keeps of them.
 
 variables_of(model)          # (path within it, variable), in its own order
 tables_of(module)            # (path within it, mutable lookup table)

@@ -1,4 +1,4 @@
-"""Whether the graph that is being traced is for XLA, which has no kernel for Headway's ops.
+"""Whether the graph that is traced is for XLA, which has no kernel for Headway's ops.
 
 if compiling():
     ...                      # TensorFlow's own ops, static shapes

@@ -1,4 +1,4 @@
-"""How much the rows of each class count in the loss; TensorFlow-free.
+"""Class weights: how much the rows of each class count in the loss; TensorFlow-free.
 
 class_weights("balanced", ["0", "1"], {"0": 75, "1": 25})      # [0.667, 2.0]
 class_weights({"1": 3.0}, ["0", "1"], None)                    # [1.0, 3.0]

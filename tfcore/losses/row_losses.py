@@ -1,4 +1,4 @@
-"""The loss of each row, from what the model gives out and what was wanted.
+"""The loss per row of each task.
 
 row_losses("binary", label, output)                                     # [rows]: natural log loss
 row_losses("multiclass", label, output, smoothing=tf.constant(0.1))

@@ -1,4 +1,4 @@
-"""Which model a pipeline trains; TensorFlow-free, so that a config can be checked without it.
+"""`model:` of pipeline.yaml; TensorFlow-free.
 
 ModelConfig(name="mlp", hidden=(64, 32), dropout=0.1)
 ModelConfig(name="my_models:two_towers", options={"width": 32})

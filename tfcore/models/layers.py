@@ -1,4 +1,4 @@
-"""Keras layers that Headway's models are made of.
+"""Keras layers of the built-in models.
 
 x = OffsetEmbedding(sizes=(13, 32), width=8, seed=3)(ids)        # int32 [rows, 2] -> float32 [rows, 2, 8]
 x = HashDropout(0.1, seed=3, salt=0, step=step)(x)

@@ -1,4 +1,4 @@
-"""Refuses a user's Keras model that says how it is trained: Headway's step would not heed it.
+"""Refuses a user's Keras model that defines its own training, which Headway's step would not use.
 
     check_no_own_training(model, "my_models:two_towers")
 

@@ -1,4 +1,4 @@
-"""Damage to records and their files, as the op in C++ says so: tf.errors.DataLossError, with the record's place.
+"""Errors for damaged records, as the C++ op raises them: tf.errors.DataLossError with the record's place.
 
 Of a record that is no tf.Example TensorFlow's parser gives InvalidArgumentError, and quotes the bytes, which Python often
 cannot read: what arrives is a UnicodeDecodeError. No graph can catch an error, so it is translated where Python runs: in an

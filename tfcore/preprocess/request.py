@@ -1,4 +1,4 @@
-"""What the stage that analyses a preprocess function is asked; TensorFlow-free."""
+"""The request of the stage that analyses a preprocess function; TensorFlow-free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage that looks at what the user's preprocess function gives: which columns, and their train statistics.
+"""Analyses the user's preprocess function: which columns it gives, and their train statistics.
 
     analyse(AnalyseRequest(examples=..., file=Path("features.py"), function="features:preprocess"), out, monitor)
 

@@ -1,4 +1,4 @@
-"""Shards that are still in a bucket when a stage begins: each is on the disk when its turn comes.
+"""Fetches shards of a bucket while a stage runs: each is on the disk when it is read.
 
 with staged(remote, monitor, open_files=64) as stager:      # None when all files are here already
     shards = Shards.of(parts, stager)

@@ -1,4 +1,4 @@
-"""TensorFlow without what its C++ code prints at every start, whatever TF_CPP_MIN_LOG_LEVEL says.
+"""Imports TensorFlow without the lines that its C++ code prints at every start.
 
 with startup():
     import tensorflow as tf

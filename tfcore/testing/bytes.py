@@ -1,4 +1,4 @@
-"""Two values that have to be the same bit for bit."""
+"""Asserts that two values are equal bit for bit."""
 
 from __future__ import annotations
 

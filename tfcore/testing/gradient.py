@@ -1,4 +1,4 @@
-"""A gradient against finite differences."""
+"""Asserts a gradient against finite differences."""
 
 from __future__ import annotations
 

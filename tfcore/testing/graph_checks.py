@@ -1,4 +1,4 @@
-"""How often a graph function is traced, and what it takes and gives."""
+"""Asserts how often a graph function is traced, and its inputs and outputs."""
 
 from __future__ import annotations
 

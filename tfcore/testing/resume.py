@@ -1,4 +1,4 @@
-"""A training that is stopped, saved, restored into another and goes on, against one that never was."""
+"""Asserts that a stopped and restored training equals an uninterrupted one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A SavedModel that says in a process of its own what the training process said of the same rows."""
+"""Asserts that a SavedModel predicts in a process of its own what the training process predicted."""
 
 from __future__ import annotations
 

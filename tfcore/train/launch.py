@@ -1,4 +1,4 @@
-"""Trainings whose devices need processes of their own: workers on this machine or of a cluster, and logical CPU devices.
+"""Starts trainings that need processes of their own: workers, and logical CPU devices; chooses the devices.
 
     result = train_apart(choice, request, out, monitor, remote=remote)
 

@@ -1,4 +1,4 @@
-"""What the training and evaluation stages are asked; TensorFlow-free.
+"""The request of the training stage; TensorFlow-free.
 
 TrainRequest(examples=[...], transform={...}, model={"name": "mlp"}, training={"epochs": 3}, checkpoints="/...")
 """

@@ -1,4 +1,4 @@
-"""What a training leaves in its output, and what it answers.
+"""Writes a training's output and computes its result.
 
 write(session, out)          # {"steps": 2000, "final_loss": 0.41, ...}; weights, model.json, history.json, best/;
                              # and linear.npz, a linear model of the same rows, where that is cheap

@@ -1,4 +1,4 @@
-"""The rows of a training: stacks to learn from, and the holdout to stop early by.
+"""The rows of a training: stacks of batches, and the holdout for early stopping.
 
 data = TrainingData(examples, parameters, seed=0, training=TrainingConfig(), class_weights=None)
 stacks = data.stacks(32)            # from a step to the stacks that begin with its batch

@@ -1,4 +1,4 @@
-"""Whether a column can go through the operations that the pipeline says, by its type alone; TensorFlow-free.
+"""Checks by type whether a column can go through the configured operations; TensorFlow-free.
 
 check(Column(name="origin", type="bytes", nullable=True), (Standardize(),), where="columns.origin")   # ConfigError
 """

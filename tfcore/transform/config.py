@@ -1,4 +1,4 @@
-"""What a pipeline may do to a column; TensorFlow-free.
+"""Column transforms of pipeline.yaml; TensorFlow-free.
 
     columns:
       dep_delay: [{clip: {min: -30, max: 300}}, log, standardize]

@@ -1,4 +1,4 @@
-"""Columns of a kind go through the graph together: stacked once, computed once, with one parameter for each column.
+"""Columns of one kind go through the graph together: stacked once, computed once.
 
     blocks, rest = numbers(fitted, columns, apply)        # float32 [names, rows] each; what goes on its own
     categories(fitted, columns, vocabularies, before)     # {column: int32 [rows]}

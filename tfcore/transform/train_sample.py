@@ -1,4 +1,4 @@
-"""A column's finite train values as weighted points, on their way through the operations that are fitted.
+"""A column's finite train values as weighted points, passed through the operations that are fitted.
 
     sample = TrainSample(statistics)
     sample.through(FittedOp(op="log"))           # noted; values are drawn when they are asked for

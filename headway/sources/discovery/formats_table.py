@@ -1,4 +1,4 @@
-"""Raw files from config to Arrow batches: what callers outside of this package use.
+"""Opens the source of a config: its format's reader, with size limit and renamed columns.
 
 config = SourceConfig(format="csv", path="/data/{span}.csv")
 spans(config)                                # ["2013-01", "2013-02"]

@@ -1,4 +1,4 @@
-"""The spans that one run uses: the last so many, or those of the last so many days.
+"""The spans of one run: the last so many, or those of the last so many days.
 
     select_window(known, 30)                              # the last 30 spans
     select_window(known, "30d", until="2013-01-31")       # the spans of the 30 days that end with 31 January

@@ -1,4 +1,4 @@
-"""Which rows a step sees where batches hold whole groups: a function of (seed, epoch, step) and the groups' sizes. NumPy.
+"""Batches of whole groups: the rows of a step as a function of (seed, epoch, step) and group sizes. NumPy.
 
     order = GroupOrder("query", plan, shards, holdout=holdout, batch=256)
     order.batches(epoch)             # batches of an epoch

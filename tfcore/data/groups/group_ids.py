@@ -1,4 +1,4 @@
-"""Which rows are a group, and where groups begin and end.
+"""Group ids of rows, and where groups begin and end.
 
 group_ids(columns["query"])         # int64 [rows], a number for each value
 placed(rows, places)                # rows in another order, with rows of weight 0 where there is none

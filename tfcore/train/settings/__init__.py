@@ -1,1 +1,1 @@
-"""What a training is told: `training:` of pipeline.yaml, and the values chosen where it leaves keys out."""
+"""`training:` of pipeline.yaml, and the values chosen where it leaves keys out."""

@@ -1,4 +1,4 @@
-"""How a model is trained; TensorFlow-free.
+"""`training:` of pipeline.yaml; TensorFlow-free.
 
 TrainingConfig(epochs=3, batch_size=256, learning_rate={"name": "cosine", "initial": 0.003, "warmup_steps": 100})
 TrainingConfig(steps=2000, optimizer="adamw", early_stopping={"patience": 5})

@@ -1,4 +1,4 @@
-"""A file through which knobs of a running training are changed by hand."""
+"""The control file: knobs of a running training, changed by hand."""
 
 from __future__ import annotations
 

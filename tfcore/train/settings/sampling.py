@@ -1,4 +1,4 @@
-"""How often the rows of each class come in an epoch, and how their share is put right again; TensorFlow-free.
+"""Resampling rates per class, and the correction of their effect; TensorFlow-free.
 
     rates = class_rates(SamplingConfig(negatives=0.1), ["0", "1"], {"0": 900, "1": 100})     # [0.1, 1.0]
     logit_offsets(rates, "binary")                                                           # [2.303]

@@ -1,4 +1,4 @@
-"""What learns: a model, its optimizer, and the one compiled program that runs up to K steps on a stack of batches.
+"""A model, its optimizer, and the compiled program that runs up to K steps on a stack of batches.
 
     learner = Learner(model=model, task="binary", config=TrainingConfig(), step=step, specs=specs)
     outcome = learner.run(stack, first=0, steps=32, knobs={"learning_rate": rates})    # outcome.losses: float32 [32]

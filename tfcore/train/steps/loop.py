@@ -1,4 +1,4 @@
-"""The loop: it knows steps and calls and nothing else; what happens between calls is a list of callables.
+"""The training loop: cuts steps into calls, and calls periodic actions between them.
 
     run(
         learner, batches, start=0, total=2000, knobs=knobs.values,

@@ -1,4 +1,4 @@
-"""When the compiled steps end by themselves: between two steps of one call, not after the call.
+"""The stop condition of the compiled steps: non-finite steps, or a training loss that is low enough.
 
     ending = StopCondition(non_finite_limit=10, stop_at_loss=0.3)
     ending.reason                       # None, "non_finite" or "loss": why no further step is run

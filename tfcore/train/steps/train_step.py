@@ -1,4 +1,4 @@
-"""One training step, in the pieces that a loop, micro-batches and replicas put together as they need.
+"""One training step in pieces: forward, gradients, update.
 
     step = TrainStep(model=model, task="binary", optimizer=optimizer, knobs=knobs, counter=counter)
     kept = step.keep()                             # what a skipped step puts back
