@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.autograph.impl import api
+
+from tfcore.private_api import converting
 
 
 @dataclass(frozen=True)
@@ -46,20 +47,21 @@ def conversions(files: Sequence[Path]) -> Iterator[list[Callable[..., Any]]]:
     """The functions of `files`, or of folders, that are converted within it; each once, in order."""
     wanted = [file.resolve() for file in files]
     found: dict[Any, Callable[..., Any]] = {}
-    convert = api._convert_actual
 
-    def noting(entity: Any, context: Any) -> Any:
-        code = getattr(inspect.unwrap(entity), "__code__", None)
-        if code is not None:
-            path = Path(code.co_filename).resolve()
-            if any(path == file or file in path.parents for file in wanted):
-                found.setdefault(code, entity)
-        return convert(entity, context)
+    def noting(convert: Callable[..., Any]) -> Callable[..., Any]:
+        def note(entity: Any, context: Any) -> Any:
+            code = getattr(inspect.unwrap(entity), "__code__", None)
+            if code is not None:
+                path = Path(code.co_filename).resolve()
+                if any(path == file or file in path.parents for file in wanted):
+                    found.setdefault(code, entity)
+            return convert(entity, context)
+
+        return note
 
     functions: list[Callable[..., Any]] = []
-    api._convert_actual = noting
     try:
-        yield functions
+        with converting(noting):
+            yield functions
     finally:
-        api._convert_actual = convert
         functions += found.values()

@@ -17,9 +17,9 @@ from functools import cache, cached_property
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import kernels
 
 from tfcore.graph.python_errors import PYTHON_NODES, all_nodes, python_functions
+from tfcore.private_api import registered_kernels
 
 _GPU = ("GPU", "DEFAULT")
 _XLA = ("XLA_CPU_JIT", "XLA_GPU_JIT")
@@ -107,7 +107,7 @@ def _kernels(op: str, *, again: bool = False) -> list[Any]:
 
 @cache
 def _registered(op: str) -> list[Any]:
-    return list(kernels.get_registered_kernels_for_op(op).kernel)
+    return registered_kernels(op)
 
 
 def _has_kernel(node: Any, devices: tuple[str, ...]) -> bool:

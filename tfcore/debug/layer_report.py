@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from headway.errors import HeadwayError
 from tfcore.debug.summary import largest, not_finite, summarize
+from tfcore.private_api import flat_layers
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def watched(model: keras.Model) -> Iterator[list[dict[str, Any]]]:
 def _operations(model: keras.Model) -> list[Any]:
     """Layers, also inside of others, and the plain ops of functional models."""
     found: dict[int, Any] = {}
-    for layer in model._flatten_layers(include_self=True):
+    for layer in flat_layers(model):
         if layer is not model:
             found[id(layer)] = layer
         for operation in getattr(layer, "operations", None) or ():

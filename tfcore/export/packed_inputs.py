@@ -25,6 +25,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.core.protobuf.struct_pb2 import StructuredValue
 
 from tfcore.export.signatures import Signature, Tensor
+from tfcore.private_api import write_fingerprint
 
 SAVED = "saved_model.pb"
 AT_ONCE = 32
@@ -106,9 +107,7 @@ def _write_fingerprint(path: Path) -> None:
     """The fingerprint of what is saved now. It is a digest that tools compare; a model without one can be used as well."""
     (path / "fingerprint.pb").unlink(missing_ok=True)
     try:
-        from tensorflow.python.saved_model import fingerprinting_utils
-
-        fingerprinting_utils.write_fingerprint(str(path))
+        write_fingerprint(str(path))
     except (ImportError, AttributeError):
         return
 

@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from headway.errors import HeadwayError
+from tfcore.private_api import python_function_of
 
 PYTHON_NODES = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 """The ops by which a graph calls a Python function of its process."""
@@ -146,9 +147,6 @@ def _name_of_node(node: Any) -> str:
     """As well as TensorFlow's registry still tells."""
     token = node.attr["token"].s.decode()
     try:
-        from tensorflow.python.ops import script_ops
-
-        function = script_ops._py_funcs._funcs[token]
-        return name_of(getattr(function, "_func", function))  # tf.py_function wraps it
+        return name_of(python_function_of(token))
     except Exception:  # a private registry, only asked to make the message better
         return f"{node.op} node {node.name!r} ({token})"

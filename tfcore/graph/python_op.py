@@ -41,7 +41,6 @@ from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import record
 
 from tfcore.graph.output_check import Signature, check, checked, flatten, pack
 from tfcore.graph.python_errors import (
@@ -53,6 +52,7 @@ from tfcore.graph.python_errors import (
     python_errors,
     python_functions,
 )
+from tfcore.private_api import tape_is_active, watching_variables
 
 __all__ = [
     "Gradient",
@@ -162,11 +162,11 @@ class PythonOp:
                 flat.append(leaf)
 
         # of what the function reads by itself no tape outside of it learns, if it runs in a graph
-        asked = not self._arrays and self.gradient != "stop" and record.could_possibly_record()
+        asked = not self._arrays and self.gradient != "stop" and tape_is_active()
 
         def function(*leaves: Any) -> list[Any]:
             packed = tf.nest.pack_sequence_as(arguments, list(leaves))
-            with record.VariableWatcher() as watcher:
+            with watching_variables() as watcher:
                 result = self.function(*packed)
             if asked:
                 self._refuse(watcher.watched_variables())

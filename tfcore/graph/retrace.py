@@ -28,6 +28,7 @@ import tensorflow as tf
 
 from headway.errors import HeadwayError
 from headway.messages import counted
+from tfcore.private_api import concrete_functions
 
 _ADVICE = {
     "value": "pass it as a tensor (tf.constant, np.float32): each new Python value is a graph of its own",
@@ -172,7 +173,7 @@ def changes(function: Any) -> list[list[Change]]:
 
     TensorFlow forgets the traces of what was collected as garbage, so there may be fewer than were counted.
     """
-    signatures = [_arguments(concrete) for concrete in function._list_all_concrete_functions()]
+    signatures = [_arguments(concrete) for concrete in concrete_functions(function)]
     found = []
     for i, signature in enumerate(signatures[1:], 1):
         differences = [_compare_all(earlier, signature) for earlier in reversed(signatures[:i])]

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from tfcore.private_api import traced_for_xla
+
 _INTENDED: ContextVar[bool] = ContextVar("xla", default=False)
 
 
@@ -28,7 +30,4 @@ def compiling() -> bool:
     """Whether a `tf.function(jit_compile=True)` is being traced, or what `intended` says."""
     if _INTENDED.get():
         return True
-    from tensorflow.python.framework import ops
-    from tensorflow.python.ops import control_flow_util
-
-    return bool(control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph()))
+    return traced_for_xla()

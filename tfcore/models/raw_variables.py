@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError
 from tfcore.graph.knobs import is_knob
+from tfcore.private_api import flat_layers
 
 _TABLES = (tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable)
 _SEQUENCES = (list, tuple, set, frozenset)
@@ -29,7 +30,7 @@ _KNOWN = ("keras", "tfcore")
 def check_no_raw_variables(model: keras.Model, where: str) -> None:
     """ConfigError when a layer of `model`, which has been called once, holds state that Keras does not count."""
     counted = {id(variable.value) for variable in model.variables}
-    for layer in model._flatten_layers(include_self=True):
+    for layer in flat_layers(model):
         for attribute, found in _state(layer):
             if isinstance(found, _TABLES):
                 raise ConfigError(

@@ -1,0 +1,72 @@
+"""The private names of TensorFlow and Keras that Headway uses, in one module; its test fails where a version lacks one.
+
+Nothing else in Headway imports `tensorflow.python` or reads an attribute of TensorFlow's or Keras's that begins with "_".
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tensorflow.python.autograph.impl import api as _autograph
+from tensorflow.python.eager import record as _record
+from tensorflow.python.framework import kernels as _kernels
+from tensorflow.python.framework import ops as _ops
+from tensorflow.python.ops import control_flow_util as _control_flow
+
+
+def tape_is_active() -> bool:
+    """Whether a gradient tape or a forward accumulator may record what is computed now."""
+    return bool(_record.could_possibly_record())
+
+
+def watching_variables() -> Any:
+    """A context whose value has `watched_variables()`: the trainable variables that were read within."""
+    return _record.VariableWatcher()
+
+
+def registered_kernels(op: str) -> list[Any]:
+    """The KernelDefs of an op."""
+    return list(_kernels.get_registered_kernels_for_op(op).kernel)
+
+
+def traced_for_xla() -> bool:
+    """Whether a `tf.function(jit_compile=True)` is being traced."""
+    return bool(_control_flow.GraphOrParentsInXlaContext(_ops.get_default_graph()))
+
+
+def python_function_of(token: str) -> Any:
+    """The Python function that a node of tf.py_function or tf.numpy_function calls; KeyError where it is gone."""
+    from tensorflow.python.ops import script_ops  # here: only an error's words need it
+
+    function = script_ops._py_funcs._funcs[token]
+    return getattr(function, "_func", function)  # tf.py_function wraps it
+
+
+def write_fingerprint(path: str) -> None:
+    """Write the fingerprint.pb of a SavedModel."""
+    from tensorflow.python.saved_model import fingerprinting_utils  # here: a model can do without
+
+    fingerprinting_utils.write_fingerprint(path)
+
+
+def flat_layers(model: Any) -> list[Any]:
+    """A Keras model, and every layer in it at any depth."""
+    return list(model._flatten_layers(include_self=True))
+
+
+def concrete_functions(function: Any) -> list[Any]:
+    """The traces of a tf.function."""
+    return list(function._list_all_concrete_functions())
+
+
+@contextlib.contextmanager
+def converting(noted: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """AutoGraph's conversion of a function is `noted(conversion)` within."""
+    convert = _autograph._convert_actual
+    _autograph._convert_actual = noted(convert)
+    try:
+        yield
+    finally:
+        _autograph._convert_actual = convert
