@@ -248,11 +248,11 @@ def plan(
         lines.append(f"  training: {chosen_values(end.training)}")
     elif any(r["stage"] == "train" for r in rows):
         lines.append(
-            "  training: what is left out is chosen by the number of train rows, known after ingest and transform"
+            "  training: keys left out are chosen by the number of train rows, known after ingest and transform"
         )
     lines += [f"  note: {note}" for note in end.notes]
     if end.later:
-        lines.append(f"  then, as the verdict goes: {', '.join(end.later)}")
+        lines.append(f"  then, depending on the verdict: {', '.join(end.later)}")
     elif end.verdict:
         lines.append(f"  verdict: {end.verdict['verdict']}")
     value = {"spans": end.spans, "steps": rows, "later": end.later, "notes": end.notes, "training": end.training}
@@ -323,10 +323,10 @@ def predict(
     /,
     *,
     input: Annotated[str, Parameter(metavar="PATH", help="a file, a folder or a glob")],
-    output: Annotated[str, Parameter(metavar="FOLDER", help="empty, new, or of an earlier predict")],
+    output: Annotated[str, Parameter(metavar="FOLDER", help="a folder that is empty, new, or of an earlier predict")],
     model: Annotated[str, Parameter(help="champion, a version, or a SavedModel's folder")] = "champion",
     format: Annotated[
-        str | None, Parameter(help="of the input: parquet, csv, jsonl, ... (default: the pipeline's)")
+        str | None, Parameter(help="format of the input: parquet, csv, jsonl, ... (default: the pipeline's)")
     ] = None,
     write: Annotated[Literal["parquet", "jsonl"], Parameter(help="the format of the predictions")] = "parquet",
     columns: Annotated[
@@ -370,9 +370,7 @@ def schema(
     pipeline: PipelinePath = ".",
     /,
     *,
-    update: Annotated[
-        bool, Parameter(help="propose a schema.pbtxt that holds the window; never overwrites it")
-    ] = False,
+    update: Annotated[bool, Parameter(help="propose a schema.pbtxt that fits the window; never overwrites it")] = False,
     columns: Annotated[bool, Parameter(help="what became of each column: its type, its transform, and why")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
@@ -411,7 +409,7 @@ def schema(
     changes = difference(before, after, path.name, target.name)
     if changes:
         replace_text(target, after)
-    told = f"{changes}\n\nwritten to {target}; {path.name} is as it was" if changes else "the schema holds the window"
+    told = f"{changes}\n\nwritten to {target}; {path.name} is as it was" if changes else "the schema fits the window"
     answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, told)
     return 0
 

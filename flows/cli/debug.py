@@ -93,7 +93,7 @@ def _folder(wanted: str | None, run_spec: RunSpec) -> Path:
         return run_spec.store.root / "debug" / name
     out = Path(wanted).absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError("is there already, and not an empty folder", where=f"--out {wanted}", fix="name a new one")
+        raise ConfigError("exists already and is not an empty folder", where=f"--out {wanted}", fix="name a new folder")
     return out
 
 
@@ -106,7 +106,7 @@ def _copied(checkpoints: Path | None, made: Path) -> Path:
         raise StoreError(
             "there is no checkpoint of this training: it ended well, or was stopped before it saved one",
             where=str(checkpoints),
-            fix="leave --resumed out to look at the first step; training.checkpoint_every_steps says when one is saved",
+            fix="leave out --resumed to inspect the first step; training.checkpoint_every_steps sets how often one is saved",
         )
     newest = max(steps, key=lambda path: int(path.name))
     shutil.copytree(newest, made / "checkpoints" / newest.name)
@@ -128,7 +128,7 @@ def training_step(run_spec: RunSpec, child: Child, report: Reporter, made: Path)
         road(run_spec, _Stored(run_spec.store, child, report, made), freeze=False)
     except _Reached as reached:
         return reached.step
-    raise RuntimeError("the road has no training")  # it ends early only where a stage was asked for as the last
+    raise RuntimeError("the DAG has no training step")  # it ends early only where a stage was asked for as the last
 
 
 class _Reached(Exception):
@@ -157,7 +157,7 @@ class _Stored:
             return Output(step.title, name, step.fingerprint, path, manifest.result, hit=True)
         if name == "ingest":
             raise StoreError(
-                f"there are no examples of it: {step.title}",
+                f"the store has no output of {step.title}",
                 where=self.store.name,
                 fix="headway ingest, or headway train",
             )
@@ -209,7 +209,7 @@ def told(found: Mapping[str, Any]) -> str:
     shown = [_number(value) or "nan" for value in compiled["losses"]]
     losses = " ".join(shown if len(shown) <= MOST_LOSSES else [*shown[: MOST_LOSSES - 2], "...", shown[-1]])
     took = (
-        f"; {min(seconds) * 1e3:.2f} ms a step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
+        f"; {min(seconds) * 1e3:.2f} ms per step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
         if seconds
         else ""
     )
@@ -266,7 +266,7 @@ def _variable(one: Mapping[str, Any]) -> dict[str, Any]:
         low, high = (_number(summary.get(key)) for key in ("min", "max"))
         bad = summary.get("nan", 0) + summary.get("inf", 0)
         row |= {
-            name: f"{low} to {high}" if low else "no number",
+            name: f"{low} to {high}" if low else "not finite",
             f"{name} mean": _number(summary.get("mean")),
             f"{name} 0s": f"{summary.get('zeros', 0.0):.0%}",
             f"{name} bad": bad or "",
@@ -292,7 +292,7 @@ def _graph(graph: Mapping[str, Any]) -> str:
     lines.append("  XLA compiles it" if xla["mode"] == "jit" else "  it runs without XLA")
     lines += [f"  {line}" for line in xla["refused"]]
     if xla["ops"]:
-        lines.append("  XLA has no kernel of: " + ", ".join(f"{one['op']} ({one['count']})" for one in xla["ops"]))
+        lines.append("  XLA has no kernel for: " + ", ".join(f"{one['op']} ({one['count']})" for one in xla["ops"]))
     return "\n".join(lines)
 
 
@@ -308,5 +308,5 @@ def _copies(graph: Mapping[str, Any]) -> str:
         }
         for one in graph["copies"]
     ]
-    fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device with a call of many steps"
+    fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device per call of many steps"
     return f"host and device: {graph['says']}; {fed}" + ("\n" + text_table(rows) if rows else "")

@@ -1,4 +1,4 @@
-"""`headway knobs`: what a running training reads anew at every step, and changing it from another terminal."""
+"""`headway knobs`: shows and changes the settings that a running training rereads at every step."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def _told(loaded: LoadedPipeline, rows: list[dict[str, Any]], written: bool) -> 
         for row in rows
     ]
     last = (
-        "a training that is under way takes this over within a second, and says so"
+        "a running training applies this within a second and reports it"
         if written
-        else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training is under way"
+        else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training runs"
     )
     return text_table(table) + "\n" + last
 

@@ -1,4 +1,4 @@
-"""The road from raw files to a promoted model, written once.
+"""The DAG from raw files to a promoted model.
 
     end = road(trip, engine)                  # runs it
     end = road(trip, planner)                 # only looks what would run

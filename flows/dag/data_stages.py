@@ -1,4 +1,4 @@
-"""The road's first half, from raw files to a fitted transform: which spans and columns, and a step for each stage.
+"""The DAG's data stages, from raw files to a fitted transform: the spans and columns, and a step for each stage.
 
 Nothing in here runs a stage: a step is handed to the caller, with a key that says what it depends on and a request that
 is made only if it runs.
@@ -29,7 +29,7 @@ from tfcore.transform.parameters import TransformRequest
 
 
 class DataSteps:
-    """What a walk knows of its window, and the steps up to the transform."""
+    """The window of one execution, and the steps up to the transform."""
 
     def __init__(self, run_spec: RunSpec, executor: Executor, freeze: bool):
         self.run_spec, self.executor, self.pipeline = run_spec, executor, run_spec.loaded.pipeline

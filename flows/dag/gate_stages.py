@@ -1,4 +1,4 @@
-"""The road's judgement of a candidate: who it is compared with, the verdict, and the test split of one that passed."""
+"""The DAG's gate stages: the models a candidate is compared with, the verdict, and the test split of one that passed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Judge:
 
 
 class GateSteps(ModelSteps):
-    """The steps that hold a model against the champion and the best of the last ones."""
+    """The steps that compare a model with the champion and with the best of the last champions."""
 
     def _task(self, transform: Output) -> Task | None:
         """The task, once the train labels are known, checked against the metrics that the pipeline names."""

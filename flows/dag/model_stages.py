@@ -1,4 +1,4 @@
-"""The road's second half, from a fitted transform to a replayed export: train, evaluate, export, replay."""
+"""The DAG's model stages, from a fitted transform to a replayed export: train, evaluate, export, replay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfcore.transform.parameters import TransformParameters
 
 
 class ModelSteps(DataSteps):
-    """The steps that make a model, score it, and ship it."""
+    """The steps that train, evaluate, export and replay a model."""
 
     def _module(self) -> dict[str, Any]:
         """Part of the key of a stage that calls the user's module."""

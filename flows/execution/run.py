@@ -1,6 +1,6 @@
-"""One run, start to end: the lock, the plan, the road, the promotion, the record of it all.
+"""One run from start to end: lock, plan, DAG, promotion, record.
 
-    result = execute(trip, engine_for, report)       # {"run": ..., "state": "promoted", "version": 3, ...}
+    result = execute(run_spec, engine_for, report)       # {"run": ..., "state": "promoted", "version": 3, ...}
 
 Used by the command line and by the Prefect flow, which differ only in who calls the steps.
 """
@@ -34,7 +34,7 @@ GC_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Helpers:
-    """The processes beside this one. Both are started early when a plan says that they will be needed."""
+    """The helper processes of a run. Both start early when a plan says that they will be needed."""
 
     child: Child
     replay: ReplayProcess
@@ -57,7 +57,7 @@ CallerFor = Callable[[Helpers, Callable[[Output], None]], Executor]
 def execute(
     run_spec: RunSpec, caller_for: CallerFor, report: Reporter, *, wait_seconds: float = 0.0, run: str | None = None
 ) -> dict[str, Any]:
-    """Run the road under the pipeline's lock, promote what the gate lets through, and record the run.
+    """Run the DAG under the pipeline's lock, promote what the gate lets through, and record the run.
 
     Returns:
         The run as it is kept in runs/<run>.json.
@@ -106,9 +106,9 @@ class _Run:
 
     def go(self) -> dict[str, Any]:
         for folder in self.run_spec.store.sweep():
-            self.report.note(f"swept a torn folder of a run that died: {folder.name}")
+            self.report.note(f"removed the incomplete folder of a run that died: {folder.name}")
         if self.run_spec.registry.repair():
-            self.report.note("the champion was not served, since a promotion died half-way: it is now")
+            self.report.note("a promotion was interrupted before it served the champion: it is served now")
         try:
             with Helpers.open(self.report) as helpers:
                 self._begin(helpers)

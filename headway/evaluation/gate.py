@@ -68,7 +68,7 @@ def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, An
 
 @dataclass
 class _Findings:
-    """What speaks against a promotion, and what else there is to tell."""
+    """The reasons against a promotion, and further remarks."""
 
     blocks: list[tuple[str, str]] = field(default_factory=list)
     """(verdict, reason), the gravest first."""

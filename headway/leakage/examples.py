@@ -1,4 +1,4 @@
-"""The second look: the rows behind a hash that stands where it should not.
+"""Finds the rows behind a hash that occurs in two places, and tells real overlaps from hash collisions.
 
     look(["customer"], hashes, ["2013-01"])       # a caller's function: [Seen(...), ...]
     examine(found, look_at, whether_real)         # Examined(count, examples)
@@ -23,7 +23,7 @@ PLACES = 3
 
 @dataclass(frozen=True)
 class Seen:
-    """A row with a key that was looked for."""
+    """A row in which a key occurs."""
 
     hash: int
     value: tuple[Any, ...]
@@ -44,7 +44,7 @@ Look = Callable[[Sequence[str], Hashes, Sequence[str]], list[Seen]]
 
 @dataclass(frozen=True)
 class Examined:
-    """What remains after the second look."""
+    """The overlaps that are real, with example rows."""
 
     count: int
     examples: list[list[Seen]]

@@ -1,4 +1,4 @@
-"""What ingest notes of a span's rows, split by split, for the proof: hashes of keys, times, where the split cut.
+"""The key index of a span, written by ingest for the leakage proof: hashes of keys, times and split rules, per split.
 
     notes = Notes(split_config, columns)         # of one range
     notes.add(batch, schema_of_the_file, assigned)
@@ -44,7 +44,7 @@ KeyName = Literal["key", "unique", "group"]
 
 
 class KeySet(Frozen):
-    """One key that is noted."""
+    """The columns of one indexed key."""
 
     columns: dict[str, str]
     """Its columns and their stored types."""
@@ -53,7 +53,7 @@ class KeySet(Frozen):
 
 
 class KeyNote(Frozen):
-    """One key in one split."""
+    """The index of one key in one split."""
 
     sets: tuple[int, ...]
     """The length of each range's set."""
@@ -64,7 +64,7 @@ class KeyNote(Frozen):
 
 
 class SplitNote(Frozen):
-    """What is noted of one split of a span."""
+    """The index of one split of a span."""
 
     rows: int
     hashes: tuple[int, int] | None = None
@@ -78,7 +78,7 @@ class SplitNote(Frozen):
 
 
 class SpanNotes(Frozen):
-    """What is noted of a span; the sets lie beside it."""
+    """The index of a span; the hash sets lie in files beside it."""
 
     format: int = FORMAT
     rule: dict[str, Any]
@@ -126,7 +126,7 @@ def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column
 
 
 class Notes:
-    """The notes of one range.
+    """The key index of one range.
 
     Args:
         columns: what is read, coerced; the one with the role time is the time column.
@@ -324,7 +324,7 @@ def read(folder: Path) -> SpanNotes:
         value = json.loads((folder / FILE).read_text(encoding="utf-8"))
         if value["format"] > FORMAT:
             raise DataError(
-                f"split notes of format {value['format']} are from a newer Headway; this one reads up to {FORMAT}",
+                f"the key index has format {value['format']}, of a newer Headway; this one reads up to {FORMAT}",
                 where=str(folder),
                 fix="install that version, or use another store",
             )
@@ -332,5 +332,5 @@ def read(folder: Path) -> SpanNotes:
     except (OSError, ValueError, LookupError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(
-            f"split notes cannot be read: {reason}", where=str(folder), fix="delete the output and run again"
+            f"the key index cannot be read: {reason}", where=str(folder), fix="delete the output and run again"
         ) from None

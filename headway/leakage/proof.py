@@ -1,4 +1,4 @@
-"""Proof over a window, from what ingest noted: no key in two splits, no time out of order, no key twice where declared.
+"""The leakage proof of a window, from the key indexes: no key in two splits, times in order, declared keys unique.
 
     proof = prove(SplitConfig(...), window, parts, look)
     proof.says                                # sentences of what holds
@@ -35,7 +35,7 @@ FEW_KEYS, FEW_EVAL_KEYS = 100, 20
 
 @dataclass(frozen=True)
 class Held:
-    """One set of one key: where its rows are."""
+    """One hash set of one key, with its span and split."""
 
     span: str
     split: str
@@ -69,8 +69,8 @@ class _Prover:
             self._rows()
         else:
             self.window.say(
-                f"rows are split as column {self.config.column!r} says; that no key is in two splits was not looked at, "
-                "since split.key names none"
+                f"rows are split by column {self.config.column!r}; keys in two splits were not checked for, because split.key "
+                "is not set"
             )
         if "group" in self.spans[0].notes.keys:
             self._keys("group")
@@ -112,23 +112,23 @@ class _Prover:
     def _overlap(self, key: KeyName, a: str, b: str, count: int, examples: Sequence[Sequence[Seen]]) -> None:
         name = _name(list(self._columns(key)))
         found = "; ".join(shown(rows, splits=True) for rows in examples if rows)
-        again = f": {found}" if found else ", but their rows are not found in the files again"
+        again = f": {found}" if found else ", but their rows could not be found again in the files"
         variants = any(len({row.written for row in rows}) > 1 for rows in examples)
         keys = ", ".join(self.config.key)
         if key == "group":
-            keep = f"let {self.config.column!r} say one split for all rows of a group"
+            keep = f"give all rows of a group the same split in {self.config.column!r}"
             self.window.find(
                 "warning",
                 "group overlap",
                 f"{a}, {b}",
-                f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in {b}, so that "
-                f"their order is judged by what was learnt of it{again}",
+                f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in {b}, so their "
+                f"order is scored on groups that the model was trained on{again}",
                 f"split by the group: split: {{key: {name}}}"
                 + (f", or {keep}" if self.config.mode == "column" else ""),
             )
             return
         if self.config.mode == "column":
-            fix = f"let {self.config.column!r} say one split for all rows of a key, or use split: {{mode: hash, key: [{keys}]}}"
+            fix = f"give all rows of a key the same split in {self.config.column!r}, or use split: {{mode: hash, key: [{keys}]}}"
         elif variants:
             fix = f"write {name} the same way in every file, or have it read as a number: 'type: int' beside its role in columns"
         else:
@@ -160,11 +160,11 @@ class _Prover:
             self._missing("unique")
         if not examined.count:
             self.window.say(
-                f"{name} is unique: no value stands in two of {self.window.rows:,} rows, over {self.window.size}"
+                f"{name} is unique: no value occurs twice in {self.window.rows:,} rows, over {self.window.size}"
             )
             return
         shown_rows = "; ".join(shown(rows, splits=False) for rows in examined.examples if rows)
-        again = f": {shown_rows}" if shown_rows else ", but their rows are not found in the files again"
+        again = f": {shown_rows}" if shown_rows else ", but their rows could not be found again in the files"
         count = examined.count
         self.window.find(
             "error",
@@ -172,7 +172,7 @@ class _Prover:
             ", ".join(self.parts),
             f"{count:,} value{'s' * (count != 1)} of {name}, declared unique, {'occurs' if count == 1 else 'occur'} "
             f"more than once{again}",
-            "take the rows that are there twice out of the files, or of split.unique what is not unique",
+            "remove the duplicate rows from the files, or remove from split.unique the columns that are not unique",
         )
 
     def _columns(self, key: KeyName) -> Mapping[str, str]:
@@ -189,7 +189,7 @@ class _Prover:
                     "error",
                     "split proof",
                     f"{first.span}, {noted.span}",
-                    f"keys of spans {first.span} and {noted.span} cannot be compared: {before} and {after} were noted",
+                    f"keys of spans {first.span} and {noted.span} cannot be compared: one has {before}, the other {after}",
                     "delete the spans' outputs in stages/ingest and run again",
                 )
                 return False
@@ -282,7 +282,7 @@ def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
         "warning",
         "few keys",
         "eval",
-        f"{counted(window.rows, 'row')} hold only {counted(total, 'different value')} of {name}, and eval has "
+        f"{counted(window.rows, 'row')} have only {counted(total, 'distinct value')} of {name}, and eval has "
         f"{judging:,} of them: rows of one value go together, so eval may be unlike train, and its metrics are less certain "
         "than its number of rows says",
         "split by a key of more values (split.key), by time, or by a column (split.mode)",
@@ -308,8 +308,8 @@ def repeated_in_train(window: Window) -> None:
             continue
         part, values, whole = found
         shown_share = f"{'' if whole else 'about '}{part:.0%}" if part >= FEW_REPEATED else "few"
-        told = f"{shown_share} of the {split} rows also stand in train{but}"
-        of = f"seen in {counted(values, 'different row')}" + ("" if whole else ", a sample")
+        told = f"{shown_share} of the {split} rows also occur in train{but}"
+        of = f"seen in {counted(values, 'distinct row')}" + ("" if whole else ", a sample")
         if part < FEW_REPEATED:
             window.say(f"{told} ({of})")
             continue
@@ -317,9 +317,9 @@ def repeated_in_train(window: Window) -> None:
             "warning",
             "row overlap",
             f"train, {split}",
-            f"{told} ({of}; {counted(len(content), 'column')} compared): metrics of such rows show what was learnt by heart",
-            "take rows that are there twice out of the files, name a key in split.key that such rows share, or leave "
-            "split.key out: rows that are alike then go into one split",
+            f"{told} ({of}; {counted(len(content), 'column')} compared): metrics on such rows measure what the model memorized",
+            "remove duplicate rows from the files, name a key in split.key that such rows share, or leave out split.key: "
+            "identical rows then go into one split",
         )
 
 

@@ -1,4 +1,4 @@
-"""Times of a window's splits: the first and last of each for the report, and that by time each ends before the next.
+"""Times of a window's splits: first and last of each for the report, and the check that each ends before the next.
 
 times(window)
 in_order(window)
@@ -43,14 +43,14 @@ def in_order(window: Window) -> None:
                 "time overlap",
                 f"{a}, {b}",
                 f"span {last} of {a} does not come before span {first} of {b}",
-                "let eval have later spans than train",
+                "give eval later spans than train",
             )
             return
     column = window.spans[0].notes.time
     if column is None:
         spans = ", then ".join(f"{_range([span for span, _ in of])} {name}" for name, of in window.parts.items())
         window.say(
-            f"by time: {spans}, as the spans are called; rows were not compared, since no column has the role time"
+            f"by time: {spans}, by the names of the spans; rows were not compared, because no column has role: time"
         )
         return
     found = {name: _time(window, name) for name in names}
@@ -70,7 +70,7 @@ def in_order(window: Window) -> None:
                 f"{a}, {b}",
                 f"{a} has rows up to {column} {time_text(before.high, kind)} (span {at_a}), and {b} begins at "
                 f"{time_text(after.low, kind)} (span {at_b})",
-                "see that a span holds only rows of its own time, or filter the others: source.where",
+                "make sure that a span holds only rows of its own time, or filter the others (source.where)",
             )
     if whole and kept:
         parts = ", then ".join(

@@ -1,4 +1,4 @@
-"""Times as a split by time compares them: least and greatest of a column, and how a sentence shows them.
+"""The time range of a column: least and greatest value, as a split by time compares them, and their text.
 
     span_of(array, "timestamp[us]")               # TimeNote(low=..., high=..., ...)
     time_text(1357034400000000, "timestamp[us]")  # '2013-01-01 10:00:00'
@@ -22,7 +22,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 class TimeNote(Frozen):
-    """The times of some rows."""
+    """The time range of some rows."""
 
     kinds: tuple[str, ...]
     """What the files hold: timestamp, date, text or number. More than one kind cannot be compared."""
@@ -30,7 +30,7 @@ class TimeNote(Frozen):
     high: int | float | None = None
     missing: int = 0
     unreadable: int = 0
-    """Texts that are no ISO 8601 time."""
+    """Texts that are not an ISO 8601 time."""
 
     def merged(self, other: TimeNote) -> TimeNote:
         lows = [note.low for note in (self, other) if note.low is not None]

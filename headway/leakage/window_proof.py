@@ -1,4 +1,4 @@
-"""A window as its proof sees it: spans with their notes, which part of which span is in which split, and what is found.
+"""The window of a leakage proof: spans with their key indexes, the parts of each split, and the findings.
 
 window = Window.of([Noted.load("2013-01", folder)], window_splits(...))
 window.say("no key is in two splits")
@@ -19,7 +19,7 @@ from headway.validation.anomaly import Anomaly
 
 @dataclass(frozen=True)
 class Noted:
-    """A span of the window and its notes."""
+    """A span of the window with its key index."""
 
     span: str
     folder: Path
@@ -32,7 +32,7 @@ class Noted:
 
 @dataclass
 class Proof:
-    """What holds, what does not, and the figures of each split."""
+    """The result of a proof: statements, findings, and the figures of each split."""
 
     says: list[str] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)

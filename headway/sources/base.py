@@ -1,4 +1,4 @@
-"""What every format does: cut a span's files into ranges, read a range as Arrow batches, show a first few rows.
+"""The interface of every format: cut a span's files into ranges, read a range as Arrow batches, sample the first rows.
 
     for piece in source.ranges(files):
         for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):

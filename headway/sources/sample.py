@@ -1,4 +1,4 @@
-"""What a sample of a span has to tell whoever infers a schema from it, beside its columns.
+"""Facts about a sample of a span that schema inference needs beside its columns.
 
 table = noted(table, ["2 of 50 file names match no image"])
 told(table.schema)

@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, so that one that was taken for something else is called by its name.
+"""Recognizes a file's format by its first bytes, for errors about files of another format.
 
 found = another(path, "parquet")             # ("JSON lines", "say 'format: jsonl'"), or None: it may be Parquet
 raise not_a(path, "parquet", default)        # DataError: is JSON lines, not a Parquet file

@@ -370,7 +370,7 @@ def test_a_group_in_two_splits_is_told_whatever_splits_the_rows(window, split, f
 )
 def test_what_is_declared_unique_and_is_so_is_said_to_be(window, split):
     result = window(split, a=rows(range(50)), b=rows(range(50, 80), "2013-02-01"))
-    assert result["anomalies"] == [] and "k is unique: no value stands in two of 80 rows" in result["says"][-1]
+    assert result["anomalies"] == [] and "k is unique: no value occurs twice in 80 rows" in result["says"][-1]
 
 
 def test_duplicates_are_named_with_their_rows_within_a_file_and_across_files_and_spans(window):
@@ -468,7 +468,7 @@ def test_rows_that_stand_twice_under_two_ids_are_told_with_their_share(window):
     [found] = overlaps(result)
     assert (found["severity"], found["where"]) == ("warning", "train, eval") and found["fix"]
     share = int(found["message"].split("%")[0])
-    assert 70 <= share <= 90 and "of the eval rows also stand in train, but for column 'k'" in found["message"]
+    assert 70 <= share <= 90 and "of the eval rows also occur in train, but for column 'k'" in found["message"]
     assert result["says"] and "no k is in two splits" in result["says"][0]
 
 

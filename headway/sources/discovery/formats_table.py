@@ -1,4 +1,4 @@
-"""Raw files from config to Arrow batches: what callers outside of this package use.
+"""The public functions of this package: raw files from config to Arrow batches.
 
 config = SourceConfig(format="csv", path="/data/{span}.csv")
 spans(config)                                # ["2013-01", "2013-02"]

@@ -69,7 +69,11 @@ def test_a_task_is_known_as_far_as_the_label_tells(task, label, tasks):
             ["'auc' does not exist for a multiclass task"],
         ),
         ("t", "gate: {tolerance: {auc: 0.1, rmse: 1%}}", ["auc, rmse do not exist together", "multiclass"]),
-        ("n", "gate: {tolerance: {mrr: 0.1}}", ["judges the order within groups, and nothing ranks here"]),
+        (
+            "n",
+            "gate: {tolerance: {mrr: 0.1}}",
+            ["judges the order within groups, and this pipeline has no groups to rank"],
+        ),
     ],
 )
 def test_a_metric_that_the_task_does_not_have_is_told_by_a_plan(typed, project, label, gate, words):
