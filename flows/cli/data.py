@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, execute, store_of, trip_of
+from flows.cli.commands import answer, execute, run_spec_of, store_of
 from flows.cli.options import Columns, Count, JsonOption, Options, PipelinePath, Rows, RunOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import agree, counted
@@ -135,7 +135,7 @@ def export_examples(
     from headway.records import interchange
     from headway.tabular.splits import window_splits
 
-    run_spec = trip_of(pipeline, options, last="ingest")
+    run_spec = run_spec_of(pipeline, options, last="ingest")
     record = execute(options, run_spec)
     outputs = _ingests(record)
     parts: dict[str, list[interchange.Part]] = {}

@@ -2,8 +2,8 @@
 
 The first step, or with --resumed the one after the newest checkpoint of a training that was stopped or failed.
 
-It walks the road as `headway train` would, up to the training itself, and writes nothing into the store's stages, runs or
-registry: what is ingested is read, and what the road makes of it in passing (statistics, the transform's parameters) is
+It runs the DAG as `headway train` would, up to the training itself, and writes nothing into the store's stages, runs or
+registry: what is ingested is read, and what the DAG makes of it in passing (statistics, the transform's parameters) is
 made in the report's own folder where the store has it not.
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from flows.cli.app import stop_on_signals
-from flows.cli.commands import answer, trip_of
+from flows.cli.commands import answer, run_spec_of
 from flows.cli.options import Count, PipelinePath, WindowOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
@@ -55,7 +55,7 @@ def debug(
 
     if not 1 <= steps <= MOST_STEPS:
         raise ConfigError(f"{steps} is not from 1 to {MOST_STEPS:,}", where="--steps")
-    run_spec = trip_of(pipeline, options)
+    run_spec = run_spec_of(pipeline, options)
     folder = _folder(out, run_spec)
     stop = threading.Event()
     with (
@@ -122,10 +122,10 @@ def training_step(run_spec: RunSpec, child: Child, report: Reporter, made: Path)
     Raises:
         StoreError: a span is not ingested.
     """
-    from flows.dag.dag import road
+    from flows.dag.dag import run_dag
 
     try:
-        road(run_spec, _Stored(run_spec.store, child, report, made), freeze=False)
+        run_dag(run_spec, _Stored(run_spec.store, child, report, made), freeze=False)
     except _Reached as reached:
         return reached.step
     raise RuntimeError("the DAG has no training step")  # it ends early only where a stage was asked for as the last

@@ -29,7 +29,7 @@ def _rows(_: Any, tokens: Any) -> int | None:
 
 
 def _window(_: Any, tokens: Any) -> int | str:
-    """A number of spans, or a time such as 30d, which the road looks at."""
+    """A number of spans, or a time such as 30d, which `flows.dag` checks."""
     return int(tokens[0].value) if tokens[0].value.isdecimal() else tokens[0].value
 
 

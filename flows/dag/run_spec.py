@@ -1,7 +1,7 @@
 """The input and the result of one execution: the stages, a pipeline over a window, the executor of its steps.
 
 run_spec = RunSpec(loaded, store, window=12, last="validate")
-end = road(run_spec, executor)         # flows.dag.dag; an Executor runs steps, or only looks for what they left
+result = run_dag(run_spec, executor)          # flows.dag.dag; an Executor runs steps, or only looks for what they left
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class RunSpec:
 
 
 @dataclass
-class End:
+class RunResult:
     """What one execution of the DAG produced."""
 
     spans: list[str]

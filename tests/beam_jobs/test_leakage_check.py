@@ -294,7 +294,7 @@ def test_without_a_time_column_only_the_spans_are_in_order(window):
     columns = (KEY, TIME.model_copy(update={"role": "key"}))
     result = window(SplitConfig(mode="time"), columns=columns, a=rows("ab"), b=rows("ab"), c=rows("a"))
     assert apart(result) == []
-    assert "a to b train, then c eval" in result["says"][0] and "no column has the role time" in result["says"][0]
+    assert "a to b train, then c eval" in result["says"][0] and "no column has role: time" in result["says"][0]
 
 
 def test_spans_that_are_not_in_order_are_an_error(window):
@@ -402,7 +402,7 @@ def test_files_that_are_gone_do_not_hide_a_duplicate(window, tmp_path):
     output = SpanOutput(request=request, notes=tmp_path / "out" / "a" / NOTES)
     parts = {"train": (("a", "train"),), "eval": (("a", "eval"),)}
     found = only(prove(SplitsRequest(split=split, spans=(output,), parts=parts), tmp_path, Monitor()))
-    assert found[1] == "duplicate key" and "not found in the files again" in found[3]
+    assert found[1] == "duplicate key" and "could not be found again" in found[3]
 
 
 # --- what is noted
