@@ -95,7 +95,7 @@ def test_keys_that_are_apart_are_proven_to_be(window):
     assert sum(counts.values()) == 50 and set(counts) == {"train", "eval", "test"}
     [says] = result["says"]
     [few] = result["anomalies"]
-    assert few["kind"] == "few keys" and "330 rows hold only 50 different values of k, and eval has" in few["message"]
+    assert few["kind"] == "few keys" and "330 rows have only 50 distinct values of k, and eval has" in few["message"]
     assert "no k is in two splits" in says and f"{counts['train']} of train" in says and "2 spans" in says
 
 
@@ -147,7 +147,7 @@ def test_a_column_that_splits_a_key_is_an_error_and_without_a_key_it_is_said(win
 def test_a_column_without_a_key_proves_nothing_and_says_so(window):
     part = Column(name="t", type="bytes", nullable=False, role="key")
     result = window(SplitConfig(mode="column", column="t"), columns=(KEY, part), a=["7,train,1,1", "7,eval,1,1"])
-    assert apart(result) == [] and "split.key names none" in result["says"][0]
+    assert apart(result) == [] and "split.key is not set" in result["says"][0]
 
 
 def test_spans_split_by_another_salt_leak(window):
@@ -333,7 +333,7 @@ def test_few_different_rows_are_counted(window):
     [found] = result["anomalies"]
     assert (found["severity"], found["kind"]) == ("warning", "few keys") and "split.key" in found["fix"]
     assert (
-        "400 rows hold only 7 different values of the columns that are hashed (k, t, x), and eval has "
+        "400 rows have only 7 distinct values of the columns that are hashed (k, t, x), and eval has "
         in found["message"]
     )
     assert "98.2% of the rows repeat another one" in result["says"][1]
@@ -345,7 +345,7 @@ def test_few_different_rows_are_counted(window):
         (SplitConfig(key="t", eval=0.4), "split: {key: k}"),
         (
             SplitConfig(mode="column", column="t", values={"2013-01-01": "train", "2013-01-02": "eval"}),
-            "'t' say one split",
+            "the same split in 't'",
         ),
     ],
 )
