@@ -1,4 +1,4 @@
-"""What each command of the command line does. Answers go to stdout; with --json as one JSON value.
+"""The commands of the command line. Answers go to stdout; with --json as one JSON value.
 
 A command is one function; its parameters are those of the command line (`flows.cli.options`). Imports that take time are made
 where they are needed: a help page needs none.

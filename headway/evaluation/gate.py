@@ -1,4 +1,4 @@
-"""Whether a candidate is promoted, and why: a verdict with reasons a person can follow.
+"""The gate: decides whether a candidate is promoted, with the reasons.
 
     verdict = gate(GateRequest(task="binary", candidate=..., champion=..., config=GateConfig()), out, monitor)
     verdict["verdict"], verdict["promote"], verdict["reasons"]

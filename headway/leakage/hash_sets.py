@@ -88,7 +88,7 @@ class Found:
 
 @dataclass
 class Compared:
-    """What groups of sets have in common."""
+    """The values that groups of sets share."""
 
     values: dict[str, int]
     """Distinct values of each group."""

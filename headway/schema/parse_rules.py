@@ -1,4 +1,4 @@
-"""How the text of a column becomes numbers or dates: a rule that is frozen in the schema and applied to every value alike.
+"""Parse rules: how the text of a column becomes numbers or dates, frozen in the schema and applied to every value.
 
     rule = Parse.model_validate("number")                # "$1,234.50", "(12)", "12.3%", "1 234"
     rule = Parse.model_validate("%d/%m/%Y")              # a date of that form

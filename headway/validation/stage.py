@@ -43,7 +43,7 @@ FEW_EVAL_ROWS = 1000
 
 
 class SpanFacts(Frozen):
-    """What ingest counted of one span."""
+    """Row counts of one span, from ingest."""
 
     span: str
     read: int
