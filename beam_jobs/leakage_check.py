@@ -23,11 +23,11 @@ from beam_jobs.ingest.request import IngestRequest
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.leakage.copies import File, copies
-from headway.leakage.examples import PLACES, Seen
+from headway.leakage.examples import PLACES, KeyOccurrence
 from headway.leakage.hash_sets import Hashes
 from headway.leakage.keys import canonical, key_hashes, key_text
 from headway.leakage.proof import prove as prove_splits
-from headway.leakage.window_proof import Noted
+from headway.leakage.window_proof import IndexedSpan
 from headway.monitor import Monitor
 from headway.sources.discovery.formats_table import Chunk, open_source
 from headway.tabular.splits import Part, SplitConfig
@@ -61,15 +61,15 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
         DataError: notes are damaged.
     """
     spans = {one.request.span: one.request for one in request.spans}
-    window = [Noted.load(one.request.span, one.notes) for one in request.spans]
+    window = [IndexedSpan.load(one.request.span, one.notes) for one in request.spans]
 
     splits: dict[str, dict[str, str]] = {}
     for split, of in request.parts.items():
         for span, part in of:
             splits.setdefault(span, {})[part] = split
 
-    def look(columns: Sequence[str], hashes: Hashes, names: Sequence[str]) -> list[Seen]:
-        found: list[Seen] = []
+    def look(columns: Sequence[str], hashes: Hashes, names: Sequence[str]) -> list[KeyOccurrence]:
+        found: list[KeyOccurrence] = []
         for name in names:
             monitor.check()
             monitor.log(f"looking at the rows of span {name} again")
@@ -99,7 +99,9 @@ def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterato
             yield File(one.request.span, name, file.bytes, file.crc32c, split)
 
 
-def _look(request: IngestRequest, columns: Sequence[str], hashes: Hashes, splits: dict[str, str]) -> Iterator[Seen]:
+def _look(
+    request: IngestRequest, columns: Sequence[str], hashes: Hashes, splits: dict[str, str]
+) -> Iterator[KeyOccurrence]:
     """The rows of a span with a key of these hashes; few of each key."""
     names, parts = file_names(request.files), request.split.names()
     wanted, source = np.sort(hashes), open_source(request.source)
@@ -119,7 +121,7 @@ def _look(request: IngestRequest, columns: Sequence[str], hashes: Hashes, splits
             if shown[key] <= PLACES and part in splits:
                 name = names[piece.file + at] if piece.row_per_file else names[piece.file]
                 row = 1 if piece.row_per_file else before + at + 1
-                yield Seen(hashed, value, written, request.span, splits[part], name, row)
+                yield KeyOccurrence(hashed, value, written, request.span, splits[part], name, row)
         before += reader.rows
 
 

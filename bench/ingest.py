@@ -222,7 +222,7 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     import pandas  # noqa: F401 - pyarrow looks for it once, which takes half a second
 
     from beam_jobs.ingest import range_worker
-    from headway.leakage.key_index import Notes
+    from headway.leakage.key_index import KeyIndex
     from headway.records.tfrecord import ShardWriter
     from headway.sources.discovery.formats_table import open_source
     from headway.statistics.split_statistics import SplitStatistics
@@ -244,7 +244,7 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
 
     timed(range_worker, "coerce", "coerce")
     timed(range_worker.RangeWork, "_label", "label")
-    for owner, name in ((RowSplit, "assigned"), (Notes, "add"), (Notes, "save")):
+    for owner, name in ((RowSplit, "assigned"), (KeyIndex, "add"), (KeyIndex, "save")):
         timed(owner, name, "hash")
     for name in ("update", "save"):
         timed(SplitStatistics, name, "statistics")

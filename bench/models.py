@@ -112,7 +112,7 @@ class Runner:
     def scores(self, name: str, table: pa.Table, label: str, *, seed: int) -> dict[str, Any]:
         """The metric of each model on the eval rows of one split."""
         from flows.config.pipeline import read_pipeline
-        from flows.dag.dag import road
+        from flows.dag.dag import run_dag
         from flows.dag.run_spec import RunSpec
         from flows.execution.engine import Engine
         from headway.monitor import Monitor
@@ -122,7 +122,7 @@ class Runner:
         store = loaded.open_store()
         run_spec = RunSpec(loaded=loaded, store=store, last="evaluate")
         engine = Engine(store, child=self._child, monitor_for=lambda title: Monitor(threading.Event()))
-        outputs = {output.stage: output for output in road(run_spec, engine).outputs}
+        outputs = {output.stage: output for output in run_dag(run_spec, engine).outputs}
         predictions = pq.read_table(outputs["evaluate"].path / outputs["evaluate"].get()["predictions"])
         parameters = outputs["transform"].get()["parameters"]
         task = parameters["label"]["task"]

@@ -1,4 +1,4 @@
-"""What joins the other packages: the command line, the stages, their order, Prefect flows, child processes.
+"""The application: command line, config, the DAG of stages, its execution, Prefect flows, child processes.
 
 Importing it imports nothing else; name the module you want.
 """

@@ -1,4 +1,4 @@
-"""The Prefect flow: the same road as `headway run`, each step a task that the server sees.
+"""The Prefect flow: the same DAG as `headway run`, each step a Prefect task.
 
     prefect deployment run 'retrain/flights' --watch -p until=2013-12
 
@@ -95,7 +95,7 @@ def retrain(
 
 
 class Tasks:
-    """A caller whose steps are tasks: submits, and blocks until the engine has done the work inside."""
+    """An executor whose steps are Prefect tasks: submits each and waits until the engine has run it."""
 
     def __init__(self, inner: Executor, report: Reporter):
         self._inner, self._report = inner, report

@@ -1,1 +1,1 @@
-"""The ground floor: config, sources, schema, statistics, records, store, registry, gate. No TensorFlow, Beam or Prefect."""
+"""The base package: config, sources, schema, statistics, records, store, registry, gate. No TensorFlow, Beam or Prefect."""

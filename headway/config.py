@@ -68,7 +68,7 @@ def read_yaml(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML keeps the last of two equal keys without a word; a config file should not."""
+    """A YAML loader that refuses duplicate keys; plain YAML silently keeps the last one."""
 
     def construct_mapping(self, node, deep=False):
         seen = set()
@@ -110,7 +110,7 @@ def read_value(text: str) -> Any:
 
 
 class _Unbounded(ValueError):
-    """A document that no program should walk through."""
+    """A document that is nested too deeply, or expands to too many values."""
 
 
 def _loaded(text: str) -> Any:

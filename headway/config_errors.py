@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a config, in the words of the file: the key, the value, and what would be right.
+"""Turns pydantic's validation errors into messages about the config file: the key, the value, and what is allowed.
 
     sentences(Pipeline, error, raw)      # ["columns.a.transform: there is no operation 'vocabuary'; did you mean ..."]
 

@@ -1,4 +1,4 @@
-"""Errors a user can act on: where it is, what is wrong, what would be right.
+"""Errors a user can act on: the place, the problem, the fix.
 
     raise ConfigError("unknown key 'soruce'", where="pipeline.yaml", fix="did you mean 'source'?")
 

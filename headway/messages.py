@@ -1,4 +1,4 @@
-"""Numbers as people read them.
+"""Formats numbers, lists and durations for messages.
 
 counted(1, "row")     # '1 row', and '2,000 rows'
 agree(1, "is", "are") # 'is'

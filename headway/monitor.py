@@ -1,4 +1,4 @@
-"""How a stage tells its caller what it is doing, and learns that it should stop.
+"""The interface by which a stage reports progress to its caller, and is asked to stop.
 
 def stage(request, out, monitor):
     for done in range(total):

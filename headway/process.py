@@ -1,4 +1,4 @@
-"""Whether this process is Headway's own, so that what holds for a whole process may be set in it.
+"""Tells whether this process is Headway's own, in which process-wide settings may be made.
 
     own()              # where a process begins that does nothing else: worker, command line, Beam's worker
     if owned(): ...    # in a library: make ops deterministic, set threads, hide GPUs, silence what an import prints

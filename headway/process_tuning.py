@@ -1,4 +1,4 @@
-"""What makes a process of Headway's start sooner and hold less: imports without the collector, freed memory given back.
+"""Tunes Headway's own processes: imports without garbage collection, freed memory returned to the system.
 
     with uncollected():
         import tensorflow

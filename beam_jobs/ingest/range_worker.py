@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.job_state import Tick
 from headway.errors import DataError
-from headway.leakage.key_index import Notes
+from headway.leakage.key_index import KeyIndex
 from headway.process_tuning import give_back
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
@@ -98,7 +98,7 @@ class RangeWork:
         """Of the last batch of a wide table: those of the next one are often the same."""
         self._splits: dict[str, _Split] = {}
         self._rows = RowSplit(request.split, request.read, request.row_columns())
-        self._notes = Notes(request.split, request.read, request.row_columns())
+        self._notes = KeyIndex(request.split, request.read, request.row_columns())
         self._rejected: list[pa.Table] = []
 
     def types(self, piece: Range) -> dict[str, pa.DataType]:

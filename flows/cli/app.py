@@ -26,7 +26,7 @@ COMMANDS = {
         "rollback": "commands: go back to the champion before, or to a version",
         "predict": "commands: raw files in, predictions of a model out, in the order of the rows",
     },
-    "Run the road up to one stage": {
+    "Run the DAG up to one stage": {
         "ingest": "commands: raw files to shards, statistics and quarantine",
         "stats": "commands: the window's statistics, per split",
         "validate": "commands: check the window against the schema\n\nIt ends with 0 whatever it finds: errors stop the "

@@ -1,4 +1,4 @@
-"""What each command of the command line does. Answers go to stdout; with --json as one JSON value.
+"""The commands of the command line. Answers go to stdout; with --json as one JSON value.
 
 A command is one function; its parameters are those of the command line (`flows.cli.options`). Imports that take time are made
 where they are needed: a help page needs none.
@@ -41,19 +41,19 @@ def overrides_of(options: Options) -> dict[str, Any]:
     return overrides
 
 
-def located_of(pipeline: str, options: Options, **more: Any) -> LoadedPipeline:
+def load_pipeline(pipeline: str, options: Options, **more: Any) -> LoadedPipeline:
     """The pipeline with its overrides; `more` are others."""
     from flows.config.pipeline import read_pipeline
 
     return read_pipeline(Path(pipeline), overrides_of(options) | more)
 
 
-def trip_of(
+def run_spec_of(
     pipeline: str, options: WindowOptions, *, last: str | None = None, force: bool = False, **more: Any
 ) -> RunSpec:
     from flows.dag.run_spec import RunSpec
 
-    loaded = located_of(pipeline, options, **more)
+    loaded = load_pipeline(pipeline, options, **more)
     return RunSpec(
         loaded=loaded,
         store=loaded.open_store(),
@@ -66,7 +66,7 @@ def trip_of(
 
 
 def store_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Store]:
-    loaded = located_of(pipeline, options)
+    loaded = load_pipeline(pipeline, options)
     store = loaded.open_store()
     if not store.exists():
         raise StoreError("there is no store yet", where=store.name, fix="headway run makes one")
@@ -94,18 +94,18 @@ def run(
     force: Annotated[bool, Parameter(help="promote whatever the gate says")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
-    run_spec = trip_of(pipeline, options, force=force)
+    run_spec = run_spec_of(pipeline, options, force=force)
     record = execute(options, run_spec)
     answer(options, record, _told(record, run_spec))
     return 0 if record["state"] in ("promoted", "already champion") else 4
 
 
 def ingest(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("ingest", trip_of(pipeline, options, last="ingest"), options)
+    return _up_to("ingest", run_spec_of(pipeline, options, last="ingest"), options)
 
 
 def stats(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("stats", trip_of(pipeline, options, last="statistics"), options)
+    return _up_to("stats", run_spec_of(pipeline, options, last="statistics"), options)
 
 
 def validate(
@@ -118,27 +118,27 @@ def validate(
     options: RunOptions = RunOptions(),
 ) -> int:
     more: dict[str, Any] = {} if serving is None else {"validation.serving": str(serving.absolute())}
-    return _up_to("validate", trip_of(pipeline, options, last="validate", **more), options)
+    return _up_to("validate", run_spec_of(pipeline, options, last="validate", **more), options)
 
 
 def train(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("train", trip_of(pipeline, options, last="train"), options)
+    return _up_to("train", run_spec_of(pipeline, options, last="train"), options)
 
 
 def evaluate(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("evaluate", trip_of(pipeline, options, last="evaluate"), options)
+    return _up_to("evaluate", run_spec_of(pipeline, options, last="evaluate"), options)
 
 
 def gate(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("gate", trip_of(pipeline, options, last="gate"), options)
+    return _up_to("gate", run_spec_of(pipeline, options, last="gate"), options)
 
 
 def export(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("export", trip_of(pipeline, options, last="replay"), options)
+    return _up_to("export", run_spec_of(pipeline, options, last="replay"), options)
 
 
 def _up_to(command: str, run_spec: RunSpec, options: RunOptions) -> int:
-    """Run the road up to the trip's last stage and tell of it."""
+    """Run the DAG up to the run's last stage and report it."""
     record = execute(options, run_spec)
     text, more = _told(record, run_spec), {}
     if command == "stats" and (last := _last(record, run_spec)) is not None:
@@ -150,7 +150,7 @@ def _up_to(command: str, run_spec: RunSpec, options: RunOptions) -> int:
 
 
 def _last(record: dict[str, Any], run_spec: RunSpec) -> Output | None:
-    """The output of the trip's last stage."""
+    """The output of the run's last stage."""
     from flows.dag.step import Output
 
     for ran in reversed(record["stages"]):
@@ -228,34 +228,41 @@ def plan(
     options: WindowOptions = WindowOptions(),
 ) -> int:
     from flows.cli.rerun_reasons import in_words
-    from flows.dag.dag import road
+    from flows.dag.dag import run_dag
     from flows.execution.engine import Planner
 
-    run_spec = trip_of(pipeline, options)
+    run_spec = run_spec_of(pipeline, options)
     planner = Planner(run_spec.store)
-    end = road(run_spec, planner, freeze=False)
+    run_result = run_dag(run_spec, planner, freeze=False)
     rows: list[dict[str, Any]] = [
         {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
         for o in planner.outputs
     ]
-    lines = [f"{run_spec.loaded.pipeline.name}: {end.spans[0]} to {end.spans[-1]} ({counted(len(end.spans), 'span')})"]
+    spans = run_result.spans
+    lines = [f"{run_spec.loaded.pipeline.name}: {spans[0]} to {spans[-1]} ({counted(len(spans), 'span')})"]
     lines += [
         f"  {r['step']:<22} {'cached' if r['cached'] else 'would run':<10} {in_words(r['why'], r['stage'])}".rstrip()
         + (f"\n    {r['fingerprint']}  {r['why'] or ''}".rstrip() if explain else "")
         for r in rows
     ]
-    if end.training:
-        lines.append(f"  training: {chosen_values(end.training)}")
+    if run_result.training:
+        lines.append(f"  training: {chosen_values(run_result.training)}")
     elif any(r["stage"] == "train" for r in rows):
         lines.append(
-            "  training: what is left out is chosen by the number of train rows, known after ingest and transform"
+            "  training: keys left out are chosen by the number of train rows, known after ingest and transform"
         )
-    lines += [f"  note: {note}" for note in end.notes]
-    if end.later:
-        lines.append(f"  then, as the verdict goes: {', '.join(end.later)}")
-    elif end.verdict:
-        lines.append(f"  verdict: {end.verdict['verdict']}")
-    value = {"spans": end.spans, "steps": rows, "later": end.later, "notes": end.notes, "training": end.training}
+    lines += [f"  note: {note}" for note in run_result.notes]
+    if run_result.later:
+        lines.append(f"  then, depending on the verdict: {', '.join(run_result.later)}")
+    elif run_result.verdict:
+        lines.append(f"  verdict: {run_result.verdict['verdict']}")
+    value = {
+        "spans": run_result.spans,
+        "steps": rows,
+        "later": run_result.later,
+        "notes": run_result.notes,
+        "training": run_result.training,
+    }
     answer(options, value, "\n".join(lines))
     return 0
 
@@ -286,7 +293,7 @@ def promote(
         told = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
         answer(options, event.model_dump(mode="json"), told)
         return 0
-    run_spec = trip_of(pipeline, options, force=True)
+    run_spec = run_spec_of(pipeline, options, force=True)
     record = execute(options, run_spec)
     answer(options, record, _told(record, run_spec))
     return 0 if record["state"] == "promoted" else 4
@@ -323,10 +330,10 @@ def predict(
     /,
     *,
     input: Annotated[str, Parameter(metavar="PATH", help="a file, a folder or a glob")],
-    output: Annotated[str, Parameter(metavar="FOLDER", help="empty, new, or of an earlier predict")],
+    output: Annotated[str, Parameter(metavar="FOLDER", help="a folder that is empty, new, or of an earlier predict")],
     model: Annotated[str, Parameter(help="champion, a version, or a SavedModel's folder")] = "champion",
     format: Annotated[
-        str | None, Parameter(help="of the input: parquet, csv, jsonl, ... (default: the pipeline's)")
+        str | None, Parameter(help="format of the input: parquet, csv, jsonl, ... (default: the pipeline's)")
     ] = None,
     write: Annotated[Literal["parquet", "jsonl"], Parameter(help="the format of the predictions")] = "parquet",
     columns: Annotated[
@@ -340,7 +347,7 @@ def predict(
     from flows.progress.terminal import reporter
     from flows.scoring.predict import predict as run
 
-    loaded = located_of(pipeline, options)
+    loaded = load_pipeline(pipeline, options)
     stop = threading.Event()
     with reporter(json=options.json, stop=stop) as report:
         stop_on_signals(stop, report.note)
@@ -370,9 +377,7 @@ def schema(
     pipeline: PipelinePath = ".",
     /,
     *,
-    update: Annotated[
-        bool, Parameter(help="propose a schema.pbtxt that holds the window; never overwrites it")
-    ] = False,
+    update: Annotated[bool, Parameter(help="propose a schema.pbtxt that fits the window; never overwrites it")] = False,
     columns: Annotated[bool, Parameter(help="what became of each column: its type, its transform, and why")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
@@ -380,7 +385,7 @@ def schema(
     if columns:
         from flows.dag.column_table import current, shown
 
-        rows = current(located_of(pipeline, options))
+        rows = current(load_pipeline(pipeline, options))
         answer(options, rows, shown(rows))
         return 0
     if not update:
@@ -393,7 +398,7 @@ def schema(
     from headway.statistics.split_statistics import SplitStatistics
     from headway.storage.atomic_io import replace_text
 
-    run_spec = trip_of(pipeline, options, last="statistics")
+    run_spec = run_spec_of(pipeline, options, last="statistics")
     path = run_spec.loaded.schema_file
     if not path.is_file():
         raise ConfigError("there is no schema file to update", where=str(path), fix="headway validate infers one")
@@ -411,7 +416,7 @@ def schema(
     changes = difference(before, after, path.name, target.name)
     if changes:
         replace_text(target, after)
-    told = f"{changes}\n\nwritten to {target}; {path.name} is as it was" if changes else "the schema holds the window"
+    told = f"{changes}\n\nwritten to {target}; {path.name} is as it was" if changes else "the schema fits the window"
     answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, told)
     return 0
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, execute, store_of, trip_of
+from flows.cli.commands import answer, execute, run_spec_of, store_of
 from flows.cli.options import Columns, Count, JsonOption, Options, PipelinePath, Rows, RunOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import agree, counted
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def cat(
-    shards: Annotated[list[Path], Parameter(help=".tfrecord files, ours or another's, or folders of them")],
+    shards: Annotated[list[Path], Parameter(help=".tfrecord files, of Headway or of another tool, or folders of them")],
     /,
     *,
-    rows: Annotated[Rows, Parameter(help="how many; 'all' for all")] = 10,
-    columns: Annotated[Columns, Parameter(help="only these")] = None,
+    rows: Annotated[Rows, Parameter(help="rows to print; 'all' for all")] = 10,
+    columns: Annotated[Columns, Parameter(help="only these columns")] = None,
     options: JsonOption = JsonOption(),
 ) -> int:
     """Rows of a shard as JSON lines."""
@@ -40,7 +40,7 @@ def quarantine(
     pipeline: PipelinePath = ".",
     /,
     *,
-    span: Annotated[str | None, Parameter(help="of this span only")] = None,
+    span: Annotated[str | None, Parameter(help="only this span")] = None,
     limit: Annotated[Count, Parameter(metavar="ROWS", help="rows to show")] = 20,
     options: Options = Options(),
 ) -> int:
@@ -135,7 +135,7 @@ def export_examples(
     from headway.records import interchange
     from headway.tabular.splits import window_splits
 
-    run_spec = trip_of(pipeline, options, last="ingest")
+    run_spec = run_spec_of(pipeline, options, last="ingest")
     record = execute(options, run_spec)
     outputs = _ingests(record)
     parts: dict[str, list[interchange.Part]] = {}

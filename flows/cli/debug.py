@@ -2,8 +2,8 @@
 
 The first step, or with --resumed the one after the newest checkpoint of a training that was stopped or failed.
 
-It walks the road as `headway train` would, up to the training itself, and writes nothing into the store's stages, runs or
-registry: what is ingested is read, and what the road makes of it in passing (statistics, the transform's parameters) is
+It runs the DAG as `headway train` would, up to the training itself, and writes nothing into the store's stages, runs or
+registry: what is ingested is read, and what the DAG makes of it in passing (statistics, the transform's parameters) is
 made in the report's own folder where the store has it not.
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from flows.cli.app import stop_on_signals
-from flows.cli.commands import answer, trip_of
+from flows.cli.commands import answer, run_spec_of
 from flows.cli.options import Count, PipelinePath, WindowOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
@@ -55,7 +55,7 @@ def debug(
 
     if not 1 <= steps <= MOST_STEPS:
         raise ConfigError(f"{steps} is not from 1 to {MOST_STEPS:,}", where="--steps")
-    run_spec = trip_of(pipeline, options)
+    run_spec = run_spec_of(pipeline, options)
     folder = _folder(out, run_spec)
     stop = threading.Event()
     with (
@@ -93,7 +93,7 @@ def _folder(wanted: str | None, run_spec: RunSpec) -> Path:
         return run_spec.store.root / "debug" / name
     out = Path(wanted).absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError("is there already, and not an empty folder", where=f"--out {wanted}", fix="name a new one")
+        raise ConfigError("exists already and is not an empty folder", where=f"--out {wanted}", fix="name a new folder")
     return out
 
 
@@ -106,7 +106,7 @@ def _copied(checkpoints: Path | None, made: Path) -> Path:
         raise StoreError(
             "there is no checkpoint of this training: it ended well, or was stopped before it saved one",
             where=str(checkpoints),
-            fix="leave --resumed out to look at the first step; training.checkpoint_every_steps says when one is saved",
+            fix="leave out --resumed to inspect the first step; training.checkpoint_every_steps sets how often one is saved",
         )
     newest = max(steps, key=lambda path: int(path.name))
     shutil.copytree(newest, made / "checkpoints" / newest.name)
@@ -122,13 +122,13 @@ def training_step(run_spec: RunSpec, child: Child, report: Reporter, made: Path)
     Raises:
         StoreError: a span is not ingested.
     """
-    from flows.dag.dag import road
+    from flows.dag.dag import run_dag
 
     try:
-        road(run_spec, _Stored(run_spec.store, child, report, made), freeze=False)
+        run_dag(run_spec, _Stored(run_spec.store, child, report, made), freeze=False)
     except _Reached as reached:
         return reached.step
-    raise RuntimeError("the road has no training")  # it ends early only where a stage was asked for as the last
+    raise RuntimeError("the DAG has no training step")  # it ends early only where a stage was asked for as the last
 
 
 class _Reached(Exception):
@@ -157,7 +157,7 @@ class _Stored:
             return Output(step.title, name, step.fingerprint, path, manifest.result, hit=True)
         if name == "ingest":
             raise StoreError(
-                f"there are no examples of it: {step.title}",
+                f"the store has no output of {step.title}",
                 where=self.store.name,
                 fix="headway ingest, or headway train",
             )
@@ -209,7 +209,7 @@ def told(found: Mapping[str, Any]) -> str:
     shown = [_number(value) or "nan" for value in compiled["losses"]]
     losses = " ".join(shown if len(shown) <= MOST_LOSSES else [*shown[: MOST_LOSSES - 2], "...", shown[-1]])
     took = (
-        f"; {min(seconds) * 1e3:.2f} ms a step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
+        f"; {min(seconds) * 1e3:.2f} ms per step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
         if seconds
         else ""
     )
@@ -266,7 +266,7 @@ def _variable(one: Mapping[str, Any]) -> dict[str, Any]:
         low, high = (_number(summary.get(key)) for key in ("min", "max"))
         bad = summary.get("nan", 0) + summary.get("inf", 0)
         row |= {
-            name: f"{low} to {high}" if low else "no number",
+            name: f"{low} to {high}" if low else "not finite",
             f"{name} mean": _number(summary.get("mean")),
             f"{name} 0s": f"{summary.get('zeros', 0.0):.0%}",
             f"{name} bad": bad or "",
@@ -292,7 +292,7 @@ def _graph(graph: Mapping[str, Any]) -> str:
     lines.append("  XLA compiles it" if xla["mode"] == "jit" else "  it runs without XLA")
     lines += [f"  {line}" for line in xla["refused"]]
     if xla["ops"]:
-        lines.append("  XLA has no kernel of: " + ", ".join(f"{one['op']} ({one['count']})" for one in xla["ops"]))
+        lines.append("  XLA has no kernel for: " + ", ".join(f"{one['op']} ({one['count']})" for one in xla["ops"]))
     return "\n".join(lines)
 
 
@@ -308,5 +308,5 @@ def _copies(graph: Mapping[str, Any]) -> str:
         }
         for one in graph["copies"]
     ]
-    fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device with a call of many steps"
+    fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device per call of many steps"
     return f"host and device: {graph['says']}; {fed}" + ("\n" + text_table(rows) if rows else "")

@@ -1,4 +1,4 @@
-"""Is this machine fit to run pipelines? Each finding says what was looked at, what was found, and the fix.
+"""Checks whether this machine can run pipelines. Each finding says what was checked, the result, and the fix.
 
 for finding in examine(Path("examples/flights"), {"store": "/tmp/store"}):
     finding.ok, finding.what, finding.found, finding.fix
@@ -109,7 +109,7 @@ def _project(pipeline: Path, overrides: dict[str, Any]) -> Iterator[Finding]:
         loaded = read_pipeline(pipeline, overrides)
     except ConfigError as error:
         if not (pipeline / "pipeline.yaml").exists() and not pipeline.is_file():
-            yield Finding(True, "pipeline", "none here; name one to have its store looked at")
+            yield Finding(True, "pipeline", "this folder has no pipeline.yaml; name one to check its store")
             return
         yield Finding(False, "pipeline", error.problem, error.fix)
         return

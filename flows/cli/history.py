@@ -1,4 +1,4 @@
-"""Runs as they are looked back on: which one is meant, and how one ended whose process died.
+"""Finds recorded runs by name, and completes the record of a run whose process died.
 
 history = runs_of(store)                  # newest first; a run whose process is gone says "killed"
 record = find(store, "20261122-0354", pipeline="flights")

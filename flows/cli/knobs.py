@@ -1,4 +1,4 @@
-"""`headway knobs`: what a running training reads anew at every step, and changing it from another terminal."""
+"""`headway knobs`: shows and changes the settings that a running training rereads at every step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, located_of
+from flows.cli.commands import answer, load_pipeline
 from flows.cli.options import Options, PipelinePath, WindowOptions
 from headway.errors import ConfigError, HeadwayError
 
@@ -32,7 +32,7 @@ def knobs(
 
     if "=" in pipeline:  # the first value, with no pipeline before it
         values, pipeline = (pipeline, *values), "."
-    loaded = located_of(pipeline, options)
+    loaded = load_pipeline(pipeline, options)
     file = ControlFile(loaded.control_file)
     schedules = loaded.pipeline.training.all_knobs(loaded.pipeline.model.dropout)
     wanted = dict(_value(item) for item in values)
@@ -64,14 +64,14 @@ def _plain(schedule: Schedule) -> dict[str, Any]:
 def _chosen_rate(pipeline: str, options: Options) -> dict[str, Any]:
     """The learning rate that the pipeline leaves out, as a run over all spans would choose it now; "auto" while the number
     of train rows is not known."""
-    from flows.cli.commands import trip_of
-    from flows.dag.dag import road
+    from flows.cli.commands import run_spec_of
+    from flows.dag.dag import run_dag
     from flows.execution.engine import Planner
     from tfcore.train.settings.config import TrainingConfig
 
     try:
-        run_spec = trip_of(pipeline, WindowOptions(json=options.json, set=options.set))
-        training = road(run_spec, Planner(run_spec.store), freeze=False).training
+        run_spec = run_spec_of(pipeline, WindowOptions(json=options.json, set=options.set))
+        training = run_dag(run_spec, Planner(run_spec.store), freeze=False).training
     except HeadwayError:  # no span has landed yet, for one: what is wrong with it is for the run to say
         training = None
     if training is None:
@@ -102,9 +102,9 @@ def _told(loaded: LoadedPipeline, rows: list[dict[str, Any]], written: bool) -> 
         for row in rows
     ]
     last = (
-        "a training that is under way takes this over within a second, and says so"
+        "a running training applies this within a second and reports it"
         if written
-        else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training is under way"
+        else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training runs"
     )
     return text_table(table) + "\n" + last
 

@@ -29,7 +29,7 @@ def _rows(_: Any, tokens: Any) -> int | None:
 
 
 def _window(_: Any, tokens: Any) -> int | str:
-    """A number of spans, or a time such as 30d, which the road looks at."""
+    """A number of spans, or a time such as 30d, which `flows.dag` checks."""
     return int(tokens[0].value) if tokens[0].value.isdecimal() else tokens[0].value
 
 
@@ -43,14 +43,14 @@ Columns = Annotated[str | None, Parameter(metavar="A,B")]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class JsonOption:
-    """Every command answers in JSON if asked."""
+    """The option --json of every command."""
 
     json: Annotated[bool, Parameter(group="Common", help="answer in JSON on stdout, print nothing else")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(JsonOption):
-    """Of a command on a pipeline."""
+    """Options of a command on a pipeline."""
 
     set: Annotated[
         tuple[str, ...],
@@ -60,7 +60,7 @@ class Options(JsonOption):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowOptions(Options):
-    """Of a command on a window of spans."""
+    """Options of a command on a window of spans."""
 
     window: Annotated[
         int | str | None,
@@ -77,7 +77,7 @@ class WindowOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(WindowOptions):
-    """Of a command that runs stages."""
+    """Options of a command that runs stages."""
 
     wait: Annotated[
         float,

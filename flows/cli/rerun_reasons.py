@@ -1,4 +1,4 @@
-"""Why a step would run, in words: what first differs between its key and that of the nearest output.
+"""Explains why a step would run: the first difference between its key and that of the nearest output.
 
 in_words("config.training.batch_size: 256 -> 64", "train")      # "training.batch_size is 64, before 256"
 """

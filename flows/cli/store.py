@@ -1,4 +1,4 @@
-"""Commands that look after a store: its versions and runs, its bytes, and what may go."""
+"""Commands on a store: list versions and runs, verify files, remove what is not needed."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def gc(
     /,
     *,
     keep: Annotated[Count, Parameter(metavar="RUNS", help="runs to keep of each pipeline")] = 20,
-    dry_run: Annotated[bool, Parameter(help="only say what would go")] = False,
+    dry_run: Annotated[bool, Parameter(help="only list what would be removed")] = False,
     options: Options = Options(),
 ) -> int:
     from headway.registry.gc import alone, collect, remove

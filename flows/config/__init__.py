@@ -1,1 +1,1 @@
-"""pipeline.yaml as one checked config, and the columns that it chooses."""
+"""pipeline.yaml as one validated config, and the columns that it selects."""

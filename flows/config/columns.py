@@ -1,9 +1,9 @@
-"""Which columns a pipeline reads, stores and learns from.
+"""The columns that a pipeline reads, stores and learns from.
 
-    columns = resolve(located, files_of_first_span)
+    columns = resolve(loaded, files_of_first_span)
     columns.read, columns.stored, columns.notes
     columns = columns.completed(statistics)            # the first time: with domains and presence
-    columns = columns.frozen(located)                  # and once they passed validation the schema file is written
+    columns = columns.frozen(loaded)                   # and once they passed validation the schema file is written
 
 The schema comes from the file beside the pipeline. Without one its types are inferred from a sample of the window's first
 span; once the window's statistics are there it is completed, and once validation has passed it is frozen in that file, and
@@ -151,7 +151,8 @@ def _split_columns(
     if identifiers:
         notes.append(
             f"the split of a row does not depend on {some(identifiers, 5, repr)}, which "
-            f"{agree(len(identifiers), 'names', 'name')} single rows; to split by it, say split.key"
+            f"{agree(len(identifiers), 'identifies', 'identify')} single rows; "
+            f"to split by {agree(len(identifiers), 'it', 'them')}, set split.key"
         )
     if known:
         notes.append(
@@ -265,13 +266,17 @@ def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[str])
         at = f"{loaded.file}: evaluation.ndcg_at"
         if group is None:
             name = column_yaml("NAME", "group", auto=not loaded.pipeline.only_named)
-            raise ConfigError("no column says which rows are a group", where=at, fix=f"{name}, as a query's id")
+            raise ConfigError("ndcg_at needs a column with role: group", where=at, fix=f"{name}, as a query's id")
         if loaded.pipeline.task == "multiclass":
-            raise ConfigError("classes have no order", where=at, fix="leave it out")
+            raise ConfigError(
+                "ndcg_at needs an order, which the classes of a multiclass label do not have",
+                where=at,
+                fix="leave it out",
+            )
     sliced = loaded.pipeline.evaluation.slices
     for column in read:
         if column.shape and column.name in sliced:
-            raise ConfigError(f"slices: column {column.name!r} holds several values a row", where=where)
+            raise ConfigError(f"slices: column {column.name!r} holds several values per row", where=where)
         if column.shape and column.role not in ("feature", "passthrough", "ignore"):
             raise ConfigError(
                 f"column {column.name!r} holds {'lists' if column.is_list else 'vectors'}, and a {column.role} is one value",

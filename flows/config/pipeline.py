@@ -1,4 +1,4 @@
-"""The root of the config: one `pipeline.yaml`, read, checked and made absolute.
+"""The root of the config: reads and validates one `pipeline.yaml` and makes its paths absolute.
 
     pipeline = read_pipeline(Path("examples/flights/pipeline.yaml"))
     pipeline.training.learning_rate
@@ -57,13 +57,15 @@ class ColumnConfig(columns.ColumnConfig):
 
 
 class EvaluationConfig(Frozen):
-    """What is measured, and on which slices of the eval split."""
+    """What evaluation measures, and on which slices of the eval split."""
 
     slices: tuple[str, ...] = ()
     slice_min_rows: int = Field(default=100, ge=1, description="smaller slices are left out of the report")
     batch_size: int = Field(default=4096, ge=1)
     ndcg_at: int | None = Field(
-        default=None, ge=1, description="judge the order within groups, its first so many ranks; default: with ranking"
+        default=None,
+        ge=1,
+        description="score the order within groups by NDCG at this many top ranks; default: with training.ranking",
     )
 
 
@@ -81,7 +83,7 @@ class BucketConfig(Frozen):
         default=None, description="folder of the working copy, relative to the pipeline's; else below ~/.cache/headway"
     )
     max_cache_bytes: int | None = Field(
-        default=None, ge=1, description="what ingested shards may take in the working copy; else as much as there is"
+        default=None, ge=1, description="bytes that ingested shards may take in the working copy; default: no limit"
     )
 
 
@@ -111,7 +113,7 @@ class Pipeline(Frozen):
         ),
     ] = Field(
         default_factory=TrainingConfig,
-        description="auto: the number of train rows decides; so it does for each key left out",
+        description="auto: chosen by the number of train rows, as is each key left out",
     )
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     gate: GateConfig = Field(default_factory=GateConfig)
@@ -141,7 +143,7 @@ class Pipeline(Frozen):
     @model_validator(mode="after")
     def _consistent(self) -> Pipeline:
         if isinstance(self.columns, dict) and not self.columns:
-            raise ValueError("columns: names none; list some, or say 'columns: auto'")
+            raise ValueError("columns is empty; list some, or say 'columns: auto'")
         if self.split.mode == "time" and not self.source.has_spans:
             raise ValueError("split.mode: time needs several spans, so source.path needs {span} or {year} in it")
         groups = [name for name, config in self.column_configs().items() if config.role == "group"]

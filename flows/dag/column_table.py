@@ -1,4 +1,4 @@
-"""One table of what became of each column: its type, its transform, and why.
+"""The table of all columns: type, transform, and the reason.
 
     rows = column_table(columns, pipeline, notes, parameters)
     rows[0]                # {"column": "carrier", "type": "text", "transform": "vocabulary (16)", "why": "auto"}

@@ -1,4 +1,4 @@
-"""The road's first half, from raw files to a fitted transform: which spans and columns, and a step for each stage.
+"""The DAG's data stages, from raw files to a fitted transform: the spans and columns, and a step for each stage.
 
 Nothing in here runs a stage: a step is handed to the caller, with a key that says what it depends on and a request that
 is made only if it runs.
@@ -13,7 +13,7 @@ from beam_jobs.ingest.request import IngestRequest
 from flows.config.columns import Columns, resolve, unknown_columns
 from flows.dag.column_table import column_table
 from flows.dag.references import check_metrics, possible_tasks
-from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, End, Executor, RunSpec
+from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, Executor, RunResult, RunSpec
 from flows.dag.split_proof import splits
 from flows.dag.step import Output, Stage, Step
 from headway.errors import DataError
@@ -29,7 +29,7 @@ from tfcore.transform.parameters import TransformRequest
 
 
 class DataSteps:
-    """What a walk knows of its window, and the steps up to the transform."""
+    """The window of one execution, and the steps up to the transform."""
 
     def __init__(self, run_spec: RunSpec, executor: Executor, freeze: bool):
         self.run_spec, self.executor, self.pipeline = run_spec, executor, run_spec.loaded.pipeline
@@ -51,7 +51,7 @@ class DataSteps:
                     f"{agree(len(unknown), 'is', 'are')} not in {run_spec.loaded.schema_file.name} and left out; headway schema "
                     "--update proposes what can be added"
                 )
-        self.end = End(spans=self.window, notes=notes)
+        self.run_result = RunResult(spans=self.window, notes=notes)
         self.requests: dict[str, IngestRequest] = {}
         self.statistics = ""
         self.reference: dict[str, Any] | None = None
@@ -63,7 +63,7 @@ class DataSteps:
     def _call(self, stage: Stage, title: str, key: dict[str, Any], request: Any, **runtime: Any) -> Output:
         key = {"stage": stage.name, "version": stage.version, **key}
         output = self.executor.call(Step(stage, title, key, request, runtime))
-        self.end.outputs.append(output)
+        self.run_result.outputs.append(output)
         return output
 
     def _ingest(self) -> dict[str, Output]:
@@ -83,7 +83,7 @@ class DataSteps:
             key = request.key()
             steps.append(Step(INGEST, f"ingest {span}", key, lambda r=request: r, {"runner": self.pipeline.runner}))  # type: ignore[misc]
         outputs = self.executor.call_many(steps)
-        self.end.outputs += outputs
+        self.run_result.outputs += outputs
         return dict(zip(self.window, outputs, strict=True))
 
     def _of(self, ingested: Mapping[str, Output], split: str) -> list[tuple[Output, str]]:
@@ -121,7 +121,7 @@ class DataSteps:
         if not first or not self.freeze or validated.result is None or errors(validated.result):
             return
         self.columns = self.columns.frozen(self.run_spec.loaded)
-        self.end.notes = list(self.columns.notes)
+        self.run_result.notes = list(self.columns.notes)
 
     def _splits(self, ingested: Mapping[str, Output]) -> Output:
         """The proof that the window's splits keep keys, rows and times apart."""
@@ -197,7 +197,7 @@ class DataSteps:
         """Raise on errors; False in a plan that cannot know yet."""
         if validated.result is None:
             return True  # a plan assumes that data passes
-        self.end.anomalies = validated.result["anomalies"]
+        self.run_result.anomalies = validated.result["anomalies"]
         wrong = errors(validated.result)
         if wrong:
             lines = "\n".join(f"  - {a['message']}" + (f"\n    fix: {a['fix']}" if a["fix"] else "") for a in wrong)
@@ -262,5 +262,5 @@ class DataSteps:
         output = self._call(TRANSFORM, "transform", key, request)
         if self.inferring and output.result is not None:
             notes = [*self.columns.notes, *output.result["notes"]]
-            self.end.columns = column_table(self.columns, self.pipeline, notes, output.result["parameters"])
+            self.run_result.columns = column_table(self.columns, self.pipeline, notes, output.result["parameters"])
         return output

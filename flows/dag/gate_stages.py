@@ -1,4 +1,4 @@
-"""The road's judgement of a candidate: who it is compared with, the verdict, and the test split of one that passed."""
+"""The DAG's gate stages: the models a candidate is compared with, the verdict, and the test split of one that passed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Judge:
 
 
 class GateSteps(ModelSteps):
-    """The steps that hold a model against the champion and the best of the last ones."""
+    """The steps that compare a model with the champion and with the best of the last champions."""
 
     def _task(self, transform: Output) -> Task | None:
         """The task, once the train labels are known, checked against the metrics that the pipeline names."""
@@ -44,7 +44,7 @@ class GateSteps(ModelSteps):
         check_metrics(self.run_spec.loaded, (task,))
         champion = self.run_spec.registry.champion()
         if champion is not None and (reason := self._other_task(champion, task)):
-            self.end.notes.append(f"the champion, version {champion.number}, cannot be compared: {reason}")
+            self.run_result.notes.append(f"the champion, version {champion.number}, cannot be compared: {reason}")
         return task
 
     @staticmethod
@@ -89,13 +89,13 @@ class GateSteps(ModelSteps):
         tested = self._evaluate(
             "evaluate test", ingested, transform, self._trained_model(train), {"train": train.fingerprint}, "test"
         )
-        if tested.result is None or self.end.verdict is None:
+        if tested.result is None or self.run_result.verdict is None:
             return  # a plan
-        self.end.test = {"rows": tested.result["rows"], "metrics": tested.result["metrics"]}
+        self.run_result.test = {"rows": tested.result["rows"], "metrics": tested.result["metrics"]}
         told = f"on the {counted(tested.result['rows'], 'row')} of the test split, which decide nothing: "
         told += metrics_line(tested.result["metrics"])
-        reasons = [*self.end.verdict["reasons"], told]
-        self.end.verdict = self.end.verdict | {"reasons": reasons, "test": self.end.test}
+        reasons = [*self.run_result.verdict["reasons"], told]
+        self.run_result.verdict = self.run_result.verdict | {"reasons": reasons, "test": self.run_result.test}
 
     def _eval_parts(self) -> tuple[tuple[str, str], ...]:
         return tuple((span, part) for span, part in self.parts["eval"])

@@ -1,4 +1,4 @@
-"""The road's second half, from a fitted transform to a replayed export: train, evaluate, export, replay."""
+"""The DAG's model stages, from a fitted transform to a replayed export: train, evaluate, export, replay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from flows.dag.data_stages import DataSteps
 from flows.dag.references import data_of
-from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN, End
+from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN, RunResult
 from flows.dag.step import Output
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
@@ -18,7 +18,7 @@ from tfcore.transform.parameters import TransformParameters
 
 
 class ModelSteps(DataSteps):
-    """The steps that make a model, score it, and ship it."""
+    """The steps that train, evaluate, export and replay a model."""
 
     def _module(self) -> dict[str, Any]:
         """Part of the key of a stage that calls the user's module."""
@@ -38,7 +38,7 @@ class ModelSteps(DataSteps):
             images=any(fitted.pixels is not None for fitted in parameters.fitted),
         )
         self.training, self.model = resolve(self.pipeline.training, self.pipeline.model, facts)
-        self.end.training = {
+        self.run_result.training = {
             "rows": facts.rows,
             "training": self.training.model_dump(mode="json"),
             "model": self.model.model_dump(mode="json"),
@@ -139,12 +139,12 @@ class ModelSteps(DataSteps):
         """Say so when eval rows are drawn in another way than for the champion."""
         before = champion.facts.get("split")
         if before and before != self._split_digest():
-            self.end.notes.append(
+            self.run_result.notes.append(
                 f"eval rows are not drawn as they were for version {champion.number} (the split, or the columns that it "
                 "hashes, changed since): metrics of that run and of this one are of different rows"
             )
 
-    def _ship(self, ingested: Mapping[str, Output], transform: Output, train: Output, candidate: Output) -> End:
+    def _ship(self, ingested: Mapping[str, Output], transform: Output, train: Output, candidate: Output) -> RunResult:
         key = {
             "config": {},
             **self._module(),
@@ -163,14 +163,14 @@ class ModelSteps(DataSteps):
             }
 
         export = self._call(EXPORT, "export", key, request)
-        self.end.export = export
+        self.run_result.export = export
         if self._stops("export"):
-            return self.end
+            return self.run_result
         replayed = self._replay(ingested, transform, candidate, export)
-        self.end.replay = replayed.result
+        self.run_result.replay = replayed.result
         if export.result is not None and candidate.result is not None:
-            self.end.facts = self._facts(transform, train, candidate, export)
-        return self.end
+            self.run_result.facts = self._facts(transform, train, candidate, export)
+        return self.run_result
 
     def _replay(self, ingested: Mapping[str, Output], transform: Output, candidate: Output, export: Output) -> Output:
         key = {
@@ -192,7 +192,7 @@ class ModelSteps(DataSteps):
         return self._call(REPLAY, "replay", key, request)
 
     def _facts(self, transform: Output, train: Output, candidate: Output, export: Output) -> dict[str, Any]:
-        verdict = self.end.verdict or {}
+        verdict = self.run_result.verdict or {}
         return {
             "pipeline": self.pipeline.name,
             "spans": self.window,
@@ -208,12 +208,17 @@ class ModelSteps(DataSteps):
             "data": data_of(self.run_spec, self.parts["train"]),
             "metrics": candidate.get()["metrics"],
             "baselines": (verdict.get("metrics") or {}).get("baselines") or {},
-            "test": self.end.test,
+            "test": self.run_result.test,
             "standing": standing_of(verdict) if "comparisons" in verdict else None,
             "signatures": export.get()["signatures"],
         }
 
     def _already(self, champion: Version) -> None:
         reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
-        self.end.verdict = {"verdict": ALREADY, "promote": False, "reasons": [reason], "champion": champion.number}
-        self.end.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}
+        self.run_result.verdict = {
+            "verdict": ALREADY,
+            "promote": False,
+            "reasons": [reason],
+            "champion": champion.number,
+        }
+        self.run_result.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}

@@ -1,8 +1,8 @@
 """What the gate needs besides two models' predictions: the best of the last champions, the data behind a model, the labels'
 facts; and whether the metrics that a pipeline names exist for its task, as early as that can be known.
 
-    check_metrics(located, possible_tasks(pipeline.task, label))      # before anything runs
-    best_version(trip, champion, ...)                                 # the version to compare with besides the champion
+    check_metrics(loaded, possible_tasks(pipeline.task, label))      # before anything runs
+    best_version(run_spec, champion, ...)                                 # the version to compare with besides the champion
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ def check_metrics(loaded: LoadedPipeline, tasks: Collection[Task]) -> None:
     """
     pipeline, ranked = loaded.pipeline, loaded.pipeline.ndcg_at is not None
     if ranked and tuple(tasks) == ("multiclass",):
-        raise ConfigError("classes have no order", where=f"{loaded.file}: evaluation.ndcg_at", fix="leave it out")
+        raise ConfigError(
+            "ndcg_at needs an order, which the classes of a multiclass label do not have",
+            where=f"{loaded.file}: evaluation.ndcg_at",
+            fix="leave it out",
+        )
     problems: list[ConfigError] = []
     for task in tasks:
         try:
@@ -69,9 +73,9 @@ def check_metrics(loaded: LoadedPipeline, tasks: Collection[Task]) -> None:
         {*pipeline.gate.thresholds, *(pipeline.gate.tolerance or {}), *filter(None, [pipeline.gate.primary])}
     )
     raise ConfigError(
-        f"the metrics {', '.join(named)} do not exist together for any task that this label can have",
+        f"the metrics {', '.join(named)} do not all exist for any one task that this label can have",
         where=f"{loaded.file}: gate",
-        fix=f"the label makes it {either}; compared in gate.tolerance are "
+        fix=f"the label's task is {either}; gate.tolerance compares "
         + "; ".join(f"{task}: {', '.join((*COMPARED[task], *more))}" for task in tasks),
     )
 

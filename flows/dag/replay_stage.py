@@ -1,4 +1,4 @@
-"""The stage that proves an export: raw rows of the store, replayed in a fresh process that has only TensorFlow.
+"""The replay stage: checks an export with raw rows of the store, in a fresh process that has only TensorFlow.
 
     early = ReplayProcess()                     # imports TensorFlow while the model trains
     early.start()
@@ -58,7 +58,7 @@ class ReplayRequest(Frozen):
 
 
 class ReplayProcess:
-    """A fresh Python that runs the replay script: started early, asked once."""
+    """A fresh Python process that runs the replay script: started early, used once."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -107,7 +107,7 @@ class ReplayProcess:
                 except queue.Empty:
                     waited += 0.1
                     if waited > SECONDS:
-                        raise HeadwayError(f"the replay process gave no answer in {SECONDS:.0f} s") from None
+                        raise HeadwayError(f"the replay process did not answer within {SECONDS:.0f} s") from None
             if not line:
                 code = process.wait(10)
                 last = "".join(f"\n  | {text}" for text in self._lines)
@@ -260,19 +260,19 @@ def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: 
 
 _CAUSES = {
     "random": (
-        "answers differently when it is asked again with the same rows: {what} draws random numbers or keeps state",
+        "gives different predictions when it is called again with the same rows: {what} draws random numbers or keeps state",
         "compute each row from its own columns alone: remove the random op (tf.random.*), or draw only while training "
         "(a Keras layer gets training=True then)",
     ),
     "batch": (
-        "gives a row another answer in another batch: {what} depends on the other rows of the batch, or on the row's place "
+        "gives a row another prediction in another batch: {what} depends on the other rows of the batch, or on the row's place "
         "in it",
         "compute each row from its own columns alone: a mean, maximum, sort or rank over the rows (axis=0, or no axis at all) "
         "becomes one per row (axis=-1) or a transform fitted on the train rows (standardize, quantiles); "
         "BatchNormalization must not be called with training=True",
     ),
     "other": (
-        "answers differently from the trained one",
+        "gives other predictions than the trained one",
         "look for a layer that keeps state in inference, or an output in half precision",
     ),
 }

@@ -1,7 +1,7 @@
-"""One execution and what becomes of it: the stages there are, a pipeline over a window, who calls its steps.
+"""The input and the result of one execution: the stages, a pipeline over a window, the executor of its steps.
 
-trip = RunSpec(located, store, window=12, last="validate")
-end = road(trip, caller)                  # flows.dag.dag; a Executor runs steps, or only looks for what they left
+run_spec = RunSpec(loaded, store, window=12, last="validate")
+result = run_dag(run_spec, executor)          # flows.dag.dag; an Executor runs steps, or only looks for what they left
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class RunSpec:
 
 
 @dataclass
-class End:
-    """How far the road went."""
+class RunResult:
+    """What one execution of the DAG produced."""
 
     spans: list[str]
     notes: list[str] = field(default_factory=list)

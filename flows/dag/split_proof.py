@@ -1,4 +1,4 @@
-"""The step that proves the splits of a window: what it depends on, and what it is asked.
+"""The step that checks the splits of a window for leakage: its inputs and its request.
 
 key, request = splits(config, parts, requests, ingested)
 """

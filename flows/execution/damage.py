@@ -1,4 +1,4 @@
-"""Whether an output is damaged, which a step that failed has read: a byte that a disk flipped, a file that is gone.
+"""Checks the inputs of a failed step for damage: changed bytes, missing files.
 
     for found in damaged_inputs(store, request):
         found.path, found.problem            # .../train-00000-of-00004.tfrecord, "has crc32c ... : its bytes changed"
@@ -94,7 +94,7 @@ def _place(store: Store, path: Path, told: Sequence[str]) -> Place:
     more = f", and {counted(len(told) - 1, 'file')} more" if len(told) > 1 else ""
     fix = {
         "stages": "headway verify --repair removes it, and the next run that needs it makes it anew",
-        "runs": "delete the file: only the list of runs loses by it",
+        "runs": "delete the file: it is needed only for the list of runs",
         "models": "restore it from a backup of models/, or make another version the champion: headway promote --to VERSION",
         "serving": "once version and champion.json are whole, delete what is left of the copy: the next run serves it again",
     }.get(area, "restore it from a backup")

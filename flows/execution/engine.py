@@ -1,4 +1,4 @@
-"""Runs steps against the store: look for the output, else run the stage aside and commit what it wrote.
+"""Runs steps against the store: reuse the stored output, or run the stage and commit what it wrote.
 
     engine = Engine(store, monitor=monitor, child=child)
     output = engine.call(step)                # blocks
@@ -203,7 +203,7 @@ class Engine:
 
 
 class Planner:
-    """Walks the same road without running anything: each step is a hit, or a miss with its reason."""
+    """Goes through the same DAG without running anything: each step is a hit, or a miss with its reason."""
 
     def __init__(self, store: Store):
         self.store = store

@@ -1,6 +1,6 @@
-"""Runs on this machine, without a server: the same road, stages called one after the other.
+"""Runs a pipeline on this machine, without a server: the same DAG, stages called one after the other.
 
-run = run_locally(trip, report)
+run = run_locally(run_spec, report)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headway.monitor import Monitor
 
 
 def run_locally(run_spec: RunSpec, report: Reporter, *, wait_seconds: float = 0.0) -> dict[str, Any]:
-    """Execute a trip here; see `flows.execution.run.execute`."""
+    """Execute a run here; see `flows.execution.run.execute`."""
     return execute(run_spec, functools.partial(engine, run_spec, report), report, wait_seconds=wait_seconds)
 
 

@@ -1,6 +1,6 @@
-"""One run, start to end: the lock, the plan, the road, the promotion, the record of it all.
+"""One run from start to end: lock, plan, DAG, promotion, record.
 
-    result = execute(trip, engine_for, report)       # {"run": ..., "state": "promoted", "version": 3, ...}
+    result = execute(run_spec, executor_for, report)       # {"run": ..., "state": "promoted", "version": 3, ...}
 
 Used by the command line and by the Prefect flow, which differ only in who calls the steps.
 """
@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from flows.dag.dag import road
+from flows.dag.dag import run_dag
 from flows.dag.replay_stage import ReplayProcess
-from flows.dag.run_spec import ALREADY, End, Executor, RunSpec
+from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Planner
 from flows.execution.tensorflow_process import Child
@@ -34,7 +34,7 @@ GC_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Helpers:
-    """The processes beside this one. Both are started early when a plan says that they will be needed."""
+    """The helper processes of a run. Both start early when a plan says that they will be needed."""
 
     child: Child
     replay: ReplayProcess
@@ -50,14 +50,14 @@ class Helpers:
             replay.close()
 
 
-CallerFor = Callable[[Helpers, Callable[[Output], None]], Executor]
+ExecutorFor = Callable[[Helpers, Callable[[Output], None]], Executor]
 """(the processes, what to tell of each output) -> who calls the steps."""
 
 
 def execute(
-    run_spec: RunSpec, caller_for: CallerFor, report: Reporter, *, wait_seconds: float = 0.0, run: str | None = None
+    run_spec: RunSpec, executor_for: ExecutorFor, report: Reporter, *, wait_seconds: float = 0.0, run: str | None = None
 ) -> dict[str, Any]:
-    """Run the road under the pipeline's lock, promote what the gate lets through, and record the run.
+    """Run the DAG under the pipeline's lock, promote what the gate lets through, and record the run.
 
     Returns:
         The run as it is kept in runs/<run>.json.
@@ -76,7 +76,7 @@ def execute(
 
     with lock.held(wait_seconds=wait_seconds, on_wait=on_wait):
         not_collecting(run_spec.store, wait_seconds=max(wait_seconds, GC_SECONDS), on_wait=on_wait)
-        return _Run(run_spec, run, caller_for, report).go()
+        return _Run(run_spec, run, executor_for, report).go()
 
 
 def new_run_name() -> str:
@@ -85,8 +85,8 @@ def new_run_name() -> str:
 
 
 class _Run:
-    def __init__(self, run_spec: RunSpec, run: str, caller_for: CallerFor, report: Reporter):
-        self.run_spec, self.caller_for, self.report = run_spec, caller_for, report
+    def __init__(self, run_spec: RunSpec, run: str, executor_for: ExecutorFor, report: Reporter):
+        self.run_spec, self.executor_for, self.report = run_spec, executor_for, report
         self.began = time.perf_counter()
         self.notes: list[str] = []
         pipeline = run_spec.loaded.pipeline
@@ -106,14 +106,14 @@ class _Run:
 
     def go(self) -> dict[str, Any]:
         for folder in self.run_spec.store.sweep():
-            self.report.note(f"swept a torn folder of a run that died: {folder.name}")
+            self.report.note(f"removed the incomplete folder of a run that died: {folder.name}")
         if self.run_spec.registry.repair():
-            self.report.note("the champion was not served, since a promotion died half-way: it is now")
+            self.report.note("a promotion was interrupted before it served the champion: it is served now")
         try:
             with Helpers.open(self.report) as helpers:
                 self._begin(helpers)
-                end = road(self.run_spec, self.caller_for(helpers, self._output))
-            self._finish(end)
+                run_result = run_dag(self.run_spec, self.executor_for(helpers, self._output))
+            self._finish(run_result)
         except HeadwayError as error:
             for note in self.notes:  # what was found out on the way may be why
                 self.report.note(f"note: {note}")
@@ -131,7 +131,7 @@ class _Run:
     def _begin(self, helpers: Helpers) -> None:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while Beam ingests."""
         planner = Planner(self.run_spec.store)
-        plan = road(self.run_spec, planner, freeze=False)
+        plan = run_dag(self.run_spec, planner, freeze=False)
         self.notes = plan.notes
         if planner.tensorflow:
             self.record["spans"] = plan.spans
@@ -157,27 +157,27 @@ class _Run:
         if "spans" in self.record:  # so that a run which is killed later shows how far it came
             self.run_spec.store.save_run(self.record | {"seen": now()})
 
-    def _finish(self, end: End) -> None:
+    def _finish(self, run_result: RunResult) -> None:
         record = self.record
-        record["spans"], record["notes"] = end.spans, end.notes
-        record |= {"columns": end.columns} if end.columns else {}
-        record["warnings"] = [a["message"] for a in end.anomalies if a["severity"] == "warning"]
-        if end.training is not None:
-            record["training"] = end.training
-        verdict = end.verdict
+        record["spans"], record["notes"] = run_result.spans, run_result.notes
+        record |= {"columns": run_result.columns} if run_result.columns else {}
+        record["warnings"] = [a["message"] for a in run_result.anomalies if a["severity"] == "warning"]
+        if run_result.training is not None:
+            record["training"] = run_result.training
+        verdict = run_result.verdict
         if verdict is not None:
             kept = ("verdict", "promote", "reasons", "primary", "outcome")
             record["verdict"] = {key: verdict[key] for key in kept if verdict.get(key) is not None}
             if baselines := (verdict.get("metrics") or {}).get("baselines"):
                 record["baselines"] = baselines
-            if end.test is not None:
-                record["test"] = end.test
-        if end.evaluation is not None:
-            record["metrics"] = end.evaluation.get("metrics")
-        elif end.facts.get("metrics"):
-            record["metrics"] = end.facts["metrics"]
-            if end.facts.get("baselines"):
-                record["baselines"] = end.facts["baselines"]
+            if run_result.test is not None:
+                record["test"] = run_result.test
+        if run_result.evaluation is not None:
+            record["metrics"] = run_result.evaluation.get("metrics")
+        elif run_result.facts.get("metrics"):
+            record["metrics"] = run_result.facts["metrics"]
+            if run_result.facts.get("baselines"):
+                record["baselines"] = run_result.facts["baselines"]
         record["state"] = "done"
         if verdict is not None and verdict["verdict"] == ALREADY:
             record |= {"state": ALREADY, "version": verdict["champion"]}
@@ -185,7 +185,7 @@ class _Run:
             record["state"] = "promoted" if verdict["promote"] else verdict["verdict"]
             if verdict["promote"]:
                 self.report.check()  # a run that was cancelled during the last stages changes nothing in production
-                version, event = promote(self.run_spec, end, run=record["run"])
+                version, event = promote(self.run_spec, run_result, run=record["run"])
                 record |= {"version": version.number, "serving": event.serving}
         self._close()
 
@@ -200,18 +200,18 @@ class _Run:
         self.run_spec.store.save_run(self.record)
 
 
-def promote(run_spec: RunSpec, end: End, *, run: str) -> tuple[Version, Event]:
+def promote(run_spec: RunSpec, run_result: RunResult, *, run: str) -> tuple[Version, Event]:
     """Publish the run's export as a version, unless a run that died after publishing left it there, and promote it."""
-    assert end.export is not None and end.verdict is not None
+    assert run_result.export is not None and run_result.verdict is not None
     registry = run_spec.registry
-    version = registry.find("export", end.facts["export"])
+    version = registry.find("export", run_result.facts["export"])
     if version is None:
-        saved_model = run_spec.store.local(end.export.path) / end.export.get()["saved_model"]
-        version = registry.publish(saved_model, end.facts | {"run": run, "replay": end.replay})
-    verdict = end.verdict["verdict"]
+        saved_model = run_spec.store.local(run_result.export.path) / run_result.export.get()["saved_model"]
+        version = registry.publish(saved_model, run_result.facts | {"run": run, "replay": run_result.replay})
+    verdict = run_result.verdict["verdict"]
     event = registry.promote(
         version.number,
-        reason="; ".join(end.verdict["reasons"]),
+        reason="; ".join(run_result.verdict["reasons"]),
         run=run,
         verdict=verdict,
         force=verdict == "forced",

@@ -1,4 +1,4 @@
-"""The parent's side of the TensorFlow process: start it early, call stages in it, let it go.
+"""The parent's side of the TensorFlow process: start it, call stages in it, stop it.
 
     with Child(on_line=print) as child:
         child.spawn()                                     # imports TensorFlow while this process does other things
@@ -43,7 +43,7 @@ _NOISE = re.compile(
 
 
 class ChildError(HeadwayError):
-    """The child died, or raised something that is no HeadwayError: a bug, or a fault in the user's module."""
+    """The child process died, or raised something other than a HeadwayError: a bug, or a fault in the user's module."""
 
     traceback: str | None = None
     """The child's traceback as text, if it could still send one."""
@@ -274,7 +274,7 @@ def _plain(value: Any) -> Any:
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, Path):
         return str(value)
-    raise TypeError(f"an argument of type {type(value).__name__} cannot cross to the TensorFlow process")
+    raise TypeError(f"an argument of type {type(value).__name__} cannot be sent to the TensorFlow process")
 
 
 def _signal_name(number: int) -> str:

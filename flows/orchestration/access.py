@@ -83,13 +83,13 @@ def check(address: str, auth: str, file: Path) -> None:
     """
     if _lets_in(address, None):
         raise ConfigError(
-            "the Prefect server that runs asks for no password", where=address, fix="make down, then make up"
+            "the running Prefect server does not ask for a password", where=address, fix="make down, then make up"
         )
     if _lets_in(address, auth):
         return
     whose = f"the one in {file}" if named(os.environ) is None else f"the one in {SERVER} or {CLIENT}"
     raise ConfigError(
-        f"the Prefect server that runs has another password than {whose}",
+        f"the running Prefect server has another password than {whose}",
         where=address,
         fix="make down, then make up; or set the variable that it was started with",
     )

@@ -1,4 +1,4 @@
-"""What prefect.yaml no longer names is taken off the server, as far as `make up` put it there.
+"""Removes deployments from the server that prefect.yaml no longer names, if `make up` created them.
 
     notes = reconcile(Path("prefect.yaml"), Path(".headway/prefect"), deploy)
 

@@ -1,4 +1,4 @@
-"""What `make up` and `make down` do: a Prefect server, a worker and the deployments of prefect.yaml on this machine.
+"""Implements `make up` and `make down`: a Prefect server, a worker and the deployments of prefect.yaml on this machine.
 
     # from the folder that holds prefect.yaml; again: no harm
     python -P -m flows.orchestration.local_server start [--port 4200]

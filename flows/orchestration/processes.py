@@ -50,7 +50,7 @@ def enlist(environ: Mapping[str, str]) -> None:
 
 
 class Processes:
-    """What the files in a folder say."""
+    """The flow run processes that the pid files in a folder name."""
 
     def __init__(self, folder: Path):
         self.folder = folder

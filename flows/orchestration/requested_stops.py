@@ -1,4 +1,4 @@
-"""Whether a flow run is still to go on, asked of Prefect's server from inside the run.
+"""Polls Prefect's server from inside a flow run for a request to stop.
 
     asked = Asked(flow_run_id, stop)
     with asked.now_and_then():               # sets `stop` within seconds of a cancellation
@@ -30,7 +30,7 @@ _OVER = {
 
 
 class Asked:
-    """One flow run's state, as the server has it.
+    """The state of one flow run on the server.
 
     Args:
         stop: set when the run is not to go on.

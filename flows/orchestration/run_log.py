@@ -1,4 +1,4 @@
-"""A run told to Prefect: only the run logger's lines and artifacts reach its server.
+"""Reports a run to Prefect: log lines through the run logger, and artifacts.
 
     report = RunLog(asked, pipeline="flights")           # inside a flow
     report.note("...")                                   # the flow's log; a step's lines go to its task's log

@@ -1,4 +1,4 @@
-"""Ends flow runs whose process is gone: Prefect leaves them Running, or Pending, for ever.
+"""Ends flow runs whose process is gone, which Prefect would leave Running or Pending forever.
 
     # beside the server that PREFECT_API_URL names; `make up` starts it
     python -P -m flows.orchestration.watch --pool headway
@@ -50,7 +50,7 @@ class Ending:
 
 
 class Watch:
-    """What is known of the flow runs from one look to the next.
+    """The flow runs as last seen, from one check to the next.
 
     Args:
         lives: whether a flow run's process lives; None when that cannot be seen from here.

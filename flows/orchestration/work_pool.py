@@ -1,4 +1,4 @@
-"""The work pool on the server that PREFECT_API_URL names: made once, and asked whether a worker serves it.
+"""The work pool on the server of PREFECT_API_URL: creates it, and checks whether a worker serves it.
 
 create("headway"); online("headway")
 """

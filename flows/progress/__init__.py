@@ -1,1 +1,1 @@
-"""What a run shows while it goes on and keeps when it ends: terminal, tables, artifacts, run log."""
+"""Reports of a run: terminal output, tables, Prefect artifacts."""

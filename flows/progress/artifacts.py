@@ -1,4 +1,4 @@
-"""What the Prefect UI shows of a run besides its log: plain functions from a step's result to a table or to Markdown.
+"""Artifacts for the Prefect UI: plain functions from a step's result to a table or to Markdown.
 
     for artifact in artifacts_of(output):                # of statistics, anomalies, evaluation and verdict
         artifact.key, artifact.table or artifact.markdown, artifact.description

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: progress bars on a terminal, plain lines otherwise, nothing with --json.
+"""Progress of a run: bars on a terminal, plain lines otherwise, nothing with --json.
 
     with reporter(json=False) as report:
         engine = Engine(store, child=child, monitor_for=report.monitor, on_output=report.output)
@@ -25,7 +25,7 @@ _LINE_SECONDS = 5.0
 
 
 class Reporter:
-    """Says nothing; the base of those that do."""
+    """The base class, which reports nothing."""
 
     def __init__(self, stop: threading.Event | None = None):
         self.stop = stop or threading.Event()
@@ -67,7 +67,7 @@ class Lines(Reporter):
 
 
 class Pace:
-    """How fast a step goes, from what it has told so far; what came before its first word (imports, tracing) is not counted.
+    """The speed of a step, from its progress so far; the time before its first report (imports, tracing) is not counted.
 
     `clock` is for tests.
     """

@@ -1,6 +1,6 @@
-"""`headway predict`: which model, which files, which columns go through; then the Beam job.
+"""`headway predict`: chooses the model, the files and the columns, then runs the Beam job.
 
-    result = predict(located, model="champion", input="data/2013-05.parquet", output=Path("scored"), monitor=Monitor())
+    result = predict(loaded, model="champion", input="data/2013-05.parquet", output=Path("scored"), monitor=Monitor())
 
 The columns a model takes travel with it (`tfcore.export.metadata`), so that a version is used as it was trained whatever has
 become of the pipeline since.

@@ -1,4 +1,4 @@
-"""The output of `headway predict` in a bucket: written on this disk, where ranges outlive a crash, then put.
+"""The output of `headway predict` in a bucket: written to this disk first, where ranges survive a crash, then uploaded.
 
     result = into_bucket("s3://team/scored", lambda folder: run(request, folder, monitor))
 

@@ -77,7 +77,7 @@ def constant(task: Task, label: LabelFacts, rows: Rows) -> dict[str, float | Non
 
 @dataclass(frozen=True, kw_only=True)
 class Beaten:
-    """Whether the candidate beats the constant, and the sentence that says so."""
+    """Whether the candidate beats the constant baseline, with the sentence for the verdict."""
 
     passed: bool
     reason: str

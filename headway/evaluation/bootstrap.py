@@ -1,4 +1,4 @@
-"""How sure a difference between two models is: a paired bootstrap over the rows both of them predicted.
+"""Confidence intervals of the difference between two models: a paired bootstrap over the rows that both predicted.
 
     found = paired("binary", label, candidate, champion, weight, metrics=("auc", "loss"), samples=200)
     found["auc"].difference, found["auc"].standard_error         # candidate - champion
@@ -147,7 +147,7 @@ class _Replicated:
 
     def __init__(self, name: str, task: Task, label: Floats, candidate: Floats, champion: Floats, weight: Floats):
         if name not in COMPARED[task]:
-            raise ValueError(f"{name} of {task} is not compared; there is {', '.join(COMPARED[task])}")
+            raise ValueError(f"{name} of {task} cannot be compared; compared are {', '.join(COMPARED[task])}")
         self.name = name
         both = (candidate, champion)
         if name == "auc":
@@ -184,7 +184,7 @@ class _RankedGroups:
         within: tuple[NDArray[Any], int] | None,
     ):
         if within is None:
-            raise ValueError(f"{name} is of groups, and there are none")
+            raise ValueError(f"{name} needs groups, and the rows have none")
         self.name = name
         both = [ranked(label, score, weight, within[0], k=within[1]) for score in (candidate, champion)]
         self.values: tuple[float | None, ...] = tuple(one.mean()[name] for one in both)

@@ -1,4 +1,4 @@
-"""A candidate held against the champion on the same rows: overall and slice by slice, with what chance can explain.
+"""Compares a candidate with the champion on the same rows, overall and per slice, with confidence intervals.
 
 With the interval of (candidate - champion) turned so that up is good, a metric's outcome is
 
@@ -90,7 +90,7 @@ class Compared:
             case "cannot tell":
                 return (
                     f"{self.subject}{found.metric}: cannot tell whether it is worse by more than {margin}: {moved}, "
-                    f"{interval}; the smallest loss that would have been seen is {number(self.detectable)}"
+                    f"{interval}; the smallest loss that could have been detected is {number(self.detectable)}"
                 )
             case "not compared":
                 return f"{self.subject}{found.metric} cannot be compared with {champion}: {self.why}"

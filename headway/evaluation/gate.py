@@ -1,4 +1,4 @@
-"""Whether a candidate is promoted, and why: a verdict with reasons a person can follow.
+"""The gate: decides whether a candidate is promoted, with the reasons.
 
     verdict = gate(GateRequest(task="binary", candidate=..., champion=..., config=GateConfig()), out, monitor)
     verdict["verdict"], verdict["promote"], verdict["reasons"]
@@ -68,7 +68,7 @@ def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, An
 
 @dataclass
 class _Findings:
-    """What speaks against a promotion, and what else there is to tell."""
+    """The reasons against a promotion, and further remarks."""
 
     blocks: list[tuple[str, str]] = field(default_factory=list)
     """(verdict, reason), the gravest first."""

@@ -1,4 +1,4 @@
-"""What the gate asks of predictions before it compares them: readable, of the same rows, numbers, within the thresholds."""
+"""The gate's checks of predictions before a comparison: readable, of the same rows, finite, within the thresholds."""
 
 from __future__ import annotations
 

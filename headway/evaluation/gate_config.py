@@ -1,4 +1,4 @@
-"""What a pipeline may ask of its gate.
+"""The gate's config.
 
 gate:
   thresholds: {auc: {min: 0.65}, calibration: {min: 0.9, max: 1.1}}
@@ -46,7 +46,7 @@ class Bounds(Frozen):
 
 
 class GateConfig(Frozen):
-    """Thresholds of the candidate alone, and how it is held against the champion."""
+    """Thresholds of the candidate alone, and how it is compared with the champion."""
 
     thresholds: dict[str, Bounds] = Field(default={}, description="absolute bounds by metric, over all evaluation rows")
     tolerance: dict[str, float | str] | None = Field(
@@ -55,7 +55,7 @@ class GateConfig(Frozen):
     )
     primary: str | None = Field(
         default=None,
-        description="the metric that a better model is better on; default: ndcg where the order within groups is judged, "
+        description="the metric that decides; default: ndcg where the order within groups is judged, "
         "else auc, accuracy or rmse by task, or the first of tolerance when that does not hold it",
     )
     baseline: bool = Field(
@@ -86,9 +86,7 @@ class GateConfig(Frozen):
     @classmethod
     def _known_tolerances(cls, value: dict[str, float | str] | None) -> dict[str, float | str] | None:
         if value is not None and not value:
-            raise ValueError(
-                "it names no metric, so that nothing would be compared; leave the key out for the defaults"
-            )
+            raise ValueError("it is empty, so nothing would be compared; leave the key out for the defaults")
         for name, tolerance in (value or {}).items():
             _known(name, ALL_COMPARED)
             absolute(tolerance, 1.0)
@@ -117,9 +115,9 @@ class GateConfig(Frozen):
             for name in names:
                 if name in RANKED and not ranked:
                     raise ConfigError(
-                        f"metric {name!r} judges the order within groups, and nothing ranks here",
+                        f"metric {name!r} judges the order within groups, and this pipeline has no groups to rank",
                         where=f"{where}.{key}",
-                        fix="training.ranking, or evaluation.ndcg_at, and a column with role: group",
+                        fix="set training.ranking or evaluation.ndcg_at, and give a column role: group",
                     )
                 if name not in known:
                     raise ConfigError(

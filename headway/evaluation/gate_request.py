@@ -1,4 +1,4 @@
-"""What the gate is asked: two models' predictions on the same rows, and what each was trained on.
+"""The gate's request: two models' predictions on the same rows, and the data each was trained on.
 
 request = GateRequest(task="binary", candidate=Candidate(model=..., predictions=...), champion=None)
 """

@@ -32,7 +32,7 @@ NO_GROUP = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Of each group that has a row of positive label; [groups]."""
+    """Rank metrics per group that has a row of positive label; [groups]."""
 
     values: dict[str, Floats]
     """By metric; not a number where a score is none, ndcg also where a label is below 0 or has no finite gain."""

@@ -1,4 +1,4 @@
-"""Whether there are rows enough to compare two models by a metric.
+"""Checks whether there are enough rows to compare two models by a metric.
 
 uncompared("auc", label, weight)          # "under 20 rows of one class", or None
 """

@@ -1,4 +1,4 @@
-"""The kinds of question a pipeline asks of its label, and the metrics each is judged by. Names only: imports nothing.
+"""The tasks (binary, multiclass, regression) and the metrics of each. Names only: imports nothing.
 
 METRICS["binary"]         # what is reported
 COMPARED["binary"]        # what a candidate and a champion are compared by

@@ -1,1 +1,1 @@
-"""Proof that no row, key or time stands in two splits."""
+"""Proof that no row, key or time is in two splits."""

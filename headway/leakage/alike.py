@@ -1,4 +1,4 @@
-"""A sample of what rows hold but for their identifiers, drawn so that rows that are alike are drawn together.
+"""A sample of rows without their identifiers, drawn by hash so that identical rows are drawn together.
 
     alike = Alike(config, columns)               # what is compared: alike.names; none of it: nothing is drawn
     alike.draw(batch, codes, {0: Distinct(DRAWN), 1: Distinct(DRAWN)})
@@ -53,7 +53,7 @@ def content(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 class Alike:
-    """What is compared of the rows of one pipeline."""
+    """The columns of one pipeline by which rows are compared."""
 
     def __init__(self, config: SplitConfig, columns: Sequence[Column]):
         whole = content(config, columns)

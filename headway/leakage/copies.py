@@ -1,4 +1,4 @@
-"""Files of a window that are byte copies of others: the same rows twice, and by time the same rows in train and in eval.
+"""Finds files of a window that are byte copies of others: duplicate rows, possibly in train and in eval.
 
 for anomaly in copies([File("2013-01", "a.csv", 120, "9ae0daaf", "train"), ...]): ...
 """
@@ -53,7 +53,8 @@ def copies(files: Sequence[File]) -> Iterator[Anomaly]:
             where=", ".join(dict.fromkeys(str(file.split) for pair in across for file in pair)),
             message=f"{counted(len(across), 'file')} of one split {agree(len(across), 'is a byte copy', 'are byte copies')} of "
             f"{agree(len(across), 'one', 'files')} of another: "
-            f"{some([f'{file} of {before}' for before, file in across], _SHOWN)}; metrics would be of rows that were learnt",
+            f"{some([f'{file} of {before}' for before, file in across], _SHOWN)}; metrics "
+            "would be measured on rows that the model was trained on",
             fix="bring the data of the span that was copied, or leave it out of the window",
         )
     if within:

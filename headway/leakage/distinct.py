@@ -1,4 +1,4 @@
-"""How many rows are like another one: the least distinct hashes of some rows, each with how often it occurs.
+"""Estimates how many rows repeat others, from the least distinct row hashes and their counts.
 
     seen = Distinct()
     seen.add(hashes)                        # any number of batches; merge() adds another piece's

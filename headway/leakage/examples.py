@@ -1,6 +1,6 @@
-"""The second look: the rows behind a hash that stands where it should not.
+"""Finds the rows behind a hash that occurs in two places, and tells real overlaps from hash collisions.
 
-    look(["customer"], hashes, ["2013-01"])       # a caller's function: [Seen(...), ...]
+    look(["customer"], hashes, ["2013-01"])       # a caller's function: [KeyOccurrence(...), ...]
     examine(found, look_at, whether_real)         # Examined(count, examples)
 
 Two keys may share a 64-bit hash: of 5 million keys about one window in a million has such a pair. A hash whose rows hold
@@ -22,8 +22,8 @@ PLACES = 3
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A row with a key that was looked for."""
+class KeyOccurrence:
+    """A row in which a key occurs."""
 
     hash: int
     value: tuple[Any, ...]
@@ -38,21 +38,21 @@ class Seen:
     """Counted from 1 within the file."""
 
 
-Look = Callable[[Sequence[str], Hashes, Sequence[str]], list[Seen]]
+RowFinder = Callable[[Sequence[str], Hashes, Sequence[str]], list[KeyOccurrence]]
 """(columns of a key, rising hashes, spans) -> rows of these spans with a key of such a hash, in their order."""
 
 
 @dataclass(frozen=True)
 class Examined:
-    """What remains after the second look."""
+    """The overlaps that are real, with example rows."""
 
     count: int
-    examples: list[list[Seen]]
+    examples: list[list[KeyOccurrence]]
     """Of each key shown, rows that have it; none when its rows are not found again."""
 
 
 def examine(
-    found: Found, look_at: Callable[[Hashes], Iterable[Seen]], real: Callable[[Sequence[Seen]], bool]
+    found: Found, look_at: Callable[[Hashes], Iterable[KeyOccurrence]], real: Callable[[Sequence[KeyOccurrence]], bool]
 ) -> Examined:
     """Look at a few of the hashes, and at more as long as all of them turn out to be chance.
 
@@ -61,10 +61,10 @@ def examine(
         real: whether rows of one key are what was looked for.
     """
     refuted, at, size = 0, 0, _FIRST
-    examples: list[list[Seen]] = []
+    examples: list[list[KeyOccurrence]] = []
     while at < len(found.least) and not examples:
         some = found.least[at : at + size]
-        rows: dict[int, dict[tuple[Any, ...], list[Seen]]] = {int(one): {} for one in some}
+        rows: dict[int, dict[tuple[Any, ...], list[KeyOccurrence]]] = {int(one): {} for one in some}
         for seen in look_at(some):
             rows[seen.hash].setdefault(seen.value, []).append(seen)
         for by_value in rows.values():
@@ -78,7 +78,7 @@ def examine(
     return Examined(found.count - refuted, examples[:EXAMPLES])
 
 
-def shown(rows: Sequence[Seen], *, splits: bool) -> str:
+def shown(rows: Sequence[KeyOccurrence], *, splits: bool) -> str:
     """`id '7' (train: 2013-01 a.csv row 3; eval: 2013-02 b.csv row 9, as id '7.0')`: a row of each split, or the first few."""
     first = rows[0].written
     places = []
@@ -89,9 +89,9 @@ def shown(rows: Sequence[Seen], *, splits: bool) -> str:
     return f"{first} ({'; '.join(places)})"
 
 
-def _first_of_each(rows: Sequence[Seen]) -> list[Seen]:
+def _first_of_each(rows: Sequence[KeyOccurrence]) -> list[KeyOccurrence]:
     """The first row of each split."""
-    first: dict[str, Seen] = {}
+    first: dict[str, KeyOccurrence] = {}
     for row in rows:
         first.setdefault(row.split, row)
     return list(first.values())

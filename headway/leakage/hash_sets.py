@@ -56,7 +56,7 @@ def read(path: Path) -> Hashes:
     try:
         size = path.stat().st_size
         if size % 8:
-            raise ValueError(f"{size} bytes are no whole number of hashes")
+            raise ValueError(f"{size} bytes are not a whole number of hashes")
         return np.memmap(path, np.dtype("<u8"), "r") if size else np.zeros(0, np.uint64)
     except (OSError, ValueError) as error:
         raise DataError(f"cannot be read: {error}", where=str(path), fix="delete its folder and run again") from None
@@ -74,7 +74,7 @@ def slices(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[list[Hashes]]:
 
 @dataclass
 class Found:
-    """Some values: how many, and the least of them."""
+    """The values that two groups share: how many, and the least of them."""
 
     count: int = 0
     least: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
@@ -88,7 +88,7 @@ class Found:
 
 @dataclass
 class Compared:
-    """What groups of sets have in common."""
+    """The values that groups of sets share."""
 
     values: dict[str, int]
     """Distinct values of each group."""

@@ -1,10 +1,10 @@
-"""What ingest notes of a span's rows, split by split, for the proof: hashes of keys, times, where the split cut.
+"""The key index of a span, written by ingest for the leakage proof: hashes of keys, times and split rules, per split.
 
-    notes = Notes(split_config, columns)         # of one range
-    notes.add(batch, schema_of_the_file, assigned)
-    notes.save(folder)                           # notes.json + <split>.<set>.u64
+    index = KeyIndex(split_config, columns)         # of one range
+    index.add(batch, schema_of_the_file, assigned)
+    index.save(folder)                           # notes.json + <split>.<set>.u64
     merge([folder_of_range_0, folder_of_range_1], folder_of_span)
-    read(folder)                                 # SpanNotes
+    read(folder)                                 # SpanIndex
 
 A set holds the 64-bit hashes of one key (`headway.leakage.keys`), so that it says of each key which splits have it; with
 `unique` a second set holds those that occurred more than once. A span's sets are its ranges' one behind the other. A time
@@ -31,7 +31,7 @@ from headway.errors import DataError
 from headway.leakage import alike, hash_sets
 from headway.leakage.distinct import KEPT, Distinct
 from headway.leakage.keys import key_hashes
-from headway.leakage.time_range import TimeNote, raw_kind, span_of
+from headway.leakage.time_range import TimeRange, raw_kind, time_range
 from headway.schema.columns import Column, named_for
 from headway.tabular import hashing
 from headway.tabular.splits import Assigned, SplitConfig
@@ -44,7 +44,7 @@ KeyName = Literal["key", "unique", "group"]
 
 
 class KeySet(Frozen):
-    """One key that is noted."""
+    """The columns of one indexed key."""
 
     columns: dict[str, str]
     """Its columns and their stored types."""
@@ -52,8 +52,8 @@ class KeySet(Frozen):
     """Whether those that occur more than once are noted too."""
 
 
-class KeyNote(Frozen):
-    """One key in one split."""
+class KeyEntry(Frozen):
+    """The index of one key in one split."""
 
     sets: tuple[int, ...]
     """The length of each range's set."""
@@ -63,8 +63,8 @@ class KeyNote(Frozen):
     """Rows without a key: a part of it is null or NaN."""
 
 
-class SplitNote(Frozen):
-    """What is noted of one split of a span."""
+class SplitIndex(Frozen):
+    """The index of one split of a span."""
 
     rows: int
     hashes: tuple[int, int] | None = None
@@ -73,12 +73,12 @@ class SplitNote(Frozen):
     """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leakage.distinct`)."""
     contents: str | None = None
     """Of rows that are split by a key or a column: a sample of what they hold beside it (`headway.leakage.alike`)."""
-    time: TimeNote | None = None
-    keys: dict[KeyName, KeyNote] = Field(default_factory=dict)
+    time: TimeRange | None = None
+    keys: dict[KeyName, KeyEntry] = Field(default_factory=dict)
 
 
-class SpanNotes(Frozen):
-    """What is noted of a span; the sets lie beside it."""
+class SpanIndex(Frozen):
+    """The index of a span; the hash sets lie in files beside it."""
 
     format: int = FORMAT
     rule: dict[str, Any]
@@ -90,7 +90,7 @@ class SpanNotes(Frozen):
     """The columns that `contents` is of."""
     apart: tuple[str, ...] = ()
     """The columns that were read and are not among these: keys, identifiers, what says the split."""
-    splits: dict[str, SplitNote]
+    splits: dict[str, SplitIndex]
 
 
 def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeySet]:
@@ -125,8 +125,8 @@ def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column
     return value
 
 
-class Notes:
-    """The notes of one range.
+class KeyIndex:
+    """The key index of one range.
 
     Args:
         columns: what is read, coerced; the one with the role time is the time column.
@@ -158,19 +158,19 @@ class Notes:
                 split.sets[key].add(_some(hashes, rows), None if missing is None else _some(missing, rows))
             if time is not None and self._time is not None:
                 kind = raw_kind(raw, self._time)
-                seen = span_of(time if rows is None else time.filter(pa.array(rows)), kind)
+                seen = time_range(time if rows is None else time.filter(pa.array(rows)), kind)
                 split.time = seen if split.time is None else split.time.merged(seen)
         samples = {code: self._splits[name].contents for code, name in enumerate(self._names) if name in self._splits}
         self._alike.draw(batch, assigned.codes, samples)
 
     def save(self, folder: Path) -> None:
-        """Write the notes into a new folder."""
+        """Write the index into a new folder."""
         folder.mkdir()
         splits = {}
         for name in self._names:
             if (split := self._splits.get(name)) is not None:
                 keys = {key: found.save(folder, name, key) for key, found in split.sets.items()}
-                splits[name] = SplitNote(
+                splits[name] = SplitIndex(
                     rows=split.rows,
                     hashes=split.hashes,
                     repeats=split.repeats.to_text() if split.hashes is not None else None,
@@ -178,7 +178,7 @@ class Notes:
                     time=split.time,
                     keys=keys,
                 )
-        found = SpanNotes(rule=self._rule, keys=self._keys, time=self._time, splits=splits)
+        found = SpanIndex(rule=self._rule, keys=self._keys, time=self._time, splits=splits)
         if self._alike.names:
             found = found.model_copy(update={"content": self._alike.names, "apart": self._alike.apart})
         _write(folder, found)
@@ -190,7 +190,7 @@ class _Split:
         self.hashes: tuple[int, int] | None = None
         self.repeats = Distinct()
         self.contents = Distinct(alike.DRAWN)
-        self.time: TimeNote | None = None
+        self.time: TimeRange | None = None
         self.sets = {name: _Set(key.unique) for name, key in keys.items()}
 
     def fold_hashes(self, hashes: hash_sets.Hashes) -> None:
@@ -222,13 +222,13 @@ class _Set:
             self._repeated, _ = hash_sets.distinct(np.concatenate([self._repeated, repeated]))
         self._values, self._pending, self._waiting = values, [], 0
 
-    def save(self, folder: Path, split: str, key: KeyName) -> KeyNote:
+    def save(self, folder: Path, split: str, key: KeyName) -> KeyEntry:
         self._sort()
         hash_sets.write(folder / set_name(split, key), self._values)
         repeated = (len(self._repeated),) if self._unique else ()
         if self._unique:
             hash_sets.write(folder / set_name(split, key, repeated=True), self._repeated)
-        return KeyNote(sets=(len(self._values),), repeated=repeated, missing=self._missing)
+        return KeyEntry(sets=(len(self._values),), repeated=repeated, missing=self._missing)
 
 
 def _some(values: NDArray[Any], rows: NDArray[np.bool_] | None) -> NDArray[Any]:
@@ -246,8 +246,8 @@ def set_name(split: str, key: str, *, repeated: bool = False) -> str:
     return f"{split}.{key}{'.repeated' if repeated else ''}.u64"
 
 
-def sets(folder: Path, note: SplitNote, split: str, key: KeyName, *, repeated: bool = False) -> list[hash_sets.Hashes]:
-    """The sets of a key in a split whose notes lie in `folder`; empty ones are left out."""
+def sets(folder: Path, note: SplitIndex, split: str, key: KeyName, *, repeated: bool = False) -> list[hash_sets.Hashes]:
+    """The sets of a key in a split whose index lies in `folder`; empty ones are left out."""
     lengths = note.keys[key].repeated if repeated else note.keys[key].sets
     path = folder / set_name(split, key, repeated=repeated)
     whole = hash_sets.read(path) if lengths else np.zeros(0, np.uint64)
@@ -260,7 +260,7 @@ def sets(folder: Path, note: SplitNote, split: str, key: KeyName, *, repeated: b
 
 
 def merge(folders: Sequence[Path], out: Path) -> None:
-    """Write the notes of ranges, at least one, as those of a span."""
+    """Write the indexes of ranges, at least one, as that of a span."""
     out.mkdir()
     parts = [(folder, read(folder)) for folder in folders]
     first, splits = parts[0][1], {}
@@ -280,9 +280,9 @@ def merge(folders: Sequence[Path], out: Path) -> None:
     _write(out, first.model_copy(update={"splits": splits}))
 
 
-def _together(one: SplitNote, other: SplitNote) -> SplitNote:
+def _together(one: SplitIndex, other: SplitIndex) -> SplitIndex:
     keys = {
-        name: KeyNote(
+        name: KeyEntry(
             sets=(*mine.sets, *other.keys[name].sets),
             repeated=(*mine.repeated, *other.keys[name].repeated),
             missing=mine.missing + other.keys[name].missing,
@@ -290,7 +290,7 @@ def _together(one: SplitNote, other: SplitNote) -> SplitNote:
         for name, mine in one.keys.items()
     }
     time = one.time.merged(other.time) if one.time and other.time else one.time or other.time
-    return SplitNote(
+    return SplitIndex(
         rows=one.rows + other.rows,
         hashes=_wider(one.hashes, other.hashes),
         repeats=_both(one.repeats, other.repeats, KEPT),
@@ -309,13 +309,13 @@ def _both(one: str | None, other: str | None, kept: int) -> str | None:
     return both.to_text()
 
 
-def _write(folder: Path, notes: SpanNotes) -> None:
-    text = json.dumps(notes.model_dump(mode="json", exclude_defaults=True) | {"format": notes.format}, indent=1)
+def _write(folder: Path, index: SpanIndex) -> None:
+    text = json.dumps(index.model_dump(mode="json", exclude_defaults=True) | {"format": index.format}, indent=1)
     (folder / FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def read(folder: Path) -> SpanNotes:
-    """The notes in a folder.
+def read(folder: Path) -> SpanIndex:
+    """The index in a folder.
 
     Raises:
         DataError: it is missing or damaged.
@@ -324,13 +324,13 @@ def read(folder: Path) -> SpanNotes:
         value = json.loads((folder / FILE).read_text(encoding="utf-8"))
         if value["format"] > FORMAT:
             raise DataError(
-                f"split notes of format {value['format']} are from a newer Headway; this one reads up to {FORMAT}",
+                f"the key index has format {value['format']}, of a newer Headway; this one reads up to {FORMAT}",
                 where=str(folder),
                 fix="install that version, or use another store",
             )
-        return SpanNotes.model_validate(value)
+        return SpanIndex.model_validate(value)
     except (OSError, ValueError, LookupError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(
-            f"split notes cannot be read: {reason}", where=str(folder), fix="delete the output and run again"
+            f"the key index cannot be read: {reason}", where=str(folder), fix="delete the output and run again"
         ) from None

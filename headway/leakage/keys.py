@@ -1,4 +1,4 @@
-"""A key as a value of its own: 64 bits of what it says, however a file wrote it and whatever the split made of it.
+"""Hashes keys to 64 bits by their value, however a file writes them and whatever type the split gives them.
 
     hashes, missing = key_hashes(batch, ["customer", "day"])      # uint64 [rows], bool [rows]
     canonical(pa.array([b" 7", b"7.0", b"+7"]))                   # [b"7", b"7", b"7"]

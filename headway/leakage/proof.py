@@ -1,4 +1,4 @@
-"""Proof over a window, from what ingest noted: no key in two splits, no time out of order, no key twice where declared.
+"""The leakage proof of a window, from the key indexes: no key in two splits, times in order, declared keys unique.
 
     proof = prove(SplitConfig(...), window, parts, look)
     proof.says                                # sentences of what holds
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from headway.leakage import hash_sets, time_order
 from headway.leakage.alike import KEPT, share
 from headway.leakage.distinct import Distinct
-from headway.leakage.examples import Look, Seen, examine, shown
-from headway.leakage.key_index import KeyName, KeyNote, sets
-from headway.leakage.window_proof import Noted, Proof, Window
+from headway.leakage.examples import KeyOccurrence, RowFinder, examine, shown
+from headway.leakage.key_index import KeyEntry, KeyName, sets
+from headway.leakage.window_proof import IndexedSpan, Proof, Window
 from headway.messages import agree, counted, some
 from headway.storage.fingerprint import first_difference
 from headway.tabular.splits import Part, SplitConfig
@@ -35,27 +35,31 @@ FEW_KEYS, FEW_EVAL_KEYS = 100, 20
 
 @dataclass(frozen=True)
 class Held:
-    """One set of one key: where its rows are."""
+    """One hash set of one key, with its span and split."""
 
     span: str
     split: str
     hashes: hash_sets.Hashes
 
 
-def prove(config: SplitConfig, spans: Sequence[Noted], parts: Mapping[str, Sequence[Part]], look: Look) -> Proof:
+def prove(
+    config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], look: RowFinder
+) -> Proof:
     """The proof of a window whose spans are given in its order.
 
     Args:
         parts: as `window_splits` gives them.
 
     Raises:
-        DataError: notes are damaged.
+        DataError: an index is damaged.
     """
     return _Prover(config, spans, parts, look).prove()
 
 
 class _Prover:
-    def __init__(self, config: SplitConfig, spans: Sequence[Noted], parts: Mapping[str, Sequence[Part]], look: Look):
+    def __init__(
+        self, config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], look: RowFinder
+    ):
         self.config, self.window, self.look = config, Window(spans, parts), look
         self.parts, self.spans = self.window.parts, self.window.spans
 
@@ -69,10 +73,10 @@ class _Prover:
             self._rows()
         else:
             self.window.say(
-                f"rows are split as column {self.config.column!r} says; that no key is in two splits was not looked at, "
-                "since split.key names none"
+                f"rows are split by column {self.config.column!r}; keys in two splits were not checked for, because split.key "
+                "is not set"
             )
-        if "group" in self.spans[0].notes.keys:
+        if "group" in self.spans[0].index.keys:
             self._keys("group")
         if self.config.unique_columns():
             self._unique()
@@ -109,26 +113,26 @@ class _Prover:
             counts = _listing([f"{n:,} of {split}" for split, n in compared.values.items()])
             self.window.say(f"no {_name(columns)} is in two splits: compared the keys of {self.window.size}, {counts}")
 
-    def _overlap(self, key: KeyName, a: str, b: str, count: int, examples: Sequence[Sequence[Seen]]) -> None:
+    def _overlap(self, key: KeyName, a: str, b: str, count: int, examples: Sequence[Sequence[KeyOccurrence]]) -> None:
         name = _name(list(self._columns(key)))
         found = "; ".join(shown(rows, splits=True) for rows in examples if rows)
-        again = f": {found}" if found else ", but their rows are not found in the files again"
+        again = f": {found}" if found else ", but their rows could not be found again in the files"
         variants = any(len({row.written for row in rows}) > 1 for rows in examples)
         keys = ", ".join(self.config.key)
         if key == "group":
-            keep = f"let {self.config.column!r} say one split for all rows of a group"
+            keep = f"give all rows of a group the same split in {self.config.column!r}"
             self.window.find(
                 "warning",
                 "group overlap",
                 f"{a}, {b}",
-                f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in {b}, so that "
-                f"their order is judged by what was learnt of it{again}",
+                f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in {b}, so their "
+                f"order is scored on groups that the model was trained on{again}",
                 f"split by the group: split: {{key: {name}}}"
                 + (f", or {keep}" if self.config.mode == "column" else ""),
             )
             return
         if self.config.mode == "column":
-            fix = f"let {self.config.column!r} say one split for all rows of a key, or use split: {{mode: hash, key: [{keys}]}}"
+            fix = f"give all rows of a key the same split in {self.config.column!r}, or use split: {{mode: hash, key: [{keys}]}}"
         elif variants:
             fix = f"write {name} the same way in every file, or have it read as a number: 'type: int' beside its role in columns"
         else:
@@ -143,14 +147,14 @@ class _Prover:
         key: KeyName = "key" if set(wanted) == set(self.config.key) else "unique"
         if key == "unique" and not self._comparable(key):
             return
-        if any(noted.notes.keys.get(key) != self.spans[0].notes.keys[key] for noted in self.spans):
+        if any(indexed.index.keys.get(key) != self.spans[0].index.keys[key] for indexed in self.spans):
             return  # said already, of the key
         held = self._held(key)
         within = [
             one
             for split in self.parts
-            for noted, part, note in self.window.of(split)
-            for one in sets(noted.folder, note, part, key, repeated=True)
+            for indexed, part, note in self.window.of(split)
+            for one in sets(indexed.folder, note, part, key, repeated=True)
         ]
         found = hash_sets.repeated([one.hashes for one in held], within)
         columns = list(self._columns(key))
@@ -160,11 +164,11 @@ class _Prover:
             self._missing("unique")
         if not examined.count:
             self.window.say(
-                f"{name} is unique: no value stands in two of {self.window.rows:,} rows, over {self.window.size}"
+                f"{name} is unique: no value occurs twice in {self.window.rows:,} rows, over {self.window.size}"
             )
             return
         shown_rows = "; ".join(shown(rows, splits=False) for rows in examined.examples if rows)
-        again = f": {shown_rows}" if shown_rows else ", but their rows are not found in the files again"
+        again = f": {shown_rows}" if shown_rows else ", but their rows could not be found again in the files"
         count = examined.count
         self.window.find(
             "error",
@@ -172,24 +176,24 @@ class _Prover:
             ", ".join(self.parts),
             f"{count:,} value{'s' * (count != 1)} of {name}, declared unique, {'occurs' if count == 1 else 'occur'} "
             f"more than once{again}",
-            "take the rows that are there twice out of the files, or of split.unique what is not unique",
+            "remove the duplicate rows from the files, or remove from split.unique the columns that are not unique",
         )
 
     def _columns(self, key: KeyName) -> Mapping[str, str]:
-        return self.spans[0].notes.keys[key].columns
+        return self.spans[0].index.keys[key].columns
 
     def _comparable(self, key: KeyName) -> bool:
         """Whether all spans noted the same key; an error otherwise."""
         first = self.spans[0]
-        for noted in self.spans[1:]:
-            mine, theirs = first.notes.keys.get(key), noted.notes.keys.get(key)
+        for indexed in self.spans[1:]:
+            mine, theirs = first.index.keys.get(key), indexed.index.keys.get(key)
             if mine is None or theirs is None or mine != theirs:
                 before, after = (dict(k.columns) if k else "no key" for k in (mine, theirs))
                 self.window.find(
                     "error",
                     "split proof",
-                    f"{first.span}, {noted.span}",
-                    f"keys of spans {first.span} and {noted.span} cannot be compared: {before} and {after} were noted",
+                    f"{first.span}, {indexed.span}",
+                    f"keys of spans {first.span} and {indexed.span} cannot be compared: one has {before}, the other {after}",
                     "delete the spans' outputs in stages/ingest and run again",
                 )
                 return False
@@ -197,31 +201,31 @@ class _Prover:
 
     def _held(self, key: KeyName) -> list[Held]:
         return [
-            Held(noted.span, split, one)
+            Held(indexed.span, split, one)
             for split in self.parts
-            for noted, part, note in self.window.of(split)
-            for one in sets(noted.folder, note, part, key)
+            for indexed, part, note in self.window.of(split)
+            for one in sets(indexed.folder, note, part, key)
         ]
 
-    def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, held: Sequence[Held]) -> list[Seen]:
-        """Rows with these hashes; the notes say in which split of the window they are, where they say it clearly."""
+    def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, held: Sequence[Held]) -> list[KeyOccurrence]:
+        """Rows with these hashes; the key index says in which split of the window they are, where it is clear."""
         splits: dict[tuple[str, int], set[str]] = {}
         for one, value in itertools.product(held, hashes.tolist()):
             if hash_sets.has(one.hashes, value):
                 splits.setdefault((one.span, value), set()).add(one.split)
-        spans = [noted.span for noted in self.spans if any(span == noted.span for span, _ in splits)]
+        spans = [indexed.span for indexed in self.spans if any(span == indexed.span for span, _ in splits)]
         found = []
         for seen in self.look(columns, hashes, spans):
-            noted = splits.get((seen.span, seen.hash), set())
-            if len(noted) == 1:
-                seen = Seen(**(seen.__dict__ | {"split": next(iter(noted))}))
+            indexed = splits.get((seen.span, seen.hash), set())
+            if len(indexed) == 1:
+                seen = KeyOccurrence(**(seen.__dict__ | {"split": next(iter(indexed))}))
             found.append(seen)
         return found
 
     def _missing(self, key: KeyName) -> None:
         """Rows without a key name nobody: they are not compared."""
-        noted: list[KeyNote] = [note.keys[key] for split in self.parts for note in self.window.notes(split)]
-        missing, rows = sum(note.missing for note in noted), self.window.rows
+        indexed: list[KeyEntry] = [note.keys[key] for split in self.parts for note in self.window.indexes(split)]
+        missing, rows = sum(note.missing for note in indexed), self.window.rows
         if not missing:
             return
         name = _name(list(self._columns(key)))
@@ -239,20 +243,20 @@ class _Prover:
     def _rows(self) -> None:
         """The split hashes of two splits do not overlap, and equal rows have equal hashes."""
         first = self.spans[0]
-        for noted in self.spans[1:]:
-            if noted.notes.rule != first.notes.rule:
+        for indexed in self.spans[1:]:
+            if indexed.index.rule != first.index.rule:
                 self.window.find(
                     "error",
                     "split proof",
-                    f"{first.span}, {noted.span}",
-                    f"spans {first.span} and {noted.span} were split by different rules ({_differing(first, noted)}): "
+                    f"{first.span}, {indexed.span}",
+                    f"spans {first.span} and {indexed.span} were split by different rules ({_differing(first, indexed)}): "
                     "equal rows may be in two splits",
                     "delete their outputs in stages/ingest and run again",
                 )
                 return
         ends: dict[str, tuple[int, int]] = {}
         for split in self.parts:
-            found = [note.hashes for note in self.window.notes(split) if note.hashes is not None]
+            found = [note.hashes for note in self.window.indexes(split) if note.hashes is not None]
             if found:
                 ends[split] = min(low for low, _ in found), max(high for _, high in found)
         for a, b in itertools.combinations(ends, 2):
@@ -265,7 +269,7 @@ class _Prover:
                     "delete the spans' outputs in stages/ingest and run again",
                 )
                 return
-        columns = list(first.notes.rule["columns"])
+        columns = list(first.index.rule["columns"])
         self.window.say(
             f"no row is in two splits: the hashes of {_listing(list(self.parts))} rows over {counted(len(columns), 'column')} "
             f"do not overlap, over {self.window.size}"
@@ -282,7 +286,7 @@ def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
         "warning",
         "few keys",
         "eval",
-        f"{counted(window.rows, 'row')} hold only {counted(total, 'different value')} of {name}, and eval has "
+        f"{counted(window.rows, 'row')} have only {counted(total, 'distinct value')} of {name}, and eval has "
         f"{judging:,} of them: rows of one value go together, so eval may be unlike train, and its metrics are less certain "
         "than its number of rows says",
         "split by a key of more values (split.key), by time, or by a column (split.mode)",
@@ -291,16 +295,16 @@ def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
 
 def repeated_in_train(window: Window) -> None:
     """A warning when rows of eval or test stand in train too, but for what names them; from samples."""
-    content = window.spans[0].notes.content
-    if not content or "train" not in window.parts or any(noted.notes.content != content for noted in window.spans):
+    content = window.spans[0].index.content
+    if not content or "train" not in window.parts or any(indexed.index.content != content for indexed in window.spans):
         return
     seen = {split: Distinct(KEPT) for split in window.parts}
     for split, sample in seen.items():
-        for note in window.notes(split):
+        for note in window.indexes(split):
             if note.contents is None:
                 return
             sample.merge(Distinct.from_text(note.contents, KEPT))
-    apart = window.spans[0].notes.apart
+    apart = window.spans[0].index.apart
     but = f", but for {agree(len(apart), 'column', 'columns')} {some(apart, 5, repr)}" if apart else ""
     for split in (split for split in ("eval", "test") if split in seen):
         found = share(seen["train"], seen[split])
@@ -308,8 +312,8 @@ def repeated_in_train(window: Window) -> None:
             continue
         part, values, whole = found
         shown_share = f"{'' if whole else 'about '}{part:.0%}" if part >= FEW_REPEATED else "few"
-        told = f"{shown_share} of the {split} rows also stand in train{but}"
-        of = f"seen in {counted(values, 'different row')}" + ("" if whole else ", a sample")
+        told = f"{shown_share} of the {split} rows also occur in train{but}"
+        of = f"seen in {counted(values, 'distinct row')}" + ("" if whole else ", a sample")
         if part < FEW_REPEATED:
             window.say(f"{told} ({of})")
             continue
@@ -317,9 +321,9 @@ def repeated_in_train(window: Window) -> None:
             "warning",
             "row overlap",
             f"train, {split}",
-            f"{told} ({of}; {counted(len(content), 'column')} compared): metrics of such rows show what was learnt by heart",
-            "take rows that are there twice out of the files, name a key in split.key that such rows share, or leave "
-            "split.key out: rows that are alike then go into one split",
+            f"{told} ({of}; {counted(len(content), 'column')} compared): metrics on such rows measure what the model memorized",
+            "remove duplicate rows from the files, name a key in split.key that such rows share, or leave out split.key: "
+            "identical rows then go into one split",
         )
 
 
@@ -329,7 +333,7 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
     whole = True
     for split in window.parts:
         seen = Distinct()
-        for note in window.notes(split):
+        for note in window.indexes(split):
             if note.repeats is None:
                 return
             seen.merge(Distinct.from_text(note.repeats))
@@ -357,5 +361,5 @@ def _listing(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _differing(first: Noted, other: Noted) -> str:
-    return first_difference(first.notes.rule, other.notes.rule) or "?"
+def _differing(first: IndexedSpan, other: IndexedSpan) -> str:
+    return first_difference(first.index.rule, other.index.rule) or "?"

@@ -1,4 +1,4 @@
-"""Times of a window's splits: the first and last of each for the report, and that by time each ends before the next.
+"""Times of a window's splits: first and last of each for the report, and the check that each ends before the next.
 
 times(window)
 in_order(window)
@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from headway.leakage.time_range import TimeNote, time_text
+from headway.leakage.time_range import TimeRange, time_text
 from headway.leakage.window_proof import Window
 
 
-def _time(window: Window, split: str) -> TimeNote | None:
-    found = [note.time for note in window.notes(split) if note.time is not None]
+def _time(window: Window, split: str) -> TimeRange | None:
+    found = [note.time for note in window.indexes(split) if note.time is not None]
     total = found[0] if found else None
     for note in found[1:]:
         total = total.merged(note) if total else note
@@ -32,7 +32,7 @@ def times(window: Window) -> None:
 
 def in_order(window: Window) -> None:
     """Each split lies wholly before the next one."""
-    place = {noted.span: i for i, noted in enumerate(window.spans)}
+    place = {indexed.span: i for i, indexed in enumerate(window.spans)}
     names = list(window.parts)
     for a, b in itertools.pairwise(names):
         last = max(window.parts[a], key=lambda part: place[part[0]])[0]
@@ -43,14 +43,14 @@ def in_order(window: Window) -> None:
                 "time overlap",
                 f"{a}, {b}",
                 f"span {last} of {a} does not come before span {first} of {b}",
-                "let eval have later spans than train",
+                "give eval later spans than train",
             )
             return
-    column = window.spans[0].notes.time
+    column = window.spans[0].index.time
     if column is None:
         spans = ", then ".join(f"{_range([span for span, _ in of])} {name}" for name, of in window.parts.items())
         window.say(
-            f"by time: {spans}, as the spans are called; rows were not compared, since no column has the role time"
+            f"by time: {spans}, by the names of the spans; rows were not compared, because no column has role: time"
         )
         return
     found = {name: _time(window, name) for name in names}
@@ -70,7 +70,7 @@ def in_order(window: Window) -> None:
                 f"{a}, {b}",
                 f"{a} has rows up to {column} {time_text(before.high, kind)} (span {at_a}), and {b} begins at "
                 f"{time_text(after.low, kind)} (span {at_b})",
-                "see that a span holds only rows of its own time, or filter the others: source.where",
+                "make sure that a span holds only rows of its own time, or filter the others (source.where)",
             )
     if whole and kept:
         parts = ", then ".join(
@@ -83,7 +83,7 @@ def _span_of(window: Window, split: str, end: str, value: float) -> str:
     return next(n.span for n, _, note in window.of(split) if note.time and getattr(note.time, end) == value)
 
 
-def _readable(window: Window, column: str, times: Mapping[str, TimeNote | None]) -> bool:
+def _readable(window: Window, column: str, times: Mapping[str, TimeRange | None]) -> bool:
     found = [time for time in times.values() if time is not None]
     kinds = sorted({kind for time in found for kind in time.kinds})
     if len(kinds) > 1:

@@ -1,6 +1,6 @@
-"""Times as a split by time compares them: least and greatest of a column, and how a sentence shows them.
+"""The time range of a column: least and greatest value, as a split by time compares them, and their text.
 
-    span_of(array, "timestamp[us]")               # TimeNote(low=..., high=..., ...)
+    time_range(array, "timestamp[us]")               # TimeRange(low=..., high=..., ...)
     time_text(1357034400000000, "timestamp[us]")  # '2013-01-01 10:00:00'
 
 Times are integers or floats, with timestamps as microseconds and dates as days since the epoch; text is read as ISO 8601,
@@ -21,8 +21,8 @@ TEXT, TIMESTAMP, DATE, NUMBER = "text", "timestamp", "date", "number"
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
-class TimeNote(Frozen):
-    """The times of some rows."""
+class TimeRange(Frozen):
+    """The time range of some rows."""
 
     kinds: tuple[str, ...]
     """What the files hold: timestamp, date, text or number. More than one kind cannot be compared."""
@@ -30,12 +30,12 @@ class TimeNote(Frozen):
     high: int | float | None = None
     missing: int = 0
     unreadable: int = 0
-    """Texts that are no ISO 8601 time."""
+    """Texts that are not an ISO 8601 time."""
 
-    def merged(self, other: TimeNote) -> TimeNote:
+    def merged(self, other: TimeRange) -> TimeRange:
         lows = [note.low for note in (self, other) if note.low is not None]
         highs = [note.high for note in (self, other) if note.high is not None]
-        return TimeNote(
+        return TimeRange(
             kinds=tuple(sorted({*self.kinds, *other.kinds})),
             low=min(lows, default=None),
             high=max(highs, default=None),
@@ -57,7 +57,7 @@ def raw_kind(schema: pa.Schema, name: str) -> str:
     return NUMBER if pa.types.is_integer(kind) or pa.types.is_floating(kind) else TEXT
 
 
-def span_of(array: pa.Array, kind: str) -> TimeNote:
+def time_range(array: pa.Array, kind: str) -> TimeRange:
     """The times of a coerced column, whose file held `kind`."""
     unreadable = 0
     missing = array.null_count
@@ -76,7 +76,7 @@ def span_of(array: pa.Array, kind: str) -> TimeNote:
         missing += nan
         array = array.filter(pc.is_finite(array)) if len(array) else array
     ends = pc.min_max(array).as_py()
-    return TimeNote(kinds=(kind,), low=ends["min"], high=ends["max"], missing=missing, unreadable=unreadable)
+    return TimeRange(kinds=(kind,), low=ends["min"], high=ends["max"], missing=missing, unreadable=unreadable)
 
 
 def _plain(array: pa.Array) -> pa.Array:

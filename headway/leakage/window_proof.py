@@ -1,6 +1,6 @@
-"""A window as its proof sees it: spans with their notes, which part of which span is in which split, and what is found.
+"""The window of a leakage proof: spans with their key indexes, the parts of each split, and the findings.
 
-window = Window.of([Noted.load("2013-01", folder)], window_splits(...))
+window = Window.of([IndexedSpan.load("2013-01", folder)], window_splits(...))
 window.say("no key is in two splits")
 window.find("error", "key overlap", ...)
 """
@@ -12,27 +12,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from headway.leakage.key_index import SpanNotes, SplitNote, read
+from headway.leakage.key_index import SpanIndex, SplitIndex, read
 from headway.tabular.splits import Part
 from headway.validation.anomaly import Anomaly
 
 
 @dataclass(frozen=True)
-class Noted:
-    """A span of the window and its notes."""
+class IndexedSpan:
+    """A span of the window with its key index."""
 
     span: str
     folder: Path
-    notes: SpanNotes
+    index: SpanIndex
 
     @classmethod
-    def load(cls, span: str, folder: Path) -> Noted:
+    def load(cls, span: str, folder: Path) -> IndexedSpan:
         return cls(span, folder, read(folder))
 
 
 @dataclass
 class Proof:
-    """What holds, what does not, and the figures of each split."""
+    """The result of a proof: statements, findings, and the figures of each split."""
 
     says: list[str] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
@@ -43,20 +43,20 @@ class Proof:
 class Window:
     """Spans in their order, and the splits that have a part of any of them."""
 
-    def __init__(self, spans: Sequence[Noted], parts: Mapping[str, Sequence[Part]]):
+    def __init__(self, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]]):
         self.spans = list(spans)
         self.parts = {name: tuple(of) for name, of in parts.items() if of}
-        self._by_name = {noted.span: noted for noted in spans}
-        self.proof = Proof(splits={name: {"rows": sum(n.rows for n in self.notes(name))} for name in self.parts})
+        self._by_name = {indexed.span: indexed for indexed in spans}
+        self.proof = Proof(splits={name: {"rows": sum(n.rows for n in self.indexes(name))} for name in self.parts})
 
-    def of(self, split: str) -> Iterator[tuple[Noted, str, SplitNote]]:
-        """The parts of a split that have rows: (span, its part, notes of that)."""
+    def of(self, split: str) -> Iterator[tuple[IndexedSpan, str, SplitIndex]]:
+        """The parts of a split that have rows: (span, its part, index of that)."""
         for span, part in self.parts[split]:
-            noted = self._by_name[span]
-            if part in noted.notes.splits:
-                yield noted, part, noted.notes.splits[part]
+            indexed = self._by_name[span]
+            if part in indexed.index.splits:
+                yield indexed, part, indexed.index.splits[part]
 
-    def notes(self, split: str) -> list[SplitNote]:
+    def indexes(self, split: str) -> list[SplitIndex]:
         return [note for _, _, note in self.of(split)]
 
     @property

@@ -1,4 +1,4 @@
-"""What may be thrown away: outputs, checkpoints, runs and serving copies that nothing points at.
+"""Garbage collection: removes outputs, checkpoints, runs and serving copies that nothing refers to.
 
     with alone(store) as lock:                    # no run of any pipeline goes on or begins meanwhile
         garbage = collect(store, keep_runs=20)    # a plan: nothing is touched

@@ -1,4 +1,4 @@
-"""Numbered models, and which of them is the champion.
+"""The model registry: numbered versions, and which of them is the champion.
 
     registry = Registry(store, "flights")
     version = registry.publish(saved_model, facts={"run": "...", "train": fingerprint})

@@ -1,4 +1,4 @@
-"""Which of the last champions was the best, on comparable terms.
+"""Finds the best of the last champions, among those with comparable metrics.
 
     best_champion(history, facts, "auc", most=10)         # 4, or None: the champion itself
 

@@ -90,4 +90,4 @@ def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
     if part == "week":  # ISO: the week that holds the year's first Thursday is its first
         thursday = days - (days + 3) % 7 + 3
         return (parts_of(thursday, "date", "day_of_year") - 1) // 7 + 1
-    raise ValueError(f"there is no part {part!r}; there is: {', '.join(PARTS)}")
+    raise ValueError(f"{part!r} is not a part of a date; parts are: {', '.join(PARTS)}")

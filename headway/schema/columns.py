@@ -1,4 +1,4 @@
-"""What the columns are: their stored type, whether they may be null, their role, their domain.
+"""Columns of a schema: stored type, nullability, role, domain.
 
     schema = Schema(columns=(Column(name="carrier", type="bytes", nullable=False),))
     schema.column("carrier").encoding          # "dictionary"
@@ -44,11 +44,11 @@ Shape = tuple[()] | tuple[int | None]
 
 
 class ColumnConfig(Frozen):
-    """What a pipeline may say of one column; what it leaves out is inferred."""
+    """The config of one column; keys left out are inferred."""
 
     type: Literal["int", "float", "string"] | None = None
     shape: Literal["scalar", "list"] | Annotated[int, Field(ge=1, le=1 << 20)] | None = Field(
-        default=None, description="scalar, list (any number of values a row), or the length of a vector"
+        default=None, description="scalar, list (any number of values per row), or the length of a vector"
     )
     separator: str | None = Field(
         default=None, min_length=1, description="lists in text, such as 'Comedy|Drama': what stands between the values"
@@ -89,7 +89,7 @@ class ColumnConfig(Frozen):
         if self.parse is None:
             return self
         if self.shape not in (None, "scalar"):
-            raise ValueError("parse reads one value a row; leave out shape, or parse")
+            raise ValueError("parse reads one value per row; leave out shape, or parse")
         if self.type == "string":
             raise ValueError("type: string keeps the text as it is; leave out parse, or the type")
         if self.type == "float" and self.parse.temporal:
@@ -99,9 +99,7 @@ class ColumnConfig(Frozen):
     @model_validator(mode="after")
     def _separates(self) -> ColumnConfig:
         if self.separator is not None and self.shape in (None, "scalar"):
-            raise ValueError(
-                "a separator makes a list of a text: say shape: list, or the length of the vector, with it"
-            )
+            raise ValueError("a separator splits text into a list: set shape: list too, or the length of the vector")
         return self
 
     def stored_shape(self) -> Shape | None:

@@ -1,4 +1,4 @@
-"""How the text of a column becomes numbers or dates: a rule that is frozen in the schema and applied to every value alike.
+"""Parse rules: how the text of a column becomes numbers or dates, frozen in the schema and applied to every value.
 
     rule = Parse.model_validate("number")                # "$1,234.50", "(12)", "12.3%", "1 234"
     rule = Parse.model_validate("%d/%m/%Y")              # a date of that form
@@ -86,7 +86,7 @@ ISO_TIME = (
 
 
 class Parse(Frozen):
-    """What a text stands for. In a pipeline `parse: number`, `parse: "%d/%m/%Y"`, or the whole."""
+    """How a text is parsed. In a pipeline `parse: number`, `parse: "%d/%m/%Y"`, or the whole."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -158,7 +158,9 @@ def pattern_of(form: str) -> str:
         if form[place] == "%" and place + 1 < len(form):
             code = form[place + 1]
             if code not in _FIELDS:
-                raise ValueError(f"%{code} of {form!r} is not known; there is: {', '.join('%' + c for c in _FIELDS)}")
+                raise ValueError(
+                    f"%{code} of {form!r} is not supported; supported are: {', '.join('%' + c for c in _FIELDS)}"
+                )
             if code in seen:
                 raise ValueError(f"{form!r} has %{code} twice")
             seen.add(code)
@@ -170,7 +172,7 @@ def pattern_of(form: str) -> str:
     if not seen & {"Y", "y"} or not seen & {"m", "b", "B"}:
         raise ValueError(f"{form!r} needs a year (%Y) and a month (%m or %b)")
     if "I" in seen and "p" not in seen:
-        raise ValueError(f"{form!r} has %I, a clock of twelve hours, and needs %p")
+        raise ValueError(f"{form!r} has %I, a 12-hour clock, and needs %p")
     return f"^(?:{pattern})$"
 
 

@@ -175,7 +175,9 @@ def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
             found[key] = Parse.model_validate(json.loads(value)) if key == "parse" else value
             allowed = {"temporal": get_args(Temporal), "meaning": get_args(Meaning)}
             if key != "parse" and value not in allowed.get(key, ()):
-                raise ValueError(f"{key} is one of {', '.join(allowed[key])}" if key in allowed else f"no tag {key!r}")
+                raise ValueError(
+                    f"{key} is one of {', '.join(allowed[key])}" if key in allowed else f"{key!r} is not a tag"
+                )
             if (key == "parse" and kind == "bytes") or (key == "temporal" and kind != "int64"):
                 raise ValueError(
                     f"{key} does not go with the type of text" if key == "parse" else "its type is not INT"
@@ -217,7 +219,7 @@ def _check_range(name: str, kind: StoredType, bounds: tuple[float | None, float 
             )
         if kind == "int64" and math.isfinite(value) and not (value == int(value) and -(2**63) <= value < 2**63):
             raise ConfigError(
-                f"feature {name!r} is INT, and {end} of its float_domain is {value!r}, which is no whole number of 64 bits",
+                f"feature {name!r} is INT, and {end} of its float_domain is {value!r}, which is not a 64-bit integer",
                 where=where,
                 fix=f"use an int_domain with a whole number for {end}, or say type: FLOAT",
             )

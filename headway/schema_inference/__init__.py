@@ -1,1 +1,1 @@
-"""What a column is, inferred from sampled values: type, role, identifier, text pattern."""
+"""Infers a column's type, role and text pattern from sampled values."""

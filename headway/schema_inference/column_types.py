@@ -63,7 +63,7 @@ def infer(
         if name not in names:
             fix = suggest(name, names)
             if len(names) == 1 and (separators := [s for s in ";\t|," if s in names[0]]):
-                fix = f"the source has one column, {names[0]!r}: if values are parted by {separators[0]!r}, "
+                fix = f"the source has one column, {names[0]!r}: if values are separated by {separators[0]!r}, "
                 fix += f"say source.csv.delimiter: {json.dumps(separators[0])}"
             raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=fix)
     columns: list[Column] = []
@@ -133,7 +133,7 @@ def infer(
             notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
         if (several := told_several(prefix.schema.field(name))) and said is None:
             keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
-            notes.append(f"column {name!r} is read as one value a row: {several}; such rows will be rejected, {keep}")
+            notes.append(f"column {name!r} is read as one value per row: {several}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
         if said is None and not wanted_as_list(config) and kind != "bytes" and (length := _one_length(values)):
             shape = (length,)

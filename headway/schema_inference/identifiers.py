@@ -1,4 +1,4 @@
-"""Whether a column names things rather than measures them.
+"""Detects identifier columns, which name things rather than measure them.
 
     meaning_of("user_id", values)        # "category": few distinct values, so each is learnt
     meaning_of("Id", values)             # "identifier": a name of its own for nearly every row

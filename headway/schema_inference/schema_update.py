@@ -1,4 +1,4 @@
-"""A proposal for the schema file from what a window showed; the file itself is never written.
+"""Proposes an update of the schema file from a window's statistics; never writes the file itself.
 
     text = proposed(path.read_text(), [train, eval], where=str(path))
     print(difference(path.read_text(), text, "schema.pbtxt", "schema.proposed.pbtxt"))

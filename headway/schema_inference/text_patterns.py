@@ -1,4 +1,4 @@
-"""What a sample's column of text holds: numbers as people write them, dates, or text after all.
+"""Recognizes numbers and dates in a sample's text column.
 
     found = recognized("price", values, plain=True)
     found.type, found.parse              # "float32", the rule number; None, None: text

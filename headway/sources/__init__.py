@@ -1,1 +1,1 @@
-"""Raw files: which spans there are, how a span is cut into ranges, how a range is read as Arrow batches."""
+"""Raw files: finds spans, cuts a span into ranges, reads a range as Arrow batches."""

@@ -1,4 +1,4 @@
-"""The interface of a source format: ranges of a span's files, and a range as Arrow batches.
+"""The interface of every format: cut a span's files into ranges, read a range as Arrow batches, sample the first rows.
 
     for piece in source.ranges(files):
         for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):

@@ -79,7 +79,7 @@ class CsvConfig(Frozen):
     @classmethod
     def _one_byte(cls, value: str) -> str:
         if not value.isascii() or value in "\r\n\0":
-            raise ValueError("must be one ASCII character, and no line end")
+            raise ValueError("must be one ASCII character, not a line end")
         return value
 
     @model_validator(mode="after")
@@ -91,7 +91,7 @@ class CsvConfig(Frozen):
         if self.header and self.names:
             raise ValueError(
                 "csv.names is for files without a header: say header: false if the first line is a row; leave names out if it "
-                "holds the names (source.rename calls columns otherwise)"
+                "holds the names (source.rename renames columns)"
             )
         if len(set(self.names)) != len(self.names):
             raise ValueError("csv.names holds a name twice")
@@ -127,7 +127,7 @@ class ImagesConfig(Frozen):
 
     table: str | None = Field(
         default=None,
-        description="a CSV or Parquet file of file names and labels; a relative path is seen from the images' folder, "
+        description="a CSV or Parquet file of file names and labels; a relative path starts at the images' folder, "
         "and {span} stands for the span. Without one, a label is the name of the folder that an image lies in",
     )
     file_column: str = Field(default="file", min_length=1, description="the table's column of file names")
@@ -195,7 +195,7 @@ class SourceConfig(Frozen):
                 known = [SPAN, *DATE_PARTS]
                 close = difflib.get_close_matches(part.lower(), known, 1, 0.75)
                 hint = f"did you mean {close[0]}?" if close else f"there is: {', '.join(known)}"
-                raise ValueError(f"has the placeholder {part}, which stands for nothing; {hint}")
+                raise ValueError(f"has the placeholder {part}, which is not known; {hint}")
         if value.count(SPAN) > 1:
             raise ValueError("has {span} more than once")
         dated = [part for part in DATE_PARTS if part in value]

@@ -50,7 +50,7 @@ class Renamed:
                 )
             if new in known and new not in self._names:
                 raise ConfigError(
-                    f"{raw!r} is to be called {new!r}, and the files have a column of that name",
+                    f"{raw!r} is renamed to {new!r}, but the files have a column of that name already",
                     where="source.rename",
                     fix="give it another name",
                 )

@@ -1,4 +1,4 @@
-"""A limit on the size of one value: a row with a larger one is quarantined, batches stay small.
+"""Limits the size of one value: a row with a larger one is quarantined, and the batches stay small.
 
     source = SizeLimitedSource(source, 16 << 20)
 

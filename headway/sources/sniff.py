@@ -1,4 +1,4 @@
-"""Recognises a file's format by its first bytes, so that an error can name it.
+"""Recognizes a file's format by its first bytes, for errors about files of another format.
 
 found = another(path, "parquet")             # ("JSON lines", "say 'format: jsonl'"), or None: it may be Parquet
 raise not_a(path, "parquet", default)        # DataError: is JSON lines, not a Parquet file

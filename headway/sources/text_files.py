@@ -1,4 +1,4 @@
-"""Files of lines, plain or gzip: where they can be cut, and their bytes in blocks of whole lines.
+"""Text files, plain or gzip: cuts them into ranges, and reads blocks of whole lines.
 
     text = TextFile(path)
     text.first_line()                               # b"a,b\\n"
@@ -49,7 +49,7 @@ class TextFile:
         if found := another(head, "csv"):
             raise DataError(f"is {found[0]}, not text", where=self.path, fix=found[1])
         if b"\0\0" in head:
-            raise DataError("is no text: it holds zero bytes", where=self.path, fix="check source.format and the file")
+            raise DataError("is not text: it holds zero bytes", where=self.path, fix="check source.format and the file")
 
     def first_line(self, quote: bytes = b"") -> bytes:
         """Up to and with the first line end outside quotes."""

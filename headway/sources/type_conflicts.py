@@ -1,4 +1,4 @@
-"""Columns whose type differs between files, such as a list in one and an object in the next.
+"""Finds columns whose type conflicts between files, such as a list in one and an object in another.
 
     forms = Forms()
     forms.note("0.jsonl", {("a",): Seen("a list", 40, 40)})
@@ -27,7 +27,7 @@ Way = tuple[str, ...]
 
 
 class Seen(NamedTuple):
-    """A column of some lines."""
+    """The type of one column in some lines."""
 
     form: str | None
     """What its values are: one value, a list, a list of ..., an empty list; None: there are only nulls."""
@@ -45,7 +45,7 @@ class _Form:
 
 @dataclass
 class Forms:
-    """What each column, and each object that columns lie in, was seen to be."""
+    """The types seen of each column, and of each object that holds columns."""
 
     _found: dict[Way, dict[str, _Form]] = field(default_factory=dict)
     _ways: set[Way] = field(default_factory=set)

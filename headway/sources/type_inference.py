@@ -1,7 +1,7 @@
-"""Text columns of a sample that nearly always hold numbers are read as numbers.
+"""Infers numeric columns from a sample's text: a few values that are not numbers do not make a column text.
 
     table = as_numbers(table, names)
-    told(table.schema.field("fare"))              # "1 of 400 sampled values is no number, such as 'n/a'", or None
+    told(table.schema.field("fare"))              # "1 of 400 sampled values is not a number, such as 'n/a'", or None
 
 Of a hundred values one may be odd, which is what `validation.max_quarantined` lets pass; a sample of fewer than a hundred
 decides as it stands. In a column of integers, digits beyond int64 are odd as a word is; `12.5` is not: it says that the
@@ -125,8 +125,8 @@ def _count(values: pa.Array, pattern: str) -> int:
 
 def _what(odd: pa.Array) -> str:
     """What is odd about them."""
-    is_, does = ("is", "does") if len(odd) == 1 else ("are", "do")
+    does = "does" if len(odd) == 1 else "do"
     large = _count(odd, _DIGITS)
     if large == len(odd):
         return f"{does} not fit int64"
-    return f"{is_} no number{' or do not fit int64' if large else ''}"
+    return f"{'is not a number' if len(odd) == 1 else 'are not numbers'}{' or do not fit int64' if large else ''}"

@@ -1,4 +1,4 @@
-"""Writing to a disk that may be full, read-only or pulled out, so that what is there is always whole.
+"""Atomic writes, so that a file is always complete even when the disk is full, read-only or removed.
 
 storage_error(error)                      # an OSError of a full or forbidden disk as a StoreError, with path and fix
 with writing(root):                       # a full disk becomes a StoreError that says what to do

@@ -73,7 +73,9 @@ def _filesystem(scheme: str) -> Any:
                 anonymous=True, scheme=protocol or "http", endpoint_override=host, retry_time_limit=limit
             )
         return pafs.GcsFileSystem(retry_time_limit=limit)
-    raise ConfigError(f"{scheme}:// is no kind of storage", fix=f"known: a local path, {', '.join(SCHEMES)}")
+    raise ConfigError(
+        f"{scheme}:// is not a supported kind of storage", fix=f"known: a local path, {', '.join(SCHEMES)}"
+    )
 
 
 def resolve(name: str) -> tuple[pafs.FileSystem, str]:

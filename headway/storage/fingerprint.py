@@ -1,4 +1,4 @@
-"""Names an output after everything that went into it.
+"""Fingerprints: the hash of everything that went into an output, which names it.
 
     fingerprint({"stage": "train", "version": 1, "config": {...}, "inputs": {...}})      # 32 hex digits
     first_difference(old, new)               # "config.learning_rate: 0.001 -> 0.002"

@@ -100,7 +100,10 @@ class Lock:
         """Raise Locked when somebody took the lock over, which takes a stop of this process longer than the lease."""
         if self._lost.is_set():
             who = describe(self.owner() or {})
-            raise Locked(f"was taken over by {who}: this process stood still too long", where=str(self.path))
+            raise Locked(
+                f"was taken over by {who}: this process paused longer than the {self._lease:g} s lease",
+                where=str(self.path),
+            )
 
     def owner(self) -> dict[str, Any] | None:
         """Who holds it, or last held it, as its file says; None when nobody does."""

@@ -1,4 +1,4 @@
-"""What stands beside every output: which files, made from what, by what, in how long.
+"""The manifest of an output: its files, its inputs, the code version, the time it took.
 
 A folder without a valid manifest does not exist, for anyone; so the manifest is written last. It is JSON for people:
 

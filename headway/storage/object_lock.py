@@ -1,4 +1,4 @@
-"""A lock with a lease in a bucket, where nothing can be put on the condition that it is not there yet.
+"""A lock with a lease in a bucket, built without conditional puts.
 
 Whoever wants the lock puts a claim of its own, locks/<name>.json/<token>, and then lists all claims: alone among the
 living, it holds the lock; else it takes its claim back and tries again later. Of two takers the one whose put ended later

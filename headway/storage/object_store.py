@@ -1,4 +1,4 @@
-"""Objects in a bucket: put, get, list, delete; several at once, tried again, and every failure names the object.
+"""Objects in a bucket: put, get, list, delete; in parallel, with retries, and errors that name the object.
 
     bucket = Bucket("s3://team/headway")
     bucket.put_all([("stages/x/a", Path("a"), "1c291ca3")])    # (key, file, its crc32c)
@@ -49,11 +49,11 @@ class Found(NamedTuple):
 
 
 class _Damaged(OSError):
-    """An object that is not what it should be, perhaps only this time."""
+    """An object whose bytes are wrong, perhaps only in this transfer."""
 
 
 class Bucket:
-    """What lies below one prefix of a bucket; keys are relative to it.
+    """The objects below one prefix of a bucket; keys are relative to it.
 
     Args:
         url: s3://bucket/path or gs://bucket/path.

@@ -1,4 +1,4 @@
-"""Files of a store in a bucket, brought to this disk while they are being read: what comes next is fetched ahead.
+"""Prefetches files of a store in a bucket to this disk while earlier ones are being read.
 
     with Stager(remote, open_files=64) as stager:         # remote: what store.localize(request, later=True) gave
         stager.ahead(paths)                                # in the order in which they will be read; returns at once
@@ -46,7 +46,7 @@ class RemoteFolder(Frozen):
 
 
 class RemoteFiles(Frozen):
-    """What a process needs to know to fetch the files of some outputs itself."""
+    """What a process needs to fetch the files of some outputs itself."""
 
     url: str
     root: Path

@@ -1,4 +1,4 @@
-"""Which process owns a lock or a folder being written, and whether it still lives.
+"""Identifies the process that owns a lock or an unfinished folder, and tells whether it is alive.
 
     name = mark("ingest-3f2a")                # "ingest-3f2a@laptop@4711.88213@9c01d2ee"
     abandoned(folder / name)                  # False while this process lives

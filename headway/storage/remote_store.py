@@ -49,7 +49,7 @@ def open_store(where: str | Path, cache: Path | None = None, limit: int | None =
     if "://" not in text:
         return Store(Path(where))
     if not is_remote(text):
-        raise ConfigError(f"{text!r} is no store", fix="name a folder, s3://bucket/path or gs://bucket/path")
+        raise ConfigError(f"{text!r} is not a store", fix="name a folder, s3://bucket/path or gs://bucket/path")
     return BucketStore(text, cache or default_cache(text), limit)
 
 
@@ -60,7 +60,7 @@ def default_cache(url: str) -> Path:
 
 
 class BucketStore(Store):
-    """A store whose truth is in a bucket; `root` is the working copy, which may be deleted at any time between runs."""
+    """A store in a bucket; `root` is the working copy, which may be deleted at any time between runs."""
 
     orphan_seconds = 24 * 3600.0
     """Objects of an attempt that no manifest names are swept once all are older than this."""
@@ -296,7 +296,7 @@ class BucketStore(Store):
             found = there.get(f"{base}/{entry.path}")
             if found is None or found.bytes != entry.bytes:
                 name = self.bucket.name(f"{base}/{entry.path}")
-                raise StoreError("is not there as it was put", where=name, fix="run again")
+                raise StoreError("the uploaded object is missing or has the wrong size", where=name, fix="run again")
         value = {"attempt": attempt, **manifest.model_dump(mode="json")}
         self.bucket.write(f"{key}/{manifests.NAME}", (json.dumps(value, indent=1) + "\n").encode())
         self._known.pop(f"{key}/{manifests.NAME}", None)

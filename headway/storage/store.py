@@ -1,4 +1,4 @@
-"""Where everything lives: outputs of stages, runs, checkpoints, the registry.
+"""The store: outputs of stages, runs, checkpoints, the registry.
 
     store = Store(Path("store"))
     if (manifest := store.find("ingest", fingerprint)) is None:

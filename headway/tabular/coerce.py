@@ -1,4 +1,4 @@
-"""Raw columns to stored columns. What does not fit is set aside with its reason; everything else goes on.
+"""Converts raw columns to stored columns. Rows that do not fit are quarantined with the reason.
 
     coerced = coerce(batch, schema.columns)
     coerced.batch               # int64, float32, binary (or dictionary of binary), good rows only
@@ -72,7 +72,7 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
             continue
         array, faults = _coerce_list(raw, column) if column.shape else _coerce_one(raw, column)
         wrong = _any([mask for mask, _ in faults])
-        for mask, why in (*faults, (_missing(array, wrong, column), "is null, and the column may not be")):
+        for mask, why in (*faults, (_missing(array, wrong, column), "is null, but the column is not nullable")):
             if mask is not None and mask.any():
                 rows = np.flatnonzero(mask)
                 tables.append(rejected(rows.tolist(), column.name, raw.take(pa.array(rows)).to_pylist(), why))

@@ -1,4 +1,4 @@
-"""What to say of an expression whose types do not go together: which part, which column, what it holds, what to write.
+"""Errors of expressions that combine types wrongly: the part, the column, its type, and what to write instead.
 
 raise misfit("s > 1 and t", failing_node, batch.schema, error)   # in 's > 1': column 's' holds text, and 1 is a number
 """
@@ -48,13 +48,15 @@ def misfit(text: str, node: ast.expr, schema: pa.Schema, error: Exception) -> Da
     """The error for the part `node` of an expression, which Arrow refused with `error`."""
     names = [name for name in _names(node) if name in schema.names]
     kinds = {name: kind_of(schema.field(name).type) for name in names}
+    if (condition := _not_a_condition(node, kinds)) is not None:
+        return DataError(condition[0], where=f"expression {text!r}", fix=condition[1])
     held = [f"column {name!r} holds {kind}" for name, kind in kinds.items()]
     held += [f"{value!r} is {'text' if isinstance(value, str) else 'a number'}" for value in _constants(node)]
     reason = str(error).splitlines()[0]
     # what Arrow says of types it has no function for is in its own words, and says no more than we do
     why = f" ({reason})" if isinstance(node, ast.Call) or not _OF_TYPES.search(reason) else ""
     part = "" if ast.unparse(node) == text.strip() else f"in {ast.unparse(node)!r}: "
-    problem = f"{part}{', and '.join([*held[:-2], ' and '.join(held[-2:])])}: these do not go together{why}"
+    problem = f"{part}{', and '.join([*held[:-2], ' and '.join(held[-2:])])}: these types cannot be combined{why}"
     return DataError(problem, where=f"expression {text!r}", fix=_fix(node, kinds))
 
 
@@ -64,7 +66,7 @@ def no_condition(text: str, node: ast.expr, kind: pa.DataType) -> ConfigError:
     name = said if isinstance(node, ast.Name | ast.Call) else f"({said})"
     like = {"text": f"{name} == 'a'", "true or false": said}.get(kind_of(kind), f"{name} > 0")
     return ConfigError(
-        f"gives {kind_of(kind)}, and a condition is wanted", where=f"expression {text!r}", fix=f"write {like}, say"
+        f"gives {kind_of(kind)}, but a condition is needed", where=f"expression {text!r}", fix=f"write {like}, say"
     )
 
 
@@ -135,14 +137,39 @@ def _fix(node: ast.expr, kinds: dict[str, str]) -> str:
                 return f"compare it with text, as in {called} == 'a', or {as_number}"
             return as_number
         if kind == "lists":
-            return "conditions are on columns of one value a row"
+            return "conditions need columns with one value per row"
         if kind in ("dates", "times"):
             return f"compare it with a date, as in {called} >= '2013-01-31'"
         if kind == "numbers" and isinstance(node, ast.Compare):
             return f"compare it with a number, as in {called} > 0, or read it as text: {column_yaml(name, '{type: string}')}"
     if isinstance(node, ast.BoolOp | ast.UnaryOp):
-        return "conditions are comparisons: of a flag write flag == 1"
-    return "compare numbers with numbers and text with text; of a flag write flag == 1"
+        return "combine comparisons, such as flag == 1"
+    return "compare numbers with numbers and text with text; for a flag of 0 and 1 write flag == 1"
+
+
+def _not_a_condition(node: ast.expr, kinds: dict[str, str]) -> tuple[str, str] | None:
+    """(problem, fix) of an operand of `not`, `and`, `or` that is a column without true and false; None: there is none."""
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            operator, operands = "not", [operand]
+        case ast.BoolOp(op=op, values=operands):
+            operator = "and" if isinstance(op, ast.And) else "or"
+        case _:
+            return None
+    for part in operands:
+        if not (isinstance(part, ast.Name) or (isinstance(part, ast.Call) and _is_col(part))):
+            continue
+        name = _names(part)[0]
+        if (kind := kinds.get(name)) in (None, "true or false"):
+            continue
+        problem = f"{operator!r} needs true or false, but column {name!r} holds {kind}"
+        called = ast.unparse(part)
+        if kind == "lists":
+            return problem, "conditions need columns with one value per row"
+        flag = 0 if operator == "not" else 1
+        like = {"numbers": f"{called} == {flag}", "text": f"{called} == 'a'"}.get(str(kind), f"{called} is not None")
+        return problem, f"write {like} in place of {ast.unparse(node) if operator == 'not' else called}"
+    return None
 
 
 def _names(node: ast.expr) -> list[str]:

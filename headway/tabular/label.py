@@ -59,7 +59,7 @@ class LabelConfig(Frozen):
         if is_list(value.type):
             name = self.column or self.expression
             raise ConfigError(
-                f"{name!r} has several values a row, and a label is one",
+                f"{name!r} has several values per row, but a label has one",
                 where="label",
                 fix=f"if each row has one, say so: {column_yaml(str(name), '{shape: scalar}')}; or label by an expression",
             )

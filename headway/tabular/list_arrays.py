@@ -1,4 +1,4 @@
-"""Columns of lists and vectors, taken apart into flat values and put together again, without a step a row.
+"""Converts list and vector columns to flat values and back, vectorised.
 
 flat = flatten(array)                    # any of Arrow's list types
 flat.values, flat.lengths, flat.present  # of a null row the length is 0
@@ -20,7 +20,7 @@ from headway.schema.columns import Column
 
 @dataclass(frozen=True)
 class Flat:
-    """`values` of all rows one behind the other; `lengths` int64 [rows]; `present` bool [rows]."""
+    """`values` of all rows, concatenated; `lengths` int64 [rows]; `present` bool [rows]."""
 
     values: pa.Array
     lengths: NDArray[np.int64]
@@ -50,7 +50,7 @@ def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds several values a row."""
+    """Whether an Arrow type holds several values per row."""
     return (
         pa.types.is_list(kind)
         or pa.types.is_large_list(kind)

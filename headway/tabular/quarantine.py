@@ -1,4 +1,4 @@
-"""Rejected rows: which file, which row, which column, what stood there, and why it did not fit.
+"""The quarantine: rejected rows with their file, row, column, value, and the reason.
 
 table = rejected([3], "fare", ["12,5"], "is not a number")
 write(Path("quarantine.parquet"), [table])

@@ -1,4 +1,4 @@
-"""Which split each row of a range goes to, with the columns that only the split looks at.
+"""Assigns the rows of a range to splits, reading columns that only the split needs.
 
     rows = RowSplit(config, columns_that_are_read, hashed)
     types = rows.types(names_in_the_file, raw_types)          # what to read, with its types

@@ -1,4 +1,4 @@
-"""Which rows train, which judge.
+"""Splits: which rows are for training, evaluation and test.
 
     names, codes = assign(SplitConfig(key="customer", eval=0.2), batch)     # hash: same key, same split, for ever
     window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span judges
@@ -79,7 +79,7 @@ class SplitConfig(Frozen):
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise ValueError(f"{what} names {', '.join(twice)} twice")
         if self.unique is True and not self.key:
-            raise ValueError("unique: true is about the key, and there is none; name the columns: unique: [order_id]")
+            raise ValueError("unique: true needs split.key, which is not set; or name the columns: unique: [order_id]")
         return self
 
     def unique_columns(self) -> tuple[str, ...]:
@@ -122,14 +122,14 @@ def assign(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     """For each row of a coerced batch the index of its split in `config.names()`; int8 [rows].
 
     Raises:
-        DataError: mode column, and a value that says neither train, eval nor test.
+        DataError: mode column, and a value that is not train, eval or test.
     """
     return assigned(config, batch).codes
 
 
 @dataclass(frozen=True)
 class Assigned:
-    """The splits of a batch's rows, and what they were chosen by."""
+    """The splits of a batch's rows, and the hashes they were chosen by."""
 
     codes: NDArray[np.int8]
     hashes: NDArray[np.uint64] | None = None
@@ -177,7 +177,7 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     for value in (raw.decode("utf-8", "backslashreplace") for raw in encoded.dictionary.to_pylist()):
         if value not in meaning:
             raise DataError(
-                f"{value!r} says neither train, eval nor test",
+                f"{value!r} is not train, eval or test",
                 where=f"split column {config.column!r}",
                 fix=f"add it to split.values; known: {', '.join(meaning)}",
             )

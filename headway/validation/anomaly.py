@@ -1,4 +1,4 @@
-"""What validation finds: a severity, a sentence a person understands, with its numbers, and what to do about it.
+"""A finding of validation: severity, message with the numbers, and the fix.
 
 errors(result)                            # what stops the run
 summary_table(result)                     # rows of text for a terminal or an artifact

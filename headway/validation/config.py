@@ -1,4 +1,4 @@
-"""What a pipeline may say of its validation: bounds for all columns, bounds of one, and how grave a finding is.
+"""The config of validation: limits for all columns, limits per column, and the severity of each kind of finding.
 
 validation:
   max_missing: 0.05
@@ -45,14 +45,14 @@ class DriftConfig(Frozen):
 
 
 class StratificationConfig(Frozen):
-    """When the label of eval or test is said to differ from that of train: both bounds have to be passed."""
+    """When the label of eval or test differs from that of train: both limits have to be exceeded."""
 
     p: float = Field(default=1e-4, ge=0, le=1, description="beyond chance: the p-value is less")
     effect: float = Field(default=0.05, ge=0, description="large enough: so many standard deviations of the label")
 
 
 class ColumnDrift(Frozen):
-    """Bounds of one column; what is left out is as for all columns."""
+    """Limits of one column; keys left out are as for all columns."""
 
     l_infinity: float | None = Field(default=None, ge=0)
     jensen_shannon: float | None = Field(default=None, ge=0)
@@ -71,7 +71,7 @@ def _kinds(value: dict[str, Severity]) -> dict[str, Severity]:
 
 
 class ColumnValidation(Frozen):
-    """What differs for one column."""
+    """The overrides for one column."""
 
     max_unseen: float | None = Field(default=None, ge=0, le=1)
     max_missing: float | None = Field(default=None, ge=0, le=1)
@@ -82,7 +82,7 @@ class ColumnValidation(Frozen):
 
 
 class ValidateConfig(Frozen):
-    """Bounds beyond which a run stops or is warned of, and the gravity of each kind of finding."""
+    """Limits beyond which a run stops or warns, and the severity of each kind of finding."""
 
     max_quarantined: float = Field(default=0.01, ge=0, le=1, description="share of a span's rows that may be rejected")
     max_unseen: float = Field(default=0.05, ge=0, le=1, description="share of rows with values outside a string domain")

@@ -1,4 +1,4 @@
-"""How far apart two columns' distributions are, from their mergeable statistics alone.
+"""Distances between two columns' distributions, from their mergeable statistics alone.
 
     l_infinity(ours, theirs)             # text: the greatest change of one value's share, and whose it is
     jensen_shannon(ours, theirs)         # numbers: 0 for equal distributions, 1 for disjoint ones

@@ -1,4 +1,4 @@
-"""Has a column moved away from what the champion was trained on?
+"""Detects drift of columns from the champion's train rows, and skew of logged requests.
 
 drifted = list(drift(train, champion_train, "version 3 (2013-01 to 2013-06)", config))
 
@@ -50,7 +50,7 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
         yield _anomaly(
             name,
             f"{told} is missing in {now:.2%} of the train rows, and was in {before:.2%} of {whose} "
-            f"(a change of {abs(now - before):.3f}; at most {bounds.missing:g} is no drift)",
+            f"(a change of {abs(now - before):.3f}; the limit is {bounds.missing:g})",
             "missing",
             abs(now - before),
         )
@@ -66,7 +66,7 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
             yield _anomaly(
                 name,
                 f"{told} has drifted from {whose}: {value_text(value)} is {share:.2%} of its train values, and was "
-                f"{was:.2%} (L-infinity distance {distance:.3f}; at most {bounds.l_infinity:g} is no drift)",
+                f"{was:.2%} (L-infinity distance {distance:.3f}; the limit is {bounds.l_infinity:g})",
                 "l_infinity",
                 distance,
             )
@@ -78,8 +78,8 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
             name,
             f"{told} has drifted from {whose}: its median went from {_figures(theirs, [0.5])} to {_figures(ours, [0.5])}, "
             f"its 5% to 95% range from {_figures(theirs, [0.05, 0.95])} to {_figures(ours, [0.05, 0.95])} "
-            f"(Jensen-Shannon divergence {divergence:.3f}, at most {bounds.jensen_shannon:g} is no drift; "
-            f"quantile distance {shift:.3f}, at most {bounds.quantile:g})",
+            f"(Jensen-Shannon divergence {divergence:.3f}, limit {bounds.jensen_shannon:g}; "
+            f"quantile distance {shift:.3f}, limit {bounds.quantile:g})",
             worst,
             divergence if worst == "jensen_shannon" else shift,
         )
@@ -95,7 +95,7 @@ def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, told: str, whos
         where="train",
         message=f"the values of {told} were not compared with those of {whose}: they have up to {longest:,} bytes, and values "
         f"are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared",
-        fix=f"nothing is to be done; validation.columns.{ours.name}.severity.drift: ignore leaves this out",
+        fix=f"nothing to do; validation.columns.{ours.name}.severity.drift: ignore leaves this out",
     )
 
 
@@ -117,7 +117,7 @@ def _anomaly(column: str, message: str, bound: str, distance: float) -> Anomaly:
         column=column,
         where="train",
         message=message,
-        fix=f"look at what changed in the source; if it is right, raise validation.columns.{column}.drift.{bound} above "
+        fix=f"check what changed in the source; if it is right, raise validation.columns.{column}.drift.{bound} above "
         f"{distance:.3f}",
     )
 
@@ -159,19 +159,19 @@ def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig
                 kind="skew",
                 column=name,
                 where="serving",
-                message=f"none of the {asked.rows:,} logged requests has a value of {name!r}; of the train rows "
-                f"{taught.present / taught.rows:.2%} do",
+                message=f"none of the {asked.rows:,} logged requests has a value of {name!r}; "
+                f"{taught.present / taught.rows:.2%} of the train rows do",
                 fix=f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}",
             )
             continue
         for found in _column(asked, taught, "the train rows", config.drift_of(name)):
             message = found.message.replace(
-                "has drifted from the train rows", "is asked differently than it was taught"
+                "has drifted from the train rows", "is distributed differently in requests than in training"
             )
             message = message.replace("of the train rows, and", "of the logged requests, and").replace(
                 "of its train values, and", "of the logged values, and"
             )
             message = message.replace("in those of the train rows", "in the train rows")
-            fix = (found.fix or "").replace("look at what changed in the source", "make it in serving as in the source")
+            fix = (found.fix or "").replace("check what changed in the source", "make it in serving as in the source")
             fix = fix.replace("if it is right", "if it is meant to differ")
             yield found.model_copy(update={"kind": "skew", "where": "serving", "message": message, "fix": fix})

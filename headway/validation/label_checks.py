@@ -1,4 +1,4 @@
-"""Is the label one that can be learnt: not all the same, not too rare, the same classes in every split.
+"""Checks the label: more than one value, no class too rare, the same classes in every split.
 
 A class of train that eval lacks, or one of eval that train lacks, is an error: metrics would be of another question.
 
@@ -29,7 +29,7 @@ def labels(
             kind="label",
             column=LABEL,
             where=split,
-            message=f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which count for nothing",
+            message=f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which are ignored",
             fix="filter them (source.where), or mend the label expression",
         )
     if label.present and label.distinct < 2:

@@ -1,4 +1,4 @@
-"""What a column's own figures and a small sample of whole rows say against learning from it.
+"""Hints against features, from column statistics and a small sample of rows: constant, duplicate, or leaking the label.
 
 A column of one value; two columns with the same content; a column that alone predicts the label too well, which is often
 one that is only known after the answer. The last is judged out of sample: each half of the sampled rows is predicted from
@@ -116,8 +116,8 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
             kind="leakage",
             column=name,
             where="train",
-            message=f"column {name!r} alone {how} (in {len(rows):,} sampled train rows): is it known before the answer is?",
-            fix=f"leave it out: {column_yaml(name, 'ignore')}; if it is known in time: "
+            message=f"column {name!r} alone {how} (in {len(rows):,} sampled train rows): is it available at prediction time?",
+            fix=f"leave it out: {column_yaml(name, 'ignore')}; if it is: "
             f"validation.columns.{name}.severity: {{leakage: ignore}}",
         )
 
@@ -127,9 +127,9 @@ def _not_looked(train: SplitStatistics) -> Anomaly:
         severity="info",
         kind="leakage",
         where="train",
-        message=f"leakage was not looked for: fewer than {_LEAST_OF_A_CLASS} of {train.rows:,} train rows have another label "
+        message=f"leakage was not checked: fewer than {_LEAST_OF_A_CLASS} of {train.rows:,} train rows have another label "
         "than the commonest one",
-        fix="widen the window, or look yourself whether a column is known only after the answer",
+        fix="widen the window, or check that every column is available at prediction time",
     )
 
 

@@ -1,4 +1,4 @@
-"""Logged serving requests as statistics, to be held against the train rows: is the model asked what it was taught?
+"""Statistics of logged serving requests, to be compared with those of the train rows.
 
     logged = requests(Path("requests.jsonl"), feature_columns)
     logged.statistics, logged.unfit          # of the rows that fit, and (rows that do not, the first reason)
@@ -84,8 +84,12 @@ def requests(path: Path, columns: Sequence[Column]) -> Logged:
             for bad in coerced.rejected.to_pylist():
                 add(numbers(int(at[start + bad["row"]])), f"{bad['column']!r}: {bad['value']!r} {bad['reason']}", place)
     if unfit == rows:
-        problem = f"no line of it is a request that fits, first {first}" if rows else "there is no request in the file"
-        raise DataError(problem, where=str(path), fix="log an object of features a line, or leave it out")
+        problem = (
+            f"none of its lines is a request that fits the schema; the first: {first}"
+            if rows
+            else "there is no request in the file"
+        )
+        raise DataError(problem, where=str(path), fix="log one JSON object of features per line, or leave it out")
     return Logged(rows, statistics, (unfit, first))
 
 

@@ -1,4 +1,4 @@
-"""Does the window fit the schema, is there enough in it to train on, and is it what the champion was trained on?
+"""The validation stage: checks the window against the schema, for enough rows, and for drift from the champion's data.
 
     result = validate(ValidateRequest(...), out, monitor)
     errors(result)                            # what stops the run
@@ -43,7 +43,7 @@ FEW_EVAL_ROWS = 1000
 
 
 class SpanFacts(Frozen):
-    """What ingest counted of one span."""
+    """Row counts of one span, from ingest."""
 
     span: str
     read: int

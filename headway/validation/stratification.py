@@ -1,4 +1,4 @@
-"""Are the splits alike: the share of the rows that each one has, and its label beside that of train.
+"""Compares the splits: their shares of the rows, and their label distributions with that of train.
 
     report = stratification(splits, "auto", SplitConfig(), StratificationConfig())
     report.rows                               # a row of text for each split
@@ -46,7 +46,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Difference:
-    """Of a split's label from that of train."""
+    """The difference of a split's label distribution from that of train."""
 
     p: float
     effect: float
@@ -102,8 +102,8 @@ def _off(name: str, rows: int, total: int, wanted: float) -> Iterator[Anomaly]:
             kind="split share",
             where=name,
             message=f"{name} has {rows / total:.2%} of the rows, and {wanted:.2%} were asked for: a few keys, or a few "
-            "rows that stand in the files again and again, hold many of the rows",
-            fix="look at the keys with the most rows; another split.salt deals them anew",
+            "rows repeated many times in the files, make up many of the rows",
+            fix="check the keys with the most rows; another split.salt assigns them to other splits",
         )
 
 
@@ -226,17 +226,17 @@ def _differs(
     by_time = split.mode == "time"
     chance = f"p {found.p:.1g}" if found.p > 0 else "p below 1e-300"
     because = ": splits by time differ as the data change" if by_time else ", which is more than chance gives"
-    fix = "nothing, unless the metrics of such an eval split say nothing of the days to come"
+    fix = "nothing to do, unless metrics on such an eval split do not tell about future data"
     if split.mode == "column":
-        fix = f"look at how column {split.column!r} was filled"
+        fix = f"check how column {split.column!r} was filled"
     elif not by_time:
-        fix = "look at keys with very many rows; another split.salt deals them anew"
+        fix = "check keys with very many rows; another split.salt assigns them to other splits"
     yield Anomaly(
         severity="info" if by_time else "warning",
         kind="stratification",
         column=LABEL,
         where=name,
-        message=f"the label of {name} is not that of train: {what} {theirs} in {name} and {ours} in train "
+        message=f"the label of {name} is distributed differently than in train: {what} {theirs} in {name} and {ours} in train "
         f"({abs(found.effect):.2f} standard deviations, {chance}){because}",
         fix=fix,
     )

@@ -1,4 +1,4 @@
-"""Do the columns hold what the schema says: presence, type, domain, range, and numbers that are numbers.
+"""Checks columns against the schema: presence, type, domain, range, finite numbers.
 
 found = list(columns("train", statistics, schema, stored, config))
 """

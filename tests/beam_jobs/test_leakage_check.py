@@ -95,7 +95,7 @@ def test_keys_that_are_apart_are_proven_to_be(window):
     assert sum(counts.values()) == 50 and set(counts) == {"train", "eval", "test"}
     [says] = result["says"]
     [few] = result["anomalies"]
-    assert few["kind"] == "few keys" and "330 rows hold only 50 different values of k, and eval has" in few["message"]
+    assert few["kind"] == "few keys" and "330 rows have only 50 distinct values of k, and eval has" in few["message"]
     assert "no k is in two splits" in says and f"{counts['train']} of train" in says and "2 spans" in says
 
 
@@ -147,7 +147,7 @@ def test_a_column_that_splits_a_key_is_an_error_and_without_a_key_it_is_said(win
 def test_a_column_without_a_key_proves_nothing_and_says_so(window):
     part = Column(name="t", type="bytes", nullable=False, role="key")
     result = window(SplitConfig(mode="column", column="t"), columns=(KEY, part), a=["7,train,1,1", "7,eval,1,1"])
-    assert apart(result) == [] and "split.key names none" in result["says"][0]
+    assert apart(result) == [] and "split.key is not set" in result["says"][0]
 
 
 def test_spans_split_by_another_salt_leak(window):
@@ -294,7 +294,7 @@ def test_without_a_time_column_only_the_spans_are_in_order(window):
     columns = (KEY, TIME.model_copy(update={"role": "key"}))
     result = window(SplitConfig(mode="time"), columns=columns, a=rows("ab"), b=rows("ab"), c=rows("a"))
     assert apart(result) == []
-    assert "a to b train, then c eval" in result["says"][0] and "no column has the role time" in result["says"][0]
+    assert "a to b train, then c eval" in result["says"][0] and "no column has role: time" in result["says"][0]
 
 
 def test_spans_that_are_not_in_order_are_an_error(window):
@@ -333,7 +333,7 @@ def test_few_different_rows_are_counted(window):
     [found] = result["anomalies"]
     assert (found["severity"], found["kind"]) == ("warning", "few keys") and "split.key" in found["fix"]
     assert (
-        "400 rows hold only 7 different values of the columns that are hashed (k, t, x), and eval has "
+        "400 rows have only 7 distinct values of the columns that are hashed (k, t, x), and eval has "
         in found["message"]
     )
     assert "98.2% of the rows repeat another one" in result["says"][1]
@@ -345,7 +345,7 @@ def test_few_different_rows_are_counted(window):
         (SplitConfig(key="t", eval=0.4), "split: {key: k}"),
         (
             SplitConfig(mode="column", column="t", values={"2013-01-01": "train", "2013-01-02": "eval"}),
-            "'t' say one split",
+            "the same split in 't'",
         ),
     ],
 )
@@ -370,7 +370,7 @@ def test_a_group_in_two_splits_is_told_whatever_splits_the_rows(window, split, f
 )
 def test_what_is_declared_unique_and_is_so_is_said_to_be(window, split):
     result = window(split, a=rows(range(50)), b=rows(range(50, 80), "2013-02-01"))
-    assert result["anomalies"] == [] and "k is unique: no value stands in two of 80 rows" in result["says"][-1]
+    assert result["anomalies"] == [] and "k is unique: no value occurs twice in 80 rows" in result["says"][-1]
 
 
 def test_duplicates_are_named_with_their_rows_within_a_file_and_across_files_and_spans(window):
@@ -402,7 +402,7 @@ def test_files_that_are_gone_do_not_hide_a_duplicate(window, tmp_path):
     output = SpanOutput(request=request, notes=tmp_path / "out" / "a" / NOTES)
     parts = {"train": (("a", "train"),), "eval": (("a", "eval"),)}
     found = only(prove(SplitsRequest(split=split, spans=(output,), parts=parts), tmp_path, Monitor()))
-    assert found[1] == "duplicate key" and "not found in the files again" in found[3]
+    assert found[1] == "duplicate key" and "could not be found again" in found[3]
 
 
 # --- what is noted
@@ -468,7 +468,7 @@ def test_rows_that_stand_twice_under_two_ids_are_told_with_their_share(window):
     [found] = overlaps(result)
     assert (found["severity"], found["where"]) == ("warning", "train, eval") and found["fix"]
     share = int(found["message"].split("%")[0])
-    assert 70 <= share <= 90 and "of the eval rows also stand in train, but for column 'k'" in found["message"]
+    assert 70 <= share <= 90 and "of the eval rows also occur in train, but for column 'k'" in found["message"]
     assert result["says"] and "no k is in two splits" in result["says"][0]
 
 

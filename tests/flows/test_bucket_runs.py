@@ -1,4 +1,4 @@
-"""The whole road with raw files and store in a bucket: one machine begins, others go on from there."""
+"""The whole DAG with raw files and store in a bucket: one machine begins, others go on from there."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The whole road, typed as a user types it: what runs, what is cached, what is noticed, what is refused."""
+"""The whole DAG, typed as a user types it: what runs, what is cached, what is noticed, what is refused."""
 
 import json
 import os

@@ -55,9 +55,9 @@ def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(he
 
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.split("training:")[0] + judged)
     said = headway("train", tmp_path, check=2).stderr
-    assert "metric 'ndcg' judges the order within groups, and nothing ranks here" in said
+    assert "metric 'ndcg' judges the order within groups, and this pipeline has no groups to rank" in said
 
     text = PIPELINE.replace("{type: string, role: group}", "{type: string, role: key}")
     (tmp_path / "pipeline.yaml").write_text(text)
     said = headway("train", tmp_path, check=2).stderr
-    assert "training.ranking" in said and "no column says which rows are a group" in said and "Traceback" not in said
+    assert "training.ranking" in said and "ndcg_at needs a column with role: group" in said and "Traceback" not in said

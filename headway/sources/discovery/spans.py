@@ -1,4 +1,4 @@
-"""The spans of a source and the files of each, by the path's pattern.
+"""Finds the spans of a source and the files of each, by the path's pattern.
 
     spans(config)                                # ["2013-01", "2013-02"]
     found = files(config, "2013-01")             # path, bytes, crc32c of each file of the span

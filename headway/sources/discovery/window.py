@@ -1,4 +1,4 @@
-"""The spans of one run: the last so many, or those of the last so many days.
+"""Selects the spans of one run: the last n, or those of the last n days.
 
     select_window(known, 30)                              # the last 30 spans
     select_window(known, "30d", until="2013-01-31")       # the spans of the 30 days that end with 31 January
@@ -28,7 +28,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, order=True)
 class Date:
-    """A stretch of time by its name: a year, a month, a day or an hour."""
+    """A calendar period by its name: a year, a month, a day or an hour."""
 
     start: datetime
     resolution: str
@@ -91,7 +91,7 @@ def select_window(
     dates = _dates(known)
     if unit is not None and dates is None:
         raise ConfigError(
-            f"a window of {window} needs spans that are called by their dates",
+            f"a window of {window} needs spans that are named by their dates",
             where="--window",
             fix=f"use {{year}}/{{month}}/{{day}} in source.path, or count spans: --window {count}",
         )
@@ -123,9 +123,11 @@ def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
     match = _WINDOW.fullmatch(str(window).strip())
     count = int(match[1]) if match else 0
     if match is None and not re.fullmatch(r"-\d+", str(window)):
-        raise ConfigError(f"{window!r} is no window", where="--window", fix="a number of spans, or a time such as 30d")
+        raise ConfigError(
+            f"{window!r} is not a window", where="--window", fix="a number of spans, or a time such as 30d"
+        )
     if count < 1:
-        raise ConfigError(f"{window} spans make no window", where="--window", fix="take at least 1")
+        raise ConfigError(f"a window of {window} spans is empty", where="--window", fix="take at least 1")
     return count, (match[2] or None) if match else None
 
 

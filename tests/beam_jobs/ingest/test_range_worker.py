@@ -155,7 +155,7 @@ def test_errors_tell_reading_from_writing(request_for, write_csv, tmp_path):
 
 
 def test_a_condition_that_is_none_is_a_config_error(request_for, write_csv, tmp_path):
-    with pytest.raises(ConfigError, match="a condition is wanted"):
+    with pytest.raises(ConfigError, match="a condition is needed"):
         run(request_for(write_csv(5), where="x + 1"), tmp_path / "out")
 
 

@@ -102,7 +102,7 @@ def test_options_come_before_or_after_the_pipeline(arguments, monkeypatch):
 
     seen = []
     monkeypatch.setattr(
-        flows.cli.commands, "located_of", lambda pipeline, options, **more: seen.append((pipeline, options))
+        flows.cli.commands, "load_pipeline", lambda pipeline, options, **more: seen.append((pipeline, options))
     )
     with pytest.raises(AttributeError):
         main(["plan", *arguments])

@@ -57,7 +57,7 @@ def names(columns):
 def test_what_is_hashed_does_not_depend_on_what_the_config_picks(resolved, more):
     columns = resolved(more)
     assert names(columns) == ["a", "b", "c"] and [c.type for c in columns.hashed] == ["int64", "float32", "bytes"]
-    assert any("does not depend on 'id', which names single rows" in note for note in columns.notes)
+    assert any("does not depend on 'id', which identifies single rows" in note for note in columns.notes)
 
 
 def test_it_is_frozen_and_a_column_that_the_source_gains_changes_nothing(resolved):

@@ -21,7 +21,7 @@ columns:
 """
 
 
-def _located(tmp_path, text=PIPELINE):
+def _loaded(tmp_path, text=PIPELINE):
     lines = []
     for i in range(100):
         day, price = f"{2013 + i % 3}-01-0{i % 9 + 1}", f'"$1,{i % 1000:03d}"'
@@ -33,7 +33,7 @@ def _located(tmp_path, text=PIPELINE):
 
 
 def test_each_column_has_a_line_with_its_type_its_transform_and_why(tmp_path):
-    loaded = _located(tmp_path)
+    loaded = _loaded(tmp_path)
     found = files(loaded.pipeline.source, "all")
     columns = resolve(loaded, found)
     read = {column.name: column for column in columns.read}
@@ -52,7 +52,7 @@ def test_each_column_has_a_line_with_its_type_its_transform_and_why(tmp_path):
 
 
 def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
-    loaded = _located(tmp_path)
+    loaded = _loaded(tmp_path)
     found = files(loaded.pipeline.source, "all")
     schema = resolve(loaded, found).schema
     loaded.schema_file.write_text(to_text(schema))
@@ -67,6 +67,6 @@ def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
 
 def test_a_transform_of_a_column_that_is_no_feature_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="its transform would do nothing"):
-        _located(tmp_path, PIPELINE.replace("junk: ignore", "junk: {role: ignore, transform: log}"))
-    both = _located(tmp_path, PIPELINE.replace("{transform: vocabulary, role: group}", "{role: [group, feature]}"))
+        _loaded(tmp_path, PIPELINE.replace("junk: ignore", "junk: {role: ignore, transform: log}"))
+    both = _loaded(tmp_path, PIPELINE.replace("{transform: vocabulary, role: group}", "{role: [group, feature]}"))
     assert both.pipeline.column_configs()["user_id"].feature is True

@@ -1,4 +1,4 @@
-"""Who a candidate is compared with from run to run, on the real road and gate, with models that are only predictions."""
+"""Who a candidate is compared with from run to run, on the real DAG and gate, with models that are only predictions."""
 
 import json
 
@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.config.pipeline import read_pipeline
-from flows.dag.dag import road
+from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunSpec
 from flows.dag.step import Output
 from headway.evaluation.gate import gate
@@ -84,7 +84,7 @@ class Predicted:
 
 @pytest.fixture
 def run(tmp_path):
-    """run(until, share, seed) -> (the end of the road, the steps' titles); promotes what passed."""
+    """run(until, share, seed) -> (the run's result, the steps' titles); promotes what passed."""
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     (tmp_path / "data").mkdir()
     (tmp_path / "outputs").mkdir()
@@ -101,7 +101,7 @@ def run(tmp_path):
         run_spec = RunSpec(loaded=loaded, store=store, until=until, seed=seed)
         executor = Predicted(tmp_path / "outputs", share)
         executor.known = known
-        end = road(run_spec, executor, freeze=False)
+        end = run_dag(run_spec, executor, freeze=False)
         if end.verdict["promote"]:
             version = run_spec.registry.publish(tmp_path / "saved_model", json.loads(json.dumps(end.facts)))
             run_spec.registry.promote(version.number, reason="", run="r", verdict=end.verdict["verdict"])

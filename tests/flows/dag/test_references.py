@@ -68,8 +68,12 @@ def test_a_task_is_known_as_far_as_the_label_tells(task, label, tasks):
             "task: multiclass\ngate: {thresholds: {auc: {min: 0.8}}}",
             ["'auc' does not exist for a multiclass task"],
         ),
-        ("t", "gate: {tolerance: {auc: 0.1, rmse: 1%}}", ["auc, rmse do not exist together", "multiclass"]),
-        ("n", "gate: {tolerance: {mrr: 0.1}}", ["judges the order within groups, and nothing ranks here"]),
+        ("t", "gate: {tolerance: {auc: 0.1, rmse: 1%}}", ["auc, rmse do not all exist", "multiclass"]),
+        (
+            "n",
+            "gate: {tolerance: {mrr: 0.1}}",
+            ["judges the order within groups, and this pipeline has no groups to rank"],
+        ),
     ],
 )
 def test_a_metric_that_the_task_does_not_have_is_told_by_a_plan(typed, project, label, gate, words):
@@ -89,7 +93,7 @@ def test_a_metric_that_only_the_data_rule_out_is_told_before_training(typed, pro
 
 def test_classes_have_no_order_to_judge(project):
     folder = project("t", "evaluation: {ndcg_at: 3}\n")
-    with pytest.raises(ConfigError, match="classes have no order"):
+    with pytest.raises(ConfigError, match="ndcg_at needs an order"):
         check_metrics(read_pipeline(folder), ("multiclass",))
     check_metrics(read_pipeline(folder), ("binary", "multiclass"))
 

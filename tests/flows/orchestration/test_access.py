@@ -85,7 +85,7 @@ def test_a_server_with_another_password_is_told(tmp_path):
             access.check(address, "headway:wrong", tmp_path / "auth")
         assert "wrong" not in str(info.value) and "make down, then make up" in str(info.value)
         server.open = True  # of an earlier version
-        with pytest.raises(ConfigError, match="asks for no password"):
+        with pytest.raises(ConfigError, match="does not ask for a password"):
             access.check(address, "headway:right", tmp_path / "auth")
     finally:
         server.shutdown()

@@ -117,7 +117,7 @@ def test_what_is_undefined_stays_so():
     assert found["auc"].difference is None and found["loss"].difference is not None
     empty = paired("binary", [], [], [], metrics=("auc", "loss"), samples=50)
     assert empty["loss"].candidate is None and empty["auc"].standard_error is None
-    with pytest.raises(ValueError, match="ece of binary is not compared"):
+    with pytest.raises(ValueError, match="ece of binary cannot be compared"):
         paired("binary", [1.0], [0.1], [0.2], metrics=("ece",))
 
 

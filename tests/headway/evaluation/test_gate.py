@@ -306,7 +306,7 @@ def test_holm_by_hand():
         ({"tolerance": {"auc": "much"}}, "percentage"),
         ({"tolerance": {"auc": -0.1}}, "not negative"),
         ({"tolerance": {"ece": 0.1}}, "unknown metric 'ece'"),
-        ({"tolerance": {}}, "names no metric"),
+        ({"tolerance": {}}, "it is empty"),
         ({"primary": "acu"}, "did you mean 'auc'"),
         ({"primary": "loss", "tolerance": {"auc": 0.1}}, "not among the metrics of tolerance"),
         ({"confidence": 2}, "confidence"),

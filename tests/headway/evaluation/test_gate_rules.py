@@ -142,7 +142,7 @@ def test_equal_worse_and_unknown_are_told_apart(judge):
     detail = found["comparisons"]["overall"][0]
     assert found["outcome"] == "cannot tell" and detail["detectable"] > 0.0005
     assert "cannot tell whether it is worse by more than the tolerance of 0.0005" in said(found)
-    assert "the smallest loss that would have been seen is 0.0" in said(found)
+    assert "the smallest loss that could have been detected is 0.0" in said(found)
     label, a, b = models(rows=20_000, noise=(0.7, 0.5), seed=1)
     found = judge(label, a, b, config={"tolerance": {"auc": 0.05}})
     assert found["outcome"] == "worse" and "worse, but not wholly beyond the tolerance of 0.05: fell" in said(found)

@@ -90,7 +90,7 @@ def test_a_replicate_draws_groups_and_its_error_is_what_repeated_experiments_sho
     found = paired("binary", label, a, b, weight, metrics=("ndcg",), samples=80, group=codes, ndcg_at=3)["ndcg"]
     assert found.candidate == pytest.approx(ranked(label, a, weight, codes, k=3).mean()["ndcg"])
     assert found.standard_error > 0
-    with pytest.raises(ValueError, match="there are none"):
+    with pytest.raises(ValueError, match="the rows have none"):
         paired("binary", label, a, b, metrics=("ndcg",))
 
 
@@ -135,7 +135,7 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
     swapped["candidate"].pop("version")
     assert decide(GateRequest.model_validate(swapped))["verdict"] == "promote"
     assert GateConfig().tolerances("binary", ranked=True) == {"auc": 0.002, "loss": 0.002, "ndcg": 0.005}
-    with pytest.raises(ConfigError, match="nothing ranks here"):
+    with pytest.raises(ConfigError, match="has no groups to rank"):
         decide(GateRequest.model_validate(base | {"ndcg_at": None}))
     with pytest.raises(ValueError, match="needs a column with role: group"):
         GateRequest.model_validate(base | {"group": None})

@@ -3,7 +3,7 @@
 import numpy as np
 
 from headway.leakage import examples
-from headway.leakage.examples import Seen, examine, shown
+from headway.leakage.examples import KeyOccurrence, examine, shown
 from headway.leakage.hash_sets import Found
 
 
@@ -14,7 +14,7 @@ def found(*hashes):
 
 
 def seen(hashed, value, split, row=1, written=None):
-    return Seen(hashed, (value,), written or f"id {value}", "2013-01", split, "a.csv", row)
+    return KeyOccurrence(hashed, (value,), written or f"id {value}", "2013-01", split, "a.csv", row)
 
 
 def both(rows):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.leakage.time_range import span_of, time_text
+from headway.leakage.time_range import time_range, time_text
 
 STAMPS = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 1))
 
@@ -15,8 +15,8 @@ STAMPS = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 
 @given(st.lists(STAMPS, max_size=8), st.booleans())
 def test_texts_are_compared_as_the_times_they_say(stamps, encoded):
     texts = pa.array([stamp.isoformat().encode() for stamp in stamps], pa.binary())
-    note = span_of(texts.dictionary_encode() if encoded else texts, "text")
-    as_numbers = span_of(pa.array(stamps, pa.timestamp("us")).cast(pa.int64()), "timestamp")
+    note = time_range(texts.dictionary_encode() if encoded else texts, "text")
+    as_numbers = time_range(pa.array(stamps, pa.timestamp("us")).cast(pa.int64()), "timestamp")
     assert (note.low, note.high) == (as_numbers.low, as_numbers.high)
     assert note.missing == note.unreadable == 0
 
@@ -25,21 +25,21 @@ def test_what_is_no_time_is_counted_and_zones_are_heeded():
     texts = pa.array(
         [b"2013-01-01T02:00:00+02:00", b"2013-01-01T00:00:00Z", b"soon", b"soon", None, b"\xff"], pa.binary()
     )
-    note = span_of(texts, "text")
+    note = time_range(texts, "text")
     assert note.low == note.high == 1356998400000000
     assert (note.missing, note.unreadable) == (1, 3)
-    floats = span_of(pa.array([1.5, None, float("nan"), -2.0], pa.float32()), "number")
+    floats = time_range(pa.array([1.5, None, float("nan"), -2.0], pa.float32()), "number")
     assert (floats.low, floats.high, floats.missing) == (-2.0, 1.5, 2)
 
 
 @given(st.lists(st.lists(st.integers(-5, 5) | st.none(), max_size=4), min_size=1, max_size=4), st.randoms())
 def test_notes_merge_in_any_order(parts, random):
-    notes = [span_of(pa.array(part, pa.int64()), "number") for part in parts]
+    notes = [time_range(pa.array(part, pa.int64()), "number") for part in parts]
     random.shuffle(notes)
     total = notes[0]
     for note in notes[1:]:
         total = total.merged(note)
-    assert total == span_of(pa.array([v for part in parts for v in part], pa.int64()), "number")
+    assert total == time_range(pa.array([v for part in parts for v in part], pa.int64()), "number")
 
 
 @pytest.mark.parametrize(

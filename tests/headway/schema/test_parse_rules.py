@@ -141,7 +141,7 @@ def test_the_schema_file_keeps_rules():
         ({"parse": "%H:%M"}, "needs a year"),
         ({"parse": "%I %d/%m/%Y"}, "%p"),
         ({"parse": "number", "type": "string"}, "type: string"),
-        ({"parse": "date", "shape": 3}, "one value a row"),
+        ({"parse": "date", "shape": 3}, "one value per row"),
         ({"role": ["group", "key"]}, "one role"),
         ({"role": ["ignore", "feature"]}, "not a feature"),
     ],

@@ -23,7 +23,7 @@ def test_columns_have_the_names_that_the_pipeline_gives_them(opened):
     big, found = opened("csv", b"a/b,c\n%s,2\n" % (b"x" * 99), rename={"a/b": "a_b"}, max_cell_bytes=9)
     (piece,) = big.ranges(found)
     assert [bad.column for chunk in big.read(piece, ["a_b"], {}) for bad in chunk.malformed] == ["a_b"]
-    for rename, told in [({"z": "y"}, "there is no column 'z'"), ({"a/b": "c"}, "'a/b' is to be called 'c'")]:
+    for rename, told in [({"z": "y"}, "there is no column 'z'"), ({"a/b": "c"}, "'a/b' is renamed to 'c'")]:
         source, found = opened("csv", b"a/b,c\n1,2\n", rename=rename)
         with pytest.raises(ConfigError, match=told):
             source.prefix(found, 9)

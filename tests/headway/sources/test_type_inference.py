@@ -163,4 +163,4 @@ def test_the_note_counts_and_shows():
     table = pa.table({"a": ["1"] * 300 + [None, "x", "y"]})
     made = as_numbers(table, ["a"])
     assert made.schema.field("a").type == pa.int64()
-    assert told(made.schema.field("a")) == "2 of 302 sampled values are no number, such as 'x'"
+    assert told(made.schema.field("a")) == "2 of 302 sampled values are not numbers, such as 'x'"

@@ -283,7 +283,7 @@ def test_a_row_with_several_bad_values_is_rejected_once_and_for_the_first_column
     assert told == [
         (0, "b", "x", "is not an integer that fits int64"),
         (1, "a", "x", "is not an integer that fits int64"),
-        (3, "a", None, "is null, and the column may not be"),
+        (3, "a", None, "is null, but the column is not nullable"),
     ]
 
 

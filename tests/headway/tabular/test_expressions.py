@@ -335,6 +335,20 @@ def test_deep_nesting_is_an_error_and_not_a_crash(text):
         parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem", "fix"),
+    [
+        ("not i", "'not' needs true or false, but column 'i' holds numbers", "write i == 0 in place of not i"),
+        ("flag and i", "'and' needs true or false, but column 'i' holds numbers", "write i == 1 in place of i"),
+        ("i > 1 or s", "'or' needs true or false, but column 's' holds text", "write s == 'a' in place of s"),
+    ],
+)
+def test_an_operand_that_is_not_a_condition_is_named_with_what_to_write(text, problem, fix):
+    with pytest.raises(DataError) as error:
+        of(text)
+    assert (error.value.problem, error.value.fix) == (problem, fix)
+
+
 def test_an_unknown_column_is_named_with_a_close_one():
     with pytest.raises(ConfigError, match=r"no column 'flagg'(.|\n)*did you mean 'flag'"):
         of("flagg == 1")
@@ -375,7 +389,7 @@ def test_types_that_do_not_go_together_are_named_with_their_columns(text):
             "i > 0, or read it as text: columns: {i: {type: string}}",
         ),
         ("d > 3", "column 'd' holds dates and 3 is a number", "d >= '2013-01-31'"),
-        ("l > 3", "column 'l' holds lists", "one value a row"),
+        ("l > 3", "column 'l' holds lists", "one value per row"),
         ("log(s) > 3", "in 'log(s)': column 's' holds text", "read it as a number"),
     ],
 )
@@ -399,7 +413,7 @@ def test_dates_and_times_are_compared_with_text_in_utc(kind):
 
 
 def test_a_filter_must_be_a_condition():
-    with pytest.raises(ConfigError, match="gives numbers, and a condition is wanted"):
+    with pytest.raises(ConfigError, match="gives numbers, but a condition is needed"):
         parse("i + 1").keep(BATCH)
 
 

@@ -92,6 +92,6 @@ def test_a_label_of_columns_that_do_not_exist_or_do_not_fit():
 
 def test_a_label_of_several_values_a_row_says_what_to_do():
     columns = (Column(name="y", type="int64", nullable=True, shape=(None,)),)
-    with pytest.raises(ConfigError, match="several values a row") as caught:
+    with pytest.raises(ConfigError, match="several values per row") as caught:
         label("y").stored(columns)
     assert "columns: {y: {shape: scalar}}" in caught.value.fix

@@ -80,5 +80,5 @@ def test_hashes_tell_lists_apart():
 
 
 def test_a_separator_needs_a_list():
-    with pytest.raises(ValueError, match="say shape: list"):
+    with pytest.raises(ValueError, match="set shape: list"):
         ColumnConfig(type="string", separator="|")

@@ -250,7 +250,7 @@ def test_what_is_declared_unique_changes_no_split_but_is_noted():
         ({"mode": "column"}, "column's name"),
         ({"column": "a"}, "column's name"),
         ({"mode": "time", "key": "a"}, "a key is for mode: hash"),
-        ({"unique": True}, "there is none; name the columns"),
+        ({"unique": True}, "which is not set; or name the columns"),
         ({"key": ["a", "b", "a"]}, "key names a twice"),
         ({"unique": ["a", "a"]}, "unique names a twice"),
         ({"values": {"a": "train"}}, "mode: column"),

@@ -65,7 +65,7 @@ def test_text_says_which_value_changed(check):
     assert (severity, column) == ("warning", "carrier")
     assert message == (
         "column 'carrier' has drifted from version 3 (2013-01): 'AA' is 74.70% of its train values, and was 50.32% "
-        "(L-infinity distance 0.244; at most 0.1 is no drift)"
+        "(L-infinity distance 0.244; the limit is 0.1)"
     )
 
 

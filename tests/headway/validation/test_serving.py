@@ -67,12 +67,15 @@ def test_what_is_asked_differently_is_said(tmp_path):
     logged = requests(write(tmp_path / "log", "lines", asked), COLUMNS)
     first, second = skew(statistics(batch()), logged.statistics, ValidateConfig())
     assert (first.kind, first.column, first.where) == ("skew", "carrier", "serving")
-    assert "'carrier' is asked differently than it was taught: 'AA' is 8" in first.message or "'UA' is" in first.message
+    assert (
+        "'carrier' is distributed differently in requests than in training: 'AA' is 8" in first.message
+        or "'UA' is" in first.message
+    )
     assert "of the logged values, and was" in first.message
     assert first.fix.startswith(
         "make it in serving as in the source; if it is meant to differ, raise validation.columns."
     )
-    assert second.message == "none of the 2,000 logged requests has a value of 'hour'; of the train rows 100.00% do"
+    assert second.message == "none of the 2,000 logged requests has a value of 'hour'; 100.00% of the train rows do"
 
 
 def test_values_that_do_not_fit_are_counted(tmp_path):

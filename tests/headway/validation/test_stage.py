@@ -211,7 +211,7 @@ def test_unbalanced_classes(check):
     assert (found["severity"], found["kind"], found["where"]) == ("warning", "class balance", "train")
     assert "1 of 2,000 train rows (0.050%)" in found["message"]
     assert (blind["severity"], blind["kind"]) == ("info", "leakage")
-    assert "not looked for: fewer than 30 of 2,000 train rows have another label" in blind["message"]
+    assert "not checked: fewer than 30 of 2,000 train rows have another label" in blind["message"]
     assert check({"label": [1] + [0] * (ROWS - 1)}, task="regression")["anomalies"] == []
 
 

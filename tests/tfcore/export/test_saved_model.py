@@ -510,7 +510,7 @@ def test_replay_in_a_fresh_process(exported, tmp_path, rows_per_record):
 def test_a_difference_beyond_the_bound_is_an_error_that_shows_the_row(exported, tmp_path):
     early = ReplayProcess()
     early.start()
-    with pytest.raises(HeadwayError, match="answers differently from the trained one") as info:
+    with pytest.raises(HeadwayError, match="gives other predictions than the trained one") as info:
         replay(replay_request(exported, tmp_path, change=1e-3), tmp_path, Monitor(), process=early)
     assert "0.001 (bound 1e-05)" in info.value.problem and f"hour={ROWS['hour'][120]}" in info.value.problem
     assert not (tmp_path / "replay.json").exists()

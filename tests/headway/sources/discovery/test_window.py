@@ -63,8 +63,8 @@ def test_a_missing_span_is_an_error_that_names_it_unless_gaps_are_allowed(lackin
 @pytest.mark.parametrize(
     ("known", "window", "until", "said"),
     [
-        (["a", "b"], "30d", "latest", "called by their dates"),
-        (["a", "b"], "x", "latest", "is no window"),
+        (["a", "b"], "30d", "latest", "named by their dates"),
+        (["a", "b"], "x", "latest", "is not a window"),
         (DAYS, "0d", "latest", "at least 1"),
         (DAYS, 40, "latest", "--window 31 or less"),
         (DAYS, "3d", "2014-01-01", "no span '2014-01-01'"),
