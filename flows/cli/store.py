@@ -149,7 +149,8 @@ def _training_says(result: dict[str, Any]) -> list[str]:
             "find it"
         )
     for one in result.get("best_checkpoints", []):
-        lines.append(f"kept step {one['step']:,}: loss on the holdout {one['holdout_loss']:.6g}, {one['weights']}")
+        loss = one.get("holdout_loss", one.get("carve_loss"))  # the name in outputs of earlier versions
+        lines.append(f"kept step {one['step']:,}: loss on the holdout {loss:.6g}, {one['weights']}")
     return lines
 
 
