@@ -86,17 +86,12 @@ class BeamRunner:
         with self._lock:
             self._cancel = cancel
         if self._cancelled:
-            self._send()
+            self.cancel()
 
     def cancel(self) -> None:
         """Ask the cluster, once, to cancel the job; returns at once, as a cluster that is gone may never answer."""
         with self._lock:
-            first, self._cancelled = not self._cancelled, True
-        if first:
-            self._send()
-
-    def _send(self) -> None:
-        with self._lock:
+            self._cancelled = True
             cancel, self._cancel = self._cancel, None
         if cancel is not None:
             threading.Thread(target=_quietly, args=(cancel,), name="cancel", daemon=True).start()
