@@ -5,8 +5,8 @@
 
 The tutorial reads Parquet as rows (dicts), makes a tf.train.Example of each in Python and writes TFRecords; it computes
 no label, no split, no statistics. Headway reads the same 11 columns, and filters, labels (arr_delay > 15), splits by
-hash of row_id, keeps statistics and writes all columns as row groups. Both run on Beam's local runner. Every run is a
-process of its own; rows/s leave imports out, peak memory is of the whole process.
+hash of row_id, keeps statistics and writes all columns as row groups. The tutorial runs on Beam's local runner, Headway on
+its own. Every run is a process of its own; rows/s leave imports out, peak memory is of the whole process.
 
 The limit is what the machine could do at best: seconds to decode the Parquet columns on one thread, plus seconds to
 write and fsync as many bytes as the shards have; its rate is the rows over their sum. Its share is taken at 10 M rows,
@@ -175,9 +175,8 @@ def limit(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
 
 def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     """One call of the ingest stage, checksums of the input included."""
-    # imports of Beam, and what it imports when a pipeline runs, before the clock does
+    import pandas  # noqa: F401 - pyarrow looks for it once, which takes half a second
 
-    import beam_jobs.runners.pipeline  # noqa: F401
     from beam_jobs.ingest.stage import ingest
     from beam_jobs.runners.config import RunnerConfig
     from headway.monitor import Monitor

@@ -180,10 +180,10 @@ def tutorial(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
 
 def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     """One call of the job, checksums of the input and loading the model included."""
+    import pandas  # noqa: F401 - pyarrow looks for it once, before the clock runs
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    import beam_jobs.runners.pipeline  # noqa: F401 - imports Beam, before the clock runs
     import tfcore.export.predictor  # noqa: F401 - and TensorFlow
     from beam_jobs.predict.request import Passed, PredictRequest
     from beam_jobs.predict.stage import predict

@@ -130,7 +130,8 @@ def merge_year(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def wide(arguments: argparse.Namespace) -> dict[str, Any]:
     """One call of the ingest stage."""
-    import beam_jobs.runners.pipeline  # noqa: F401 - imports Beam, before the clock runs
+    import pandas  # noqa: F401 - pyarrow looks for it once, before the clock runs
+
     from beam_jobs.ingest.request import IngestRequest
     from beam_jobs.ingest.stage import ingest
     from beam_jobs.runners.config import RunnerConfig

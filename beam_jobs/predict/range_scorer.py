@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from beam_jobs.predict.part_writer import Format, PartWriter
 from beam_jobs.predict.request import FILE, ROW, PredictRequest
-from beam_jobs.runners.job_state import Tick
+from beam_jobs.runners.range_job import Tick
 from headway.errors import DataError, StoreError
 from headway.messages import counted
 from headway.sources.discovery.formats_table import Chunk, Range, open_source

@@ -27,10 +27,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.ingest.merge import quarantined_rows
-from beam_jobs.ingest.stage import whole_ranges
 from beam_jobs.predict.part_writer import PartWriter
 from beam_jobs.predict.request import ROW, PredictRequest
 from beam_jobs.runners.config import RunnerConfig
+from beam_jobs.runners.driver import whole_ranges
 from beam_jobs.runners.work_dir import FOLDER, WorkDir, writable
 from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
@@ -87,7 +87,7 @@ def predict(
             kept = work_dir.resume(keys)
         if kept:
             monitor.log(f"{len(kept)} of {len(ranges)} ranges were finished before")
-        running = whole_ranges(
+        whole_ranges(
             [request],
             [work_dir],
             [ranges],
@@ -95,7 +95,7 @@ def predict(
             runner or RunnerConfig(),
             work="beam_jobs.predict.range_scorer:predict_range",
         )
-        with running, writable(out):
+        with writable(out):
             result = _publish(request, ranges, work_dir, out, whole, max_quarantined)
             work_dir.remove()
     return result | {"kept": len(kept), "cached": False}

@@ -1,11 +1,10 @@
 """`runner:` of pipeline.yaml: which Beam runner, its options, its workers.
 
-    runner: direct                                                  # this process, one thread a core
+    runner: direct                                                  # threads of this process, one per core
     runner: {name: flink, options: {job_endpoint: "jobs:8099"}}     # any runner that Beam knows, with its own options
 
-`direct` is Beam's local runner named outright, as FnApiRunner: asked for a DirectRunner, Beam first tries to download
-another one. It runs in its in_memory mode, with one worker that starts the threads (`pipeline.IngestRange`): its own
-multi_threading mode speaks gRPC with itself, which took a tenth of a second to begin.
+`direct` needs no Beam (`local.LocalRunner`). With `options` it is Beam's local runner, named outright as FnApiRunner: asked
+for a DirectRunner, Beam first tries to download another one.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class RunnerConfig(Frozen):
     """Which runner, and what it is told. It changes how fast a job runs, never what it writes."""
 
     name: str = Field(default="direct", description=f"one of {', '.join(_BEAM_NAMES)}")
-    workers: int | None = Field(default=None, ge=1, description="threads of the direct runner; default: one a core")
+    workers: int | None = Field(default=None, ge=1, description="threads of the direct runner; default: one per core")
     options: dict[str, Any] = Field(default_factory=dict, description="Beam's pipeline options, by their names")
 
     @model_validator(mode="before")
@@ -68,9 +67,9 @@ class RunnerConfig(Frozen):
         return self
 
     @property
-    def in_process(self) -> bool:
-        """Whether the workers are threads of this process."""
-        return self.name == "direct" and self.options.get("direct_running_mode", "in_memory") != "multi_processing"
+    def local(self) -> bool:
+        """Whether the workers are threads of this process, without Beam."""
+        return self.name == "direct" and not self.options
 
     def threads(self, elements: int | None = None) -> int:
         """Workers of the direct runner: no more than there are elements to work on."""
@@ -103,7 +102,8 @@ def make_pipeline(config: RunnerConfig, *, elements: int | None = None) -> Any:
             fix = f"did you mean {close[0]!r}?" if close else "see the options of Beam's runner"
             raise ConfigError(f"Beam knows no pipeline option {name!r}", where="runner.options", fix=fix)
     if config.name == "direct":
-        mode, workers = ("in_memory", 1) if config.in_process else ("multi_processing", config.threads(elements))
+        mode = options.get("direct_running_mode", "multi_threading")
+        workers = 1 if mode == "in_memory" else config.threads(elements)
         options = {"direct_running_mode": mode, "direct_num_workers": workers} | options
     try:
         # flags=[]: Beam would read this process's command line otherwise

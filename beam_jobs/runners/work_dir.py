@@ -28,11 +28,13 @@ FOLDER = ".ranges"
 _STOP = "stop"
 _ERROR = ".error.json"
 FACTS = "facts.json"
+ROWS = ".rows"
+"""How many rows an attempt has read so far, in its folder."""
 
 
 @dataclass(frozen=True)
 class WorkDir:
-    """The aside files of one span's ingest; picklable."""
+    """The work folder of one span: all that its ranges and the driver tell each other; picklable."""
 
     folder: Path
 
@@ -92,6 +94,24 @@ class WorkDir:
         """The ranges that are whole."""
         return {int(path.name) for path in self.folder.iterdir() if path.name.isdigit()}
 
+    def rows(self, whole: dict[int, int]) -> int:
+        """Rows read so far; `whole` keeps those of whole ranges from one call to the next."""
+        under_way = dict[int, int]()
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # the folder went, or an attempt became whole: the next call sees it
+            for path in self.folder.iterdir():
+                name, _, attempt = path.name.partition(".")
+                index = int(name) if name.isdigit() else -1
+                if index < 0 or index in whole:
+                    continue
+                if not attempt:
+                    whole[index] = self.facts(index)["rows"]
+                else:
+                    with contextlib.suppress(OSError, ValueError):
+                        under_way[index] = max(under_way.get(index, 0), int((path / ROWS).read_text()))
+        return sum(whole.values()) + sum(rows for index, rows in under_way.items() if index not in whole)
+
     def attempts(self) -> set[str]:
         """Every attempt at a range that has left a trace: one that runs, or one that is whole."""
         return {path.name for path in self.folder.iterdir() if path.name[:5].isdigit()}
@@ -119,7 +139,8 @@ class WorkDir:
 
     def stop(self) -> None:
         """Ask every range of this span to stop, in whatever process it runs."""
-        (self.folder / _STOP).touch()
+        with contextlib.suppress(OSError):  # it is gone, or cannot be written, and why is told already
+            (self.folder / _STOP).touch()
 
     def stopped(self) -> bool:
         """Whether this work is in vain: a stop was asked for, or the driver has left."""

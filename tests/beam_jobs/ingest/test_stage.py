@@ -20,10 +20,14 @@ from beam_jobs.ingest import range_worker, stage
 from beam_jobs.ingest.stage import ingest, ingest_many
 from beam_jobs.runners import pipeline
 from beam_jobs.runners.config import RunnerConfig
+from beam_jobs.runners.local import LocalRunner
+from beam_jobs.runners.pipeline import WorkOnRange
+from beam_jobs.runners.range_job import RangeJob
+from beam_jobs.runners.work_dir import WorkDir
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.process import owned
-from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.formats_table import Range, open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
 from headway.tabular.splits import SplitConfig
@@ -216,13 +220,13 @@ def test_a_full_disk_is_a_store_error_with_a_fix(request_for, write_csv, out, mo
 
 def test_a_file_that_goes_away_is_a_data_error(request_for, write_csv, out, monkeypatch):
     path = write_csv(5)
-    request, original = request_for(path), pipeline.run
+    request, original = request_for(path), LocalRunner.run
 
-    def run(*args, **keywords):
+    def run(*args):
         path.unlink()
-        original(*args, **keywords)
+        original(*args)
 
-    monkeypatch.setattr(pipeline, "run", run)
+    monkeypatch.setattr(LocalRunner, "run", run)
     with pytest.raises(DataError, match="cannot be read"):
         ingest(request, out, Monitor(), runner=ONE)
 
@@ -234,14 +238,23 @@ def test_errors_come_back_from_other_processes(request_for, write_csv, out):
     assert list(out.iterdir()) == []
 
 
-def test_only_a_process_that_a_runner_started_is_headways_own(monkeypatch):
+def test_only_a_process_that_a_runner_started_is_headways_own(tmp_path, monkeypatch):
     monkeypatch.setattr("headway.process._OWN", [])
-    job_state = pipeline.JobState.begin()
-    try:
-        assert list(pipeline.IngestRange((), job_state.token).process([])) == [] and not owned()
-    finally:
-        job_state.end()
-    assert list(pipeline.IngestRange((), "of another process").process([])) == [] and owned()
+    away = RangeJob(None, WorkDir(tmp_path / "gone"), "no:function")  # the driver has left: nothing to do
+    work, element = WorkOnRange([away]), (0, Range(0, "a.csv", 0, 0, 1))
+    assert list(work.process(element)) == [] and not owned()
+    monkeypatch.setattr(pipeline, "_PROCESS", "another process")
+    assert list(work.process(element)) == [] and owned()
+
+
+def test_a_disk_that_takes_no_error_either_is_told(request_for, write_csv, out, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(range_worker, "ingest_range", full)
+    monkeypatch.setattr(WorkDir, "fail", full)
+    with pytest.raises(StoreError, match="make room"):
+        ingest(request_for(write_csv(300), range_bytes=1024), out, Monitor(), runner=TWO)
 
 
 def test_a_bug_in_a_worker_is_not_swallowed(request_for, write_csv, out, monkeypatch):
@@ -324,12 +337,12 @@ except KeyboardInterrupt:
 
 
 def lossy(times):
-    """pipeline.run that loses every other element, so many times."""
-    original, left = pipeline.run, [times]
+    """LocalRunner.run that loses every other element, so many times."""
+    original, left = LocalRunner.run, [times]
 
-    def run(jobs, elements, **keywords):
+    def run(self, jobs, elements):
         left[0] -= 1
-        original(jobs, list(elements)[:: 2 if left[0] >= 0 else 1], **keywords)
+        original(self, jobs, elements[:: 2 if left[0] >= 0 else 1])
 
     return run
 
@@ -337,8 +350,7 @@ def lossy(times):
 def test_lost_ranges_are_run_again(request_for, write_csv, tmp_path, monkeypatch, digests):
     request = request_for(write_csv(400), range_bytes=1024)
     want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
-    monkeypatch.setattr(pipeline.JobState, "find", lambda token: None)  # as if the workers were other processes
-    monkeypatch.setattr(pipeline, "run", lossy(1))
+    monkeypatch.setattr(LocalRunner, "run", lossy(1))
     monitor = Recorder()
     assert ingest(request, tmp_path / "lost", monitor, runner=ONE) == want
     assert digests(tmp_path / "lost") == digests(tmp_path / "whole")
@@ -346,7 +358,7 @@ def test_lost_ranges_are_run_again(request_for, write_csv, tmp_path, monkeypatch
 
 
 def test_a_runner_that_keeps_losing_ranges_is_an_error(request_for, write_csv, out, monkeypatch):
-    monkeypatch.setattr(pipeline, "run", lambda jobs, elements, **keywords: None)
+    monkeypatch.setattr(LocalRunner, "run", lambda self, jobs, elements: None)
     with pytest.raises(HeadwayError, match="lost 1 of 1 ranges"):
         ingest(request_for(write_csv(4)), out, Monitor(), runner=ONE)
 
@@ -356,7 +368,7 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
 ):
     request = request_for(write_csv(400), range_bytes=1024)
     want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
-    work, attempt = range_worker.ingest_range, pipeline.IngestRange._work_on
+    work, attempt = range_worker.ingest_range, RangeJob.run
     tries: dict[int, int] = {}
 
     def torn_at_first(request, piece, folder, tick):
@@ -366,16 +378,14 @@ def test_attempts_that_fail_and_attempts_too_many_change_nothing(
             raise RuntimeError("torn")
         return facts
 
-    def three_times(self, span, piece, job_state):
+    def three_times(self, piece):
         with pytest.raises(RuntimeError, match="torn"):
-            list(attempt(self, span, piece, job_state))
-        assert list(attempt(self, span, piece, job_state)) == [(0, piece.index)]
-        yield from attempt(self, span, piece, job_state)
+            attempt(self, piece)
+        assert attempt(self, piece)
+        return attempt(self, piece)
 
-    monkeypatch.setattr(pipeline.JobState, "find", lambda token: None)  # as if the workers were other processes
-    monkeypatch.setattr("headway.process._OWN", [])  # this one stays the tests'
     monkeypatch.setattr(range_worker, "ingest_range", torn_at_first)
-    monkeypatch.setattr(pipeline.IngestRange, "_work_on", three_times)
+    monkeypatch.setattr(RangeJob, "run", three_times)
     assert ingest(request, tmp_path / "retried", Monitor(), runner=ONE) == want
     assert set(tries.values()) == {3}
     assert digests(tmp_path / "retried") == digests(tmp_path / "whole")
@@ -433,21 +443,28 @@ def test_a_slow_range_leaves_the_other_worker_all_the_rest(request_for, write_cs
     assert done == ranges
 
 
-def test_a_span_is_put_together_while_beam_winds_up(request_for, write_csv, tmp_path, monkeypatch):
-    run, gather, together, ended = pipeline.run, stage.collect, threading.Event(), []
+def test_the_local_runner_needs_no_beam(write_csv, tmp_path):
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from pathlib import Path
+import conftest
+from beam_jobs.ingest.stage import ingest
+from headway.monitor import Monitor
+request = conftest.make_request(Path({str(write_csv(50))!r}))
+assert ingest(request, Path({str(tmp_path / "out")!r}), Monitor())["counts"]["read"] == 50
+assert not {{"apache_beam", "grpc"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
-    def slow_to_end(*arguments, **keywords):
-        run(*arguments, **keywords)
-        ended.append(together.wait(60))
 
-    def collect(*arguments):
-        together.set()
-        return gather(*arguments)
-
-    monkeypatch.setattr(pipeline, "run", slow_to_end)
-    monkeypatch.setattr(stage, "collect", collect)
-    ingest(request_for(write_csv(40)), tmp_path / "out", Monitor(), runner=TWO)
-    assert ended == [True], "Beam has ended by the time that ingest returns"
+@pytest.mark.parametrize("mode", ["in_memory", "multi_threading"])
+def test_the_pipeline_on_beams_own_local_runner_writes_the_same(mode, request_for, write_csv, tmp_path, digests):
+    request = request_for(write_csv(300), range_bytes=4096)
+    want = ingest(request, tmp_path / "threads", Monitor(), runner=TWO)
+    other = RunnerConfig(workers=2, options={"direct_running_mode": mode})
+    assert ingest(request, tmp_path / "beam", Monitor(), runner=other) == want
+    assert digests(tmp_path / "beam") == digests(tmp_path / "threads")
 
 
 def test_workers_in_other_processes_write_the_same(request_for, write_csv, tmp_path, digests):

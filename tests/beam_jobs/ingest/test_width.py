@@ -28,7 +28,7 @@ def peak():
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmHWM")) / 1024
 
 folder, width, rows, groups = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-interface.RANGE_CELLS = width * rows  # as many ranges as row groups, so that both workers have some
+base.RANGE_CELLS = width * rows  # as many ranges as row groups, so that both workers have some
 rng = np.random.default_rng(3)
 words = pa.array([f"word{i}" for i in range(50)])
 makers = [

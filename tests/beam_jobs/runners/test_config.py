@@ -46,12 +46,12 @@ def test_a_wrong_runner_says_what_would_be_right(value, message):
         load(RunnerConfig, value, where="runner")
 
 
-def test_direct_is_the_local_runner_and_ignores_the_command_line(monkeypatch):
+def test_direct_is_beams_local_runner_with_options_and_ignores_the_command_line(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["headway", "--runner=DataflowRunner", "--direct_num_workers=9"])
     pipeline = make_pipeline(RunnerConfig(workers=3))
     options = pipeline.options.get_all_options()
     assert type(pipeline.runner).__name__ == "FnApiRunner"
-    assert (options["direct_running_mode"], options["direct_num_workers"]) == ("in_memory", 1)
+    assert (options["direct_running_mode"], options["direct_num_workers"]) == ("multi_threading", 3)
 
 
 def test_no_more_workers_than_elements():
@@ -74,10 +74,10 @@ def test_a_runner_that_is_not_installed_is_a_config_error(monkeypatch):
         make_pipeline(RunnerConfig(name="dataflow"))
 
 
-def test_only_threads_of_this_process_are_in_process():
-    assert RunnerConfig().in_process
-    assert not RunnerConfig(options={"direct_running_mode": "multi_processing"}).in_process
-    assert not RunnerConfig(name="flink").in_process
+def test_direct_without_options_is_local():
+    assert RunnerConfig().local and RunnerConfig(workers=3).local
+    assert not RunnerConfig(options={"direct_running_mode": "in_memory"}).local
+    assert not RunnerConfig(name="flink").local
 
 
 def test_importing_what_a_plan_needs_imports_no_beam():
@@ -104,7 +104,7 @@ assert logging.root.manager.disable == 0
 
 
 def test_pipelines_that_overlap_leave_the_process_as_it_was():
-    from beam_jobs.runners.pipeline import _sharing
+    from beam_jobs.runners.local import _sharing
 
     before = pa.cpu_count(), sys.getswitchinterval()
     with contextlib.ExitStack() as first, contextlib.ExitStack() as second:

@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from beam_jobs.ingest import stage as module
+from beam_jobs.runners import driver as module
 from beam_jobs.runners import job_server
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.job_state import JobState
+from beam_jobs.runners.pipeline import BeamRunner
 from beam_jobs.runners.work_dir import WorkDir
 from headway.errors import ConfigError, HeadwayError
 from headway.monitor import Monitor
@@ -106,7 +106,7 @@ def _gone(pid):
 
 def test_a_stop_cancels_the_job_once_even_one_that_is_still_on_its_way():
     for early in (True, False):
-        job_state, calls, called = JobState.begin(), [], threading.Event()
+        runner, calls, called = BeamRunner(RunnerConfig(name="flink")), [], threading.Event()
 
         def cancel(calls=calls, called=called):
             calls.append(1)
@@ -114,12 +114,11 @@ def test_a_stop_cancels_the_job_once_even_one_that_is_still_on_its_way():
             raise ConnectionError("the server is gone")
 
         if early:
-            job_state.cancel()
-        job_state.runs(cancel)
-        job_state.cancel()
-        job_state.cancel()
+            runner.cancel()
+        runner.submitted(cancel)
+        runner.cancel()
+        runner.cancel()
         assert called.wait(10)
-        job_state.end()
         assert calls == [1]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beam_jobs.runners.work_dir import WorkDir
+from beam_jobs.runners.work_dir import ROWS, WorkDir
 from headway.errors import ConfigError, DataError
 
 
@@ -66,3 +66,15 @@ def test_a_worker_that_goes_on_after_the_driver_left_writes_nothing(work_dir):
         work_dir.fail(2, DataError("nobody listens"))
         (folder / "more").write_text("")
     assert list(work_dir.folder.parent.iterdir()) == []
+
+
+def test_rows_of_ranges_under_way_count_once_and_whole_ones_stay(work_dir):
+    whole = {}
+    with work_dir.attempt(0) as first, work_dir.attempt(0) as second, work_dir.attempt(1):
+        (first / ROWS).write_text("5")
+        (second / ROWS).write_text("8")
+        assert work_dir.rows(whole) == 8 and whole == {}
+        (first / "facts.json").write_text('{"rows": 20}')
+        (second / "facts.json").write_text('{"rows": 20}')
+    work_dir.fail(1, DataError("no such column"))
+    assert work_dir.rows(whole) == 20 and whole == {0: 20}

@@ -1,0 +1,188 @@
+"""Runs the ranges of a job on the configured runner until their outputs are whole: progress, errors, stops, lost ranges.
+
+    whole_ranges([request], [work_dir], [ranges], monitor, RunnerConfig(), work="beam_jobs.ingest.range_worker:ingest_range")
+
+Whatever the runner, all that driver and ranges tell each other lies in the work folder.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from beam_jobs.runners.config import RunnerConfig
+from beam_jobs.runners.local import LocalRunner
+from beam_jobs.runners.range_job import Element, RangeJob
+from beam_jobs.runners.work_dir import WorkDir
+from headway.errors import HeadwayError
+from headway.monitor import Monitor
+from headway.sources.discovery.formats_table import Range
+
+_TRIES = 3
+"""How often ranges are run before giving up on a runner that loses them."""
+_POLL_SECONDS = 0.1
+_STOP_SECONDS = 30.0
+"""How long a stop waits for ranges that are under way; they look for it after every batch."""
+_BEGIN_SECONDS = 600.0
+"""How long a cluster may take to begin with the first range; one without workers would take for ever."""
+_SAY_SECONDS = 60.0
+
+
+class Runner(Protocol):
+    """Deals ranges to workers."""
+
+    def run(self, jobs: Sequence[RangeJob], elements: Sequence[Element]) -> None:
+        """Run the ranges and block until all are done."""
+
+    def cancel(self) -> None:
+        """Ask for an end; returns at once."""
+
+
+def make_runner(config: RunnerConfig) -> Runner:
+    """The configured runner; imports Beam where that runs it."""
+    if config.local:
+        return LocalRunner(config)
+    from beam_jobs.runners.pipeline import BeamRunner
+
+    return BeamRunner(config)
+
+
+def whole_ranges(
+    requests: Sequence[Any],
+    work_dirs: Sequence[WorkDir],
+    ranges: Sequence[Sequence[Range]],
+    monitor: Monitor,
+    config: RunnerConfig,
+    *,
+    work: str,
+) -> None:
+    """Run every range that is not whole yet until its outputs are; `work` names the function that is done with one.
+
+    Beam's local runner loses elements in its multi_processing mode, and a range is cheap to run again: what is missing
+    afterwards is run once more before that becomes an error.
+    """
+    jobs = [RangeJob(request, work_dir, work) for request, work_dir in zip(requests, work_dirs, strict=True)]
+    progress = _Progress(ranges, work_dirs, monitor)
+    for attempt in range(_TRIES):
+        todo = progress.missing()
+        if not todo:
+            return
+        if attempt:
+            monitor.log(f"the runner lost {len(todo)} of {progress.ranges} ranges; running them again")
+        _run(jobs, todo, progress, config)
+        monitor.check()
+    if lost := progress.missing():
+        raise HeadwayError(
+            f"the {config.name} runner lost {len(lost)} of {progress.ranges} ranges, {_TRIES} times over",
+            where=f"span {requests[lost[0][0]].span}, range {lost[0][1].index}",
+            fix="use runner: direct, without options",
+        )
+
+
+def _run(jobs: Sequence[RangeJob], todo: Sequence[Element], progress: _Progress, config: RunnerConfig) -> None:
+    """One job, in a thread of its own: the caller's thread keeps the monitor and stays open to a Ctrl-C."""
+    runner, failures = make_runner(config), list[BaseException]()
+    work_dirs = [job.work_dir for job in jobs]
+    waiting = _Waiting(work_dirs, config, progress.monitor)
+    patience = _STOP_SECONDS
+
+    def work() -> None:
+        try:
+            runner.run(jobs, todo)
+        except BaseException as error:  # it is raised again in the caller's thread
+            failures.append(error)
+
+    def stop() -> None:
+        for work_dir in work_dirs:
+            work_dir.stop()
+        runner.cancel()
+
+    thread = threading.Thread(target=work, name="runner", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(max(_POLL_SECONDS, 20 * progress.report()))
+            if progress.monitor.cancelled() or any(work_dir.stopped() for work_dir in work_dirs):
+                stop()
+                if waiting.long_enough_to_stop():
+                    patience = 0.0
+                    break
+            else:
+                waiting.check()
+        progress.report()
+        for work_dir in work_dirs:
+            if (error := work_dir.error()) is not None:
+                raise error
+        if failures and not progress.monitor.cancelled():
+            raise failures[0]
+    except BaseException:  # the job's, or a KeyboardInterrupt
+        stop()
+        raise
+    finally:
+        thread.join(patience)
+
+
+class _Waiting:
+    """The driver's patience with a runner: to begin, and to stop."""
+
+    def __init__(self, work_dirs: Sequence[WorkDir], runner: RunnerConfig, monitor: Monitor):
+        self._work_dirs, self._runner, self._monitor = work_dirs, runner, monitor
+        self._before = [work_dir.attempts() for work_dir in work_dirs]
+        self._since, self._said, self._begun = time.monotonic(), False, False
+        self._stopped: float | None = None
+
+    def check(self) -> None:
+        """Say so when no worker has begun for a while, and give up at last.
+
+        Raises:
+            HeadwayError: no range was begun in _BEGIN_SECONDS.
+        """
+        if self._begun:
+            return
+        found = zip(self._work_dirs, self._before, strict=True)
+        self._begun = any(work_dir.attempts() - before for work_dir, before in found)
+        waited = time.monotonic() - self._since
+        if not self._begun and waited > _BEGIN_SECONDS:
+            problem = f"no worker of the {self._runner.name} runner began with a range in {_BEGIN_SECONDS:.0f} s"
+            fix = "see that workers start, reach the job's machines and see this folder: docs/runners.md"
+            raise HeadwayError(problem, where=str(self._work_dirs[0].folder.parent), fix=fix)
+        if not self._begun and waited > _SAY_SECONDS and not self._said:
+            self._said = True
+            self._monitor.log(f"no worker of the {self._runner.name} runner has begun in {_SAY_SECONDS:.0f} s")
+
+    def long_enough_to_stop(self) -> bool:
+        """Whether a cluster that was told to stop has had its time."""
+        self._stopped = time.monotonic() if self._stopped is None else self._stopped
+        return time.monotonic() - self._stopped > _STOP_SECONDS
+
+
+class _Progress:
+    """Which ranges are done, and how many rows that makes."""
+
+    def __init__(self, ranges: Sequence[Sequence[Range]], work_dirs: Sequence[WorkDir], monitor: Monitor):
+        self.monitor = monitor
+        self.ranges = sum(map(len, ranges))
+        self._all, self._work_dirs = ranges, work_dirs
+        known = [piece.facts.get("rows") for pieces in ranges for piece in pieces]
+        self._total = None if None in known else sum(known)  # type: ignore[arg-type]
+        self._said = 0
+        self._whole: list[dict[int, int]] = [{} for _ in work_dirs]
+
+    def missing(self) -> list[tuple[int, Range]]:
+        """(span, range) of the ranges whose outputs are not whole, in order."""
+        found = []
+        for span, (pieces, work_dir) in enumerate(zip(self._all, self._work_dirs, strict=True)):
+            finished = work_dir.finished()
+            found += [(span, piece) for piece in pieces if piece.index not in finished]
+        return found
+
+    def report(self) -> float:
+        """Tell the monitor how many rows have been read; return the seconds it took to look."""
+        begun = time.monotonic()
+        rows = sum(work_dir.rows(whole) for work_dir, whole in zip(self._work_dirs, self._whole, strict=True))
+        if rows > self._said:
+            self._said = rows
+            self.monitor.progress(rows, self._total, "rows")
+        return time.monotonic() - begun
