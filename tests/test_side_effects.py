@@ -28,7 +28,7 @@ for package in ("headway", "tfcore", "beam_jobs", "flows"):
     names += [found.name for found in pkgutil.walk_packages(path, package + ".")]
 assert len(names) > 200, names
 # these import Prefect, which does as it likes
-prefects = ("flows.retrain", "flows.orchestration.", "flows.progress.artifacts", "flows.orchestration.run_log")
+prefects = ("flows.retrain", "flows.launcher", "flows.orchestration.", "flows.progress.artifacts")
 for name in names:
     if not name.startswith(prefects):
         importlib.import_module(name)

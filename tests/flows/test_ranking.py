@@ -60,4 +60,4 @@ def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(he
     text = PIPELINE.replace("{type: string, role: group}", "{type: string, role: key}")
     (tmp_path / "pipeline.yaml").write_text(text)
     said = headway("train", tmp_path, check=2).stderr
-    assert "training.ranking" in said and "ndcg_at needs a column with role: group" in said and "Traceback" not in said
+    assert "training.ranking" in said and "needs a column with role: group" in said and "Traceback" not in said

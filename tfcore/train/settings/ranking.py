@@ -51,7 +51,7 @@ class RankingConfig(Frozen):
         """
         if group is None:
             raise ConfigError(
-                "no column says which rows are a group",
+                "needs a column with role: group",
                 where=_WHERE,
                 fix=f"{column_yaml('NAME', 'group')}, as a query's id",
             )

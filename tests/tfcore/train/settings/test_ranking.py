@@ -236,7 +236,7 @@ def test_mistakes_are_said(examples, tmp_path):
         data(request(examples, ranking={"kind": "lambdarank"}))
     alone = tuple(column for column in COLUMNS if column.role != "group")
     without = write_examples(tmp_path, {"train": table().drop_columns(["query"])}, alone, rows_per_record=256, shards=1)
-    with pytest.raises(ConfigError, match="ndcg_at needs a column with role: group"):
+    with pytest.raises(ConfigError, match="needs a column with role: group"):
         data(request(without))
     data(request(without, ranking=None))
 
