@@ -159,12 +159,11 @@ class TrainingSession:
         for callback in self.callbacks:
             callback.build(self)
         self.start = self.step = 0
-        self._seconds, self._began = 0.0, None
+        self._seconds = 0.0
+        self._began: float | None = None
         self._guard = RetraceGuard(self.learner, action="warn", log=monitor.log)
         if self.found:
             self._restore(self.found)
-
-    _began: float | None
 
     def _data(self, stager: Stager | None, feed: Feed | None) -> TrainingData:
         request, transform = self.request, self.request.transform

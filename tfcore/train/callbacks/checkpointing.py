@@ -20,13 +20,12 @@ class Checkpointing(Callback):
         self._saved: int | None = None
 
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
-        config = session.request.training
-        periodic = [PeriodicAction(config.checkpoint_every_steps, lambda step: self._save(session))]
-        if self._early is not None and config.keep_best:
-            early = self._early
-            best = PeriodicAction(early.every_steps, lambda step: self._save_best(session, early), at_end=True)
-            periodic.insert(0, best)
-        return periodic
+        config, early = session.request.training, self._early
+        periodic = PeriodicAction(config.checkpoint_every_steps, lambda step: self._save(session))
+        if early is None or not config.keep_best:
+            return [periodic]
+        best = PeriodicAction(early.every_steps, lambda step: self._save_best(session, early), at_end=True)
+        return [best, periodic]
 
     def stopping(self, session: TrainingSession) -> None:
         self._save(session)
