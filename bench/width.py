@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from common import header
 
 ROWS = 1_500
-COMMAND = [sys.executable, "-P", "-m", "flows.cli.app"]
+COMMAND = [sys.executable, "-P", "-m", "flows.cli"]
 STAGES = ("ingest", "statistics", "validate", "transform", "train", "evaluate", "gate", "export", "replay")
 START = "training start"
 MOST_RATIO, WHOLE = 6.0, {2_000: 60.0, 5_000: 150.0}
