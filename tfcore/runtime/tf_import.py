@@ -16,6 +16,19 @@ from headway.process_tuning import uncollected
 
 
 @contextlib.contextmanager
+def without_scikit_learn() -> Iterator[None]:
+    """Keras, imported inside, does without the wrappers for scikit-learn: importing that takes over a second."""
+    if "sklearn" in sys.modules:
+        yield
+        return
+    sys.modules["sklearn"] = None  # type: ignore[assignment]  # importing it fails
+    try:
+        yield
+    finally:
+        del sys.modules["sklearn"]
+
+
+@contextlib.contextmanager
 def startup() -> Iterator[None]:
     """File descriptor 2 goes nowhere while TensorFlow is imported and looks for devices; what fails is raised anyway.
 
@@ -32,7 +45,7 @@ def startup() -> Iterator[None]:
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
-        with uncollected():
+        with uncollected(), without_scikit_learn():
             yield
         sys.modules["tensorflow"].config.list_physical_devices()
     finally:

@@ -43,6 +43,7 @@ from headway.process import own
 from headway.process_tuning import uncollected
 from headway.quiet import quiet_libraries
 from headway.storage.atomic_io import storage_error
+from tfcore.runtime.tf_import import without_scikit_learn
 
 PROGRESS_SECONDS = 0.1
 """Progress is passed on at most this often; the last of a call always is."""
@@ -174,7 +175,7 @@ def preload(modules: list[str]) -> tuple[dict[str, Any], dict[str, Any] | None]:
     started = time.monotonic()
     devices: list[str] = []
     try:
-        with uncollected(keep=True):
+        with uncollected(keep=True), without_scikit_learn():
             for module in modules:
                 importlib.import_module(module)
             if "tensorflow" in sys.modules:

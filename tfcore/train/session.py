@@ -46,7 +46,7 @@ from tfcore.train.steps.loop import PeriodicAction, run
 from tfcore.train.steps.replicated import DistributedLearner, agreement, same_start
 from tfcore.train.steps.stop_condition import StopCondition
 from tfcore.train.training_data import TrainingData, class_counts, class_names
-from tfcore.train.xla_choice import slow_under_xla
+from tfcore.train.xla_choice import repays_compiling, slow_under_xla
 
 __all__ = ["Callback", "PeriodicAction", "TrainingSession"]
 
@@ -222,6 +222,8 @@ class TrainingSession:
         on_gpu = "GPU" in (self.placement.device or "")  # where the op has no kernel
         if config.jit != "auto" or on_gpu:
             return config.jit
+        if not repays_compiling(self.total, config.batch_size):
+            return "off"
         if (op := self._slow_op()) is not None:
             self.monitor.log(
                 f"training.jit: auto runs steps uncompiled: the model calls {op}, which XLA makes slow on a CPU"

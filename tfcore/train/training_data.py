@@ -48,6 +48,7 @@ from tfcore.models.linear import LinearModel, cheap
 from tfcore.train.group_discovery import group_runs
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.sampling import class_rates
+from tfcore.train.xla_choice import repays_compiling
 from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
@@ -178,6 +179,12 @@ class TrainingData:
         groups = self._groups
         return self._training.total_steps(self.rows, groups.batches if groups and self.rows else None)
 
+    @property
+    def _compiled(self) -> bool:
+        """Whether XLA puts rows in memory together: the same rows either way."""
+        jit = self._training.jit
+        return jit == "on" or (jit == "auto" and repays_compiling(self.total_steps(), self._training.batch_size))
+
     def epochs(self, step: int) -> float | None:
         """How many `step` steps are; None where there are none."""
         if not self.rows:
@@ -247,7 +254,7 @@ class TrainingData:
                 own=own,
                 keep_bytes=KEPT_BYTES,
                 groups=self._groups,
-                jit=self._training.jit != "off",
+                jit=self._compiled,
                 count=None if total is None else -(-(total - step) // stack),
             )
             return safe(self._placed(dataset, own=own is not None), self._shards)

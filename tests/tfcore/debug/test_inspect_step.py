@@ -249,7 +249,7 @@ def test_the_stage_reports_and_profiles_and_touches_nothing_else(tmp_path):
         examples=(examples.part("train"),),
         transform=examples.fit(task="binary"),
         model=ModelConfig(hidden=(4,)),
-        training=TrainingConfig(batch_size=32, steps=50, steps_per_call=2),
+        training=TrainingConfig(batch_size=32, steps=50, steps_per_call=2, jit="on"),
         checkpoints=tmp_path / "checkpoints",
         summaries=tmp_path / "summaries",
         control=tmp_path / "control.json",

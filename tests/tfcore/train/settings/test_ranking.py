@@ -214,6 +214,7 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, monkey
 
 def test_large_batches_are_left_to_the_op_where_it_is_built(examples, monkeypatch):
     monkeypatch.setattr("tfcore.train.session.LARGE_BATCH", 96)
+    monkeypatch.setattr("tfcore.train.xla_choice.LEAST_STEPS", 1)
     for jit, batch, left in (("auto", 96, True), ("auto", 95, False), ("on", 96, False)):
         lines = []
         monitor = Monitor()
