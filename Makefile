@@ -10,7 +10,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench ops up down golden clean
+.PHONY: help setup demo quick test chaos flink check format bench ops up down golden clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -28,8 +28,17 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
 	@$(PYTHON) $(FLIGHTS)/demo.py
 
-test: $(STAMP) ## the whole test suite
-	$(PYTHON) -m pytest -n 2 --dist loadfile
+quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
+	$(PYTHON) -m pytest -n 2 --dist loadfile --quick --no-skips
+
+test: $(STAMP) ## the tests
+	$(PYTHON) -m pytest -n 2 --dist loadfile -m "not chaos and not flink"
+
+chaos: $(STAMP) ## trainings whose processes are killed again and again
+	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-skips -m chaos
+
+flink: $(STAMP) ## Beam jobs on a local Flink (needs Java 17 and Maven)
+	$(PYTHON) -m pytest --no-skips -m flink tests/infra
 
 check: $(STAMP) ## lint, format, types, floors
 	$(PYTHON) -m ruff check .

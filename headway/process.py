@@ -8,7 +8,15 @@ A process that merely imports Headway, such as a notebook, keeps its own setting
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 _OWN: list[bool] = []
+_LIBRARIES = (
+    "absl|apache_beam|dateutil|fsspec|google|grpc|h5py|jax|keras|ml_dtypes|numpy|pandas|prefect|pyarrow|pydantic|"
+    "pydantic_settings|sqlalchemy|tensorboard|tensorflow|tensorflow_metadata"
+)
+_OURS = "headway|beam_jobs|flows|tfcore"
 
 
 def own() -> None:
@@ -19,3 +27,11 @@ def own() -> None:
 def owned() -> bool:
     """Whether `own` was called in this process."""
     return bool(_OWN)
+
+
+def quiet_libraries() -> None:
+    """Ignore warnings that arise within libraries; those of the user's own module, and what -W asks for, are shown."""
+    if not sys.warnoptions:
+        warnings.filterwarnings("ignore", module=rf"({_LIBRARIES})(\.|$)")
+        for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # told of a library by our call
+            warnings.filterwarnings("ignore", category=category, module=rf"({_OURS})(\.|$)")

@@ -55,6 +55,36 @@ settings.register_profile("headway", derandomize=True, deadline=None, max_exampl
 settings.load_profile("headway")
 
 
+QUICK = ["headway", "flows/config", "flows/dag", "flows/progress", "test_layers.py", "test_nothings.py"]
+SERVERS = {"s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
+HEAVY = {"tensorflow", "apache_beam", "prefect"}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="only what needs no TensorFlow, no Beam and no server")
+    parser.addoption("--no-skips", action="store_true", help="a test that is skipped has failed")
+
+
+def pytest_ignore_collect(collection_path, config):
+    if config.option.quick and collection_path != ROOT / "tests":
+        here = collection_path.relative_to(ROOT / "tests")
+        return not any(here.is_relative_to(name) or Path(name).is_relative_to(here) for name in QUICK)
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.skipped and item.config.option.no_skips and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", f"skipped where nothing may be: {report.longrepr}"
+    return report
+
+
+def pytest_sessionfinish(session):
+    if session.config.option.quick and (loaded := HEAVY & set(sys.modules)):
+        raise pytest.UsageError(f"make quick imported {', '.join(sorted(loaded))}")
+
+
 def pytest_configure(config):
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # pytest-xdist would begin with the files of many tests: of short ones
@@ -66,8 +96,12 @@ def pytest_collection():
         return (yield)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """For several processes; one alone gives its first answers sooner as the files lie."""
+    if config.option.quick:
+        left = [item for item in items if SERVERS & set(item.fixturenames) or item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
     if "PYTEST_XDIST_WORKER" in os.environ:
         places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
         items.sort(key=lambda item: places.get(item.path, len(LONG)))

@@ -1,7 +1,6 @@
 """The whole DAG, typed as a user types it: what runs, what is cached, what is noticed, what is refused."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -208,16 +207,6 @@ def test_a_second_run_at_the_same_time_says_who_holds_the_lock(typed, project):
     finally:
         holder.kill()
         holder.wait()
-
-
-def test_it_works_from_a_foreign_directory_with_a_flows_folder_of_its_own(headway, project, tmp_path):
-    foreign = tmp_path / "foreign"
-    for package in ("flows", "tfcore", "headway", "beam_jobs"):
-        (foreign / package).mkdir(parents=True)
-        (foreign / package / "__init__.py").write_text("raise RuntimeError('the wrong package')")
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = headway("train", project, cwd=foreign, env=environment, check=0)
-    assert "60 steps" in done.stderr
 
 
 AUTO = """

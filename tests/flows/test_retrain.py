@@ -115,10 +115,11 @@ def _until(true, seconds=180, about=lambda: None):
 
 @pytest.fixture(scope="module")
 def prefect(tmp_path_factory):
-    """A server with a worker, started from a folder whose own flows/ is none of Headway's."""
+    """A server with a worker, started from a folder whose own flows/ and tfcore/ are not Headway's."""
     folder, port = tmp_path_factory.mktemp("deployed"), _free_port()
-    (folder / "flows").mkdir()
-    (folder / "flows" / "__init__.py").write_text("raise RuntimeError('this is not Headway')")
+    for package in ("flows", "tfcore"):
+        (folder / package).mkdir()
+        (folder / package / "__init__.py").write_text("raise RuntimeError('this is not Headway')")
     content = yaml.safe_load((ROOT / "prefect.yaml").read_text())
     content["deployments"].append(content["deployments"][0] | {"name": "extra", "schedules": [{"cron": "0 5 2 1 *"}]})
     (folder / "prefect.yaml").write_text(yaml.safe_dump(content))

@@ -372,6 +372,7 @@ def ended(monkeypatch, asked, out, **act):
     return failed.value
 
 
+@pytest.mark.chaos
 def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bits(
     examples, pair, tmp_path, monkeypatch
 ):
@@ -420,6 +421,7 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     assert not list(asked.checkpoints.glob(".*"))
 
 
+@pytest.mark.chaos
 def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, tmp_path, monkeypatch):
     train(images, tmp_path / "images", Monitor())
     asked = images.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
@@ -439,6 +441,7 @@ def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(
     assert histories[0] == histories[1]
 
 
+@pytest.mark.chaos
 def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bits(
     examples, mirrored, tmp_path, monkeypatch
 ):

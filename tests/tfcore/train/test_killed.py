@@ -132,6 +132,7 @@ def weights(prefix):
 
 
 @pytest.mark.slow
+@pytest.mark.chaos
 def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_bits(asked, tmp_path):
     whole = child(asked, tmp_path, "whole")
     assert whole["traces"] == 1 and whole["resumed_from"] is None
