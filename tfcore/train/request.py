@@ -15,7 +15,7 @@ from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.parameters import TransformParameters
 
-VERSION = 3
+VERSION = 4
 """Raised by whoever changes what training writes for the same request."""
 
 
