@@ -1,4 +1,4 @@
-"""Explains why a step would run: the first difference between its key and that of the nearest output.
+"""Explains in `headway plan` why a step is not cached: what differs from the most similar output in the store.
 
 in_words("config.training.batch_size: 256 -> 64", "train")      # "training.batch_size is 64, before 256"
 """

@@ -1,5 +1,6 @@
-"""What the gate needs besides two models' predictions: the best of the last champions, the data behind a model, the labels'
-facts; and whether the metrics that a pipeline names exist for its task, as early as that can be known.
+"""Finds what the gate compares with besides the champion, and checks that a pipeline's metrics exist for its task.
+
+The best of the last champions, the data behind a model, the facts of the labels.
 
     check_metrics(loaded, possible_tasks(pipeline.task, label))      # before anything runs
     best_version(run_spec, champion, ...)                                 # the version to compare with besides the champion

@@ -1,4 +1,4 @@
-"""Ends flow runs whose process is gone, which Prefect would leave Running or Pending forever.
+"""Watches flow runs and ends those whose process or worker died: Prefect would leave them Running or Pending.
 
     # beside the server that PREFECT_API_URL names; `make up` starts it
     python -P -m flows.orchestration.watch --pool headway

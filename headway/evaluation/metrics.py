@@ -1,4 +1,4 @@
-"""Exact metrics of predictions, in NumPy: what evaluation reports and the gate decides on.
+"""Computes the metrics of predictions, in NumPy: what evaluation reports and the gate decides on.
 
     measure("binary", label, prediction, weight)
     # {"loss": 0.42, "auc": 0.71, "accuracy": 0.8, "prediction_mean": 0.24, "label_mean": 0.23, ...}

@@ -1,4 +1,4 @@
-"""The tasks (binary, multiclass, regression) and the metrics of each. Names only: imports nothing.
+"""The table of tasks and the metrics of each: which names config and gate accept. Imports nothing.
 
 METRICS["binary"]         # what is reported
 COMPARED["binary"]        # what a candidate and a champion are compared by

@@ -1,4 +1,4 @@
-"""A sample of rows without their identifiers, drawn by hash so that identical rows are drawn together.
+"""Samples rows without their identifiers, by hash, so that duplicates under different ids are found.
 
     alike = Alike(config, columns)               # what is compared: alike.names; none of it: nothing is drawn
     alike.draw(batch, codes, {0: Distinct(DRAWN), 1: Distinct(DRAWN)})

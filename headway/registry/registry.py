@@ -1,4 +1,4 @@
-"""The model registry: numbered versions, and which of them is the champion.
+"""The model registry: numbered versions, and the pointer to the champion, which changes atomically.
 
     registry = Registry(store, "flights")
     version = registry.publish(saved_model, facts={"run": "...", "train": fingerprint})

@@ -1,5 +1,6 @@
-"""Quantiles of any number of values: a t-digest (Dunning, "The t-digest: efficient estimates of distributions", 2021;
-Apache DataSketches' implementation), live, or packed where there are thousands of them.
+"""Estimates quantiles of any number of values by a t-digest, live, or packed where there are thousands of them.
+
+Dunning, "The t-digest: efficient estimates of distributions", 2021; the implementation is Apache DataSketches'.
 
     digest = Packed(200)
     digest.feed(values)                      # in any order; merge() adds another one

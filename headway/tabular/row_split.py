@@ -1,4 +1,4 @@
-"""Assigns the rows of a range to splits, reading columns that only the split needs.
+"""Applies the split rule to the rows of one range, with the columns that only the split needs.
 
     rows = RowSplit(config, columns_that_are_read, hashed)
     types = rows.types(names_in_the_file, raw_types)          # what to read, with its types

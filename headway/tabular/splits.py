@@ -1,4 +1,4 @@
-"""Splits: which rows are for training, evaluation and test.
+"""The split rule: assigns each row to train, eval or test by the hash of a key, by a column, or by time.
 
     names, codes = assign(SplitConfig(key="customer", eval=0.2), batch)     # hash: same key, same split, for ever
     window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span judges

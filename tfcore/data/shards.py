@@ -1,4 +1,4 @@
-"""The shard files of a split, and the holdout of their rows.
+"""Lists the shard files of a split, with the rows of each record, and picks the holdout.
 
     shards = Shards.of([(ingest_folder, ingest_result, "train"), ...])
     shards.total                                          # rows

@@ -1,4 +1,4 @@
-"""Whether the graph that is traced is for XLA, which has no kernel for Headway's ops.
+"""Tells whether XLA will compile the graph that is being traced: Headway's C++ ops have no kernel there.
 
 if compiling():
     ...                      # TensorFlow's own ops, static shapes

@@ -1,4 +1,4 @@
-"""Checks of TFRecord files without the op: gzip or not, and that a read ends at the end of the file.
+"""Detects gzip and truncation of TFRecord files that are read without the C++ op.
 
 TensorFlow takes a file that is cut off within the twelve bytes before a record, or a gzip file that is cut off anywhere, for
 one that ends there. What was read is therefore held against the size of the file.

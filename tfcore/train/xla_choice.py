@@ -1,4 +1,4 @@
-"""Whether XLA makes a training shorter: not a short one, and not one of ops that XLA makes slow.
+"""Decides whether XLA compiles the training steps: by their number, and by the ops that the model calls.
 
     repays_compiling(steps=2_000, batch=128) # False
     slow_under_xla(model, specs)             # "Conv2D", or None

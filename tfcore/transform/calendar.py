@@ -1,5 +1,6 @@
-"""Parts of dates and times as integer columns in the graph: `headway.schema.calendar_days.parts_of` in TensorFlow, to
-the same integers.
+"""Computes parts of dates and times (weekday, hour) in the graph.
+
+Gives the integers that `headway.schema.calendar_days.parts_of` gives.
 
 columns = with_parts(columns, parameters.parts)          # with "signup__weekday" beside "signup"
 """

@@ -1,4 +1,4 @@
-"""Columns of one kind go through the graph together: stacked once, computed once.
+"""Transforms columns of one kind as one stacked tensor: an op for all of them, not one for each.
 
     blocks, rest = numbers(fitted, columns, apply)        # float32 [names, rows] each; what goes on its own
     categories(fitted, columns, vocabularies, before)     # {column: int32 [rows]}

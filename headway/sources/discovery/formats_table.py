@@ -1,4 +1,4 @@
-"""Opens the source of a config: its format's reader, with size limit and renamed columns.
+"""The table of source formats: opens the source that a config names, with its size limit and renamed columns.
 
 config = SourceConfig(format="csv", path="/data/{span}.csv")
 spans(config)                                # ["2013-01", "2013-02"]

@@ -1,5 +1,7 @@
-"""Row groups of very wide Parquet files, read some columns at a time: a reader of all columns at once holds a compressed
-chunk, a page and a dictionary of each, three times what the rows themselves take.
+"""Reads row groups of very wide Parquet files some columns at a time, in bounded memory.
+
+A reader of all columns at once holds a compressed chunk, a page and a dictionary of each, three times what the rows
+themselves take.
 
     for batch in by_columns(parquet, group, ways, columns, rows): ...     # as `iter_batches` of that row group would give
 
