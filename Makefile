@@ -29,7 +29,7 @@ demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
 	@$(PYTHON) $(FLIGHTS)/demo.py
 
 quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
-	$(PYTHON) -m pytest -n 2 --dist loadfile --quick --no-skips
+	$(PYTHON) -m pytest -n 2 --dist loadfile --quick
 
 test: $(STAMP) ## the tests
 	$(PYTHON) -m pytest -n 2 --dist loadfile -m "not chaos and not flink"

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import importlib
 import importlib.util
 import io
 import json
@@ -56,7 +57,8 @@ settings.load_profile("headway")
 
 
 QUICK = ["headway", "flows/config", "flows/dag", "flows/progress", "test_layers.py", "test_nothings.py"]
-SERVERS = {"s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
+NEEDS = {"tf", "s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
+"""Fixtures that import TensorFlow or start a server."""
 HEAVY = {"tensorflow", "apache_beam", "prefect"}
 
 
@@ -99,12 +101,18 @@ def pytest_collection():
 def pytest_collection_modifyitems(config, items):
     """For several processes; one alone gives its first answers sooner as the files lie."""
     if config.option.quick:
-        left = [item for item in items if SERVERS & set(item.fixturenames) or item.get_closest_marker("slow")]
+        left = [item for item in items if NEEDS & set(item.fixturenames) or item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
     if "PYTEST_XDIST_WORKER" in os.environ:
         places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
         items.sort(key=lambda item: places.get(item.path, len(LONG)))
+
+
+@pytest.fixture(scope="session")
+def tf():
+    """TensorFlow, for the few tests of a file that need it."""
+    return importlib.import_module("tensorflow")
 
 
 @pytest.fixture(scope="session")

@@ -261,12 +261,6 @@ def test_a_record_that_protobuf_cannot_read_is_refused(monkeypatch):
         encode(batch_of({"f": [1.0] * 300}, column), column)
 
 
-@pytest.fixture(scope="module")
-def tf():
-    # after every other test of this file, none of which needs it
-    return pytest.importorskip("tensorflow")
-
-
 @given(batch=batches(min_rows=1))
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_tensorflow_parses_row_groups_with_the_feature_spec(tf, batch):

@@ -12,9 +12,7 @@ from headway.records.classic import encode_classic
 from headway.records.interchange import SPEC, export_examples, rows, value
 from headway.records.tfrecord import frame
 from headway.schema.columns import Column
-
-tf = pytest.importorskip("tensorflow")
-from tfcore.testing import write_examples  # noqa: E402
+from tfcore.testing import write_examples
 
 COLUMNS = (
     Column(name="n", type="int64", nullable=True),
@@ -78,7 +76,7 @@ def test_rows_of_a_foreign_shard_and_of_none(written, tmp_path):
         list(rows(shard))
 
 
-def test_stock_tf_io_parses_the_examples_by_the_spec_alone(written, tmp_path):
+def test_stock_tf_io_parses_the_examples_by_the_spec_alone(tf, written, tmp_path):
     result = export_examples(parts(written), tmp_path / "out", name="demo")
     assert {split: facts["rows"] for split, facts in result["splits"].items()} == {"train": 6, "eval": 4}
     said = json.loads((tmp_path / "out" / SPEC).read_text())
@@ -108,7 +106,7 @@ def test_the_folder_appears_whole_or_not_at_all(written, tmp_path):
         export_examples(parts(written), tmp_path / "out", name="demo")
 
 
-def test_tensorflow_datasets_reads_the_folder(written, tmp_path):
+def test_tensorflow_datasets_reads_the_folder(tf, written, tmp_path):
     tfds = pytest.importorskip("tensorflow_datasets")
     export_examples(parts(written), tmp_path / "demo", name="demo", tfds=True)
     builder = tfds.builder_from_directory(str(tmp_path / "demo"))

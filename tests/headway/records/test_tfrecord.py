@@ -105,6 +105,5 @@ def test_a_full_disk_is_a_store_error(tmp_path):
     assert error.value.where == str(tmp_path) and "make room" in error.value.fix
 
 
-def test_tensorflow_reads_the_file(shard):
-    tf = pytest.importorskip("tensorflow")
+def test_tensorflow_reads_the_file(tf, shard):
     assert [record.numpy() for record in tf.data.TFRecordDataset(str(shard))] == RECORDS
