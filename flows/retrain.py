@@ -16,11 +16,12 @@ are off. How a flow run ends:
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,8 +36,7 @@ from prefect.states import Completed, Failed, State
 from flows.config.pipeline import read_pipeline
 from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output, Step
-from flows.execution.local import engine
-from flows.execution.run import Helpers, execute
+from flows.execution.run import execute
 from flows.orchestration import access
 from flows.orchestration.requested_stops import Asked
 from flows.orchestration.run_log import RunLog, without_tracebacks
@@ -73,11 +73,7 @@ def retrain(
             store = loaded.open_store()
             run_spec = RunSpec(loaded=loaded, store=store, window=window, until=until, seed=seed, force=force)
             report = RunLog(asked, pipeline=loaded.pipeline.name)
-
-            def executor(helpers: Helpers, on_output: Callable[[Output], None]) -> Executor:
-                return Tasks(engine(run_spec, report, helpers, on_output), report)
-
-            record = execute(run_spec, executor, report)
+            record = execute(run_spec, report, wrap=functools.partial(Tasks, report=report))
     except Exception as error:
         if report is not None:
             report.ended(f"The candidate is **not** promoted: {error}")
@@ -99,9 +95,6 @@ class Tasks:
 
     def __init__(self, inner: Executor, report: Reporter):
         self._inner, self._report = inner, report
-
-    def call(self, step: Step) -> Output:
-        return self.call_many([step])[0]
 
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
         """One task: a stage that can run several steps at once does so."""

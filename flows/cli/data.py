@@ -65,8 +65,7 @@ def quarantine(
         table = quarantines.read(store.local(store.output("ingest", fingerprint)))
         tables.append(table.add_column(0, "span", pa.array([name] * len(table), pa.string())))
     whole = pa.concat_tables(tables)
-    answer(options, _summary(whole, read, limit), _told(whole, read, limit))
-    return 0
+    return answer(options, _summary(whole, read, limit), _told(whole, read, limit))
 
 
 def _ingests(run: dict[str, Any]) -> dict[str, str]:
@@ -151,5 +150,4 @@ def export_examples(
     result = interchange.export_examples(parts, output, name=run_spec.loaded.pipeline.name, tfds=tfds)
     rows = {name: facts["rows"] for name, facts in result["splits"].items()}
     told = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
-    answer(options, {"output": str(output), "rows": rows}, f"wrote {told} to {output}")
-    return 0
+    return answer(options, {"output": str(output), "rows": rows}, f"wrote {told} to {output}")

@@ -10,7 +10,6 @@ made in the report's own folder where the store has it not.
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.app import stop_on_signals
-from flows.cli.commands import answer, run_spec_of
+from flows.cli.commands import answer, reporting, run_spec_of
 from flows.cli.options import Count, PipelinePath, WindowOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
@@ -49,7 +47,6 @@ def debug(
 ) -> int:
     """Look at the pipeline's first training step; the answer is the report."""
     from flows.execution.tensorflow_process import Child
-    from flows.progress.terminal import reporter
     from tfcore.debug.request import DebugRequest
     from tfcore.train.request import TrainRequest
 
@@ -57,12 +54,7 @@ def debug(
         raise ConfigError(f"{steps} is not from 1 to {MOST_STEPS:,}", where="--steps")
     run_spec = run_spec_of(pipeline, options)
     folder = _folder(out, run_spec)
-    stop = threading.Event()
-    with (
-        reporter(json=options.json, stop=stop) as report,
-        Child(on_line=lambda line: report.note(f"  | {line}")) as child,
-    ):
-        stop_on_signals(stop, report.note)
+    with reporting(options) as report, Child(on_line=lambda line: report.note(f"  | {line}")) as child:
         made = folder / "made"
         try:
             step = training_step(run_spec, child, report, made)
@@ -82,8 +74,7 @@ def debug(
             shutil.rmtree(made, ignore_errors=True)
     text = told(found)
     (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
-    answer(options, found | {"folder": str(folder)}, f"{text}\n\nin full: {folder}")
-    return 0
+    return answer(options, found | {"folder": str(folder)}, f"{text}\n\nin full: {folder}")
 
 
 def _folder(wanted: str | None, run_spec: RunSpec) -> Path:
@@ -143,46 +134,24 @@ class _Stored:
         self.store, self.child, self.report, self.made = store, child, report, made
 
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
-        return [self.call(step) for step in steps]
+        if steps[0].stage.name == "train":
+            raise _Reached(steps[0])
+        return [step.find(self.store) or self._run(step) for step in steps]
 
-    def call(self, step: Step) -> Output:
-        from flows.dag.step import Output
+    def _run(self, step: Step) -> Output:
+        from flows.execution.engine import run_stage
 
         name = step.stage.name
-        if name == "train":
-            raise _Reached(step)
-        manifest = self.store.find(name, step.fingerprint)
-        if manifest is not None:
-            path = self.store.output(name, step.fingerprint)
-            return Output(step.title, name, step.fingerprint, path, manifest.result, hit=True)
         if name == "ingest":
-            raise StoreError(
-                f"the store has no output of {step.title}",
-                where=self.store.name,
-                fix="headway ingest, or headway train",
-            )
+            problem, fix = f"the store has no output of {step.title}", "headway ingest, or headway train"
+            raise StoreError(problem, where=self.store.name, fix=fix)
+        out = self.made / name
         if name in ("splits", "validate"):  # judgements: no training reads them
-            return Output(step.title, name, step.fingerprint, self.made / name, None, hit=False)
-        return self._made(step)
-
-    def _made(self, step: Step) -> Output:
-        from flows.dag.step import Output
-        from flows.execution.engine import load_function, validated
-
-        monitor = self.report.monitor(step.title)
-        out = self.made / step.stage.name
+            return step.output(out, None)
         out.mkdir(parents=True)
-        request = step.request()
-        remote = self.store.localize(request, later=step.stage.streams)
         began = time.perf_counter()
-        if step.stage.tensorflow:
-            runtime = step.runtime | ({"remote": remote} if remote else {})
-            result = self.child.call(step.stage.function, request, out, monitor, **runtime)
-        else:
-            function = load_function(step.stage.function)
-            result = function(validated(function, request), out, monitor, **step.runtime)
-        seconds = time.perf_counter() - began
-        output = Output(step.title, step.stage.name, step.fingerprint, out, result, hit=False, seconds=seconds)
+        result = run_stage(step, step.request(), out, self.report.monitor(step.title), self.store, self.child)
+        output = step.output(out, result, seconds=time.perf_counter() - began)
         self.report.output(output)
         return output
 

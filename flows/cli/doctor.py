@@ -75,12 +75,18 @@ def _requirements() -> Iterator[Finding]:
 
 def _devices() -> Finding:
     """In a process of its own: TensorFlow never leaves one."""
-    done = subprocess.run([sys.executable, "-P", "-c", _DEVICES], capture_output=True, text=True, check=False)
-    line = next((line for line in done.stdout.splitlines() if line.startswith("devices:")), None)
+    printed, last = _run_python(_DEVICES)
+    line = next((line for line in (printed or "").splitlines() if line.startswith("devices:")), None)
     if line is None:
-        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        return Finding(False, "tensorflow devices", last[:200], "reinstall tensorflow")
+        return Finding(False, "tensorflow devices", last, "reinstall tensorflow")
     return Finding(True, "tensorflow devices", line.removeprefix("devices: "))
+
+
+def _run_python(code: str) -> tuple[str | None, str]:
+    """What Python code prints in a process of its own (None: it failed), and the last line of its errors."""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+    return None if done.returncode else done.stdout, last[:200]
 
 
 def _ops() -> Iterator[Finding]:
@@ -97,10 +103,9 @@ def _prefect() -> Finding:
     if importlib.util.find_spec("prefect") is None:
         return Finding(False, "prefect", "not installed", "pip install headway")
     code = "import os; os.environ['PREFECT_SERVER_ANALYTICS_ENABLED'] = 'false'; import prefect.server.api.server"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it does not import"])[-1]
-        return Finding(False, "prefect server", last[:200], "pip install -c constraints.txt headway")
+    printed, last = _run_python(code)
+    if printed is None:
+        return Finding(False, "prefect server", last, "pip install -c constraints.txt headway")
     return Finding(True, "prefect server", "imports")
 
 

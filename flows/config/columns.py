@@ -74,9 +74,7 @@ class Columns:
         """What the pipeline says of each feature's transform."""
         features = {column.name for column in self.read if column.is_feature}
         return {
-            name: ColumnTransform(
-                transform=config.transform, impute=config.impute, max_length=config.max_length, pool=config.pool
-            )
+            name: ColumnTransform(**{key: getattr(config, key) for key in ColumnTransform.model_fields})
             for name, config in configs.items()
             if name in features
         }
@@ -180,28 +178,19 @@ def new_columns(loaded: LoadedPipeline, files: Sequence[InputFile]) -> list[Colu
     if not names:
         return []
     prefix = open_source(loaded.pipeline.source).prefix(files, PREFIX_ROWS)
-    configs = {name: config for name, config in loaded.pipeline.column_configs().items() if name in names}
-    typed = loaded.pipeline.source.format != "csv"
-    found, _ = infer(
-        prefix.select([name for name in prefix.column_names if name in names]),
-        configs,
-        only=False,
-        needed=frozenset(),
-        where=str(loaded.file),
-        typed=typed,
-    )
-    return list(found.columns)
+    return list(_infer(loaded, prefix, [name for name in prefix.column_names if name in names])[0].columns)
 
 
-def _infer(loaded: LoadedPipeline, prefix: pa.Table) -> tuple[Schema, list[str]]:
-    pipeline = loaded.pipeline
+def _infer(loaded: LoadedPipeline, prefix: pa.Table, names: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
+    """The schema of a sample, or of these columns of it, and notes."""
+    configs = loaded.pipeline.column_configs()
     return infer(
-        prefix,
-        pipeline.column_configs(),
-        only=pipeline.only_named,
-        needed=_needed(loaded),
+        prefix if names is None else prefix.select(names),
+        configs if names is None else {name: config for name, config in configs.items() if name in names},
+        only=loaded.pipeline.only_named,
+        needed=_needed(loaded) if names is None else frozenset(),
         where=str(loaded.file),
-        typed=pipeline.source.format != "csv",
+        typed=loaded.pipeline.source.format != "csv",
     )
 
 
@@ -267,12 +256,6 @@ def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[str])
         if group is None:
             name = column_yaml("NAME", "group", auto=not loaded.pipeline.only_named)
             raise ConfigError("ndcg_at needs a column with role: group", where=at, fix=f"{name}, as a query's id")
-        if loaded.pipeline.task == "multiclass":
-            raise ConfigError(
-                "ndcg_at needs an order, which the classes of a multiclass label do not have",
-                where=at,
-                fix="leave it out",
-            )
     sliced = loaded.pipeline.evaluation.slices
     for column in read:
         if column.shape and column.name in sliced:

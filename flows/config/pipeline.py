@@ -24,7 +24,6 @@ from headway.evaluation.ranking_metrics import NDCG_AT
 from headway.records.spec import RecordsConfig
 from headway.schema import columns
 from headway.sources.discovery.formats_table import SourceConfig
-from headway.storage import user_files
 from headway.storage.filesystem import is_remote
 from headway.storage.remote_store import open_store
 from headway.storage.store import Store
@@ -226,26 +225,17 @@ class LoadedPipeline(Frozen):
     @property
     def module_file(self) -> Path | None:
         """The user's Python file that `model.name: module:function` points at, beside the pipeline."""
-        module, _, function = self.pipeline.model.name.partition(":")
-        return self.folder / f"{module}.py" if function else None
+        return self._python_file(self.pipeline.model.name)
 
     @property
     def preprocess_file(self) -> Path | None:
         """The user's Python file that `preprocess` points at, beside the pipeline."""
         config = self.pipeline.preprocess
-        return self.folder / f"{config.function.partition(':')[0]}.py" if config else None
+        return self._python_file(config.function) if config else None
 
-    def module_digest(self) -> str | None:
-        """Digest of the user's module and the files beside it that it imports: the stages that call it depend on them."""
-        return _digest(self.module_file)
-
-    def preprocess_digest(self) -> str | None:
-        """Digest of the module with the preprocess function, and of the files beside it that it imports."""
-        return _digest(self.preprocess_file)
-
-
-def _digest(file: Path | None) -> str | None:
-    return user_files.digest(file) if file else None
+    def _python_file(self, name: str) -> Path | None:
+        module, _, function = name.partition(":")
+        return self.folder / f"{module}.py" if function else None
 
 
 def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> LoadedPipeline:

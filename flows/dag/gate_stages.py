@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ from flows.dag.model_stages import ModelSteps
 from flows.dag.references import best_version, check_metrics, data_of, label_facts
 from flows.dag.run_spec import GATE
 from flows.dag.step import Output
-from headway.evaluation.baseline import LabelFacts
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.tasks import Task
 from headway.messages import counted, metrics_line
@@ -36,16 +35,18 @@ class Judge:
 class GateSteps(ModelSteps):
     """The steps that compare a model with the champion and with the best of the last champions."""
 
-    def _task(self, transform: Output) -> Task | None:
-        """The task, once the train labels are known, checked against the metrics that the pipeline names."""
-        if transform.result is None:
-            return None
-        task: Task = transform.result["parameters"]["label"]["task"]
+    def _task(self) -> Task | None:
+        """The task, once the train labels are known."""
+        return None if self.transform.result is None else self.transform.result["parameters"]["label"]["task"]
+
+    def _check_task(self) -> None:
+        """Check the task against the metrics that the pipeline names and the champion's task."""
+        if (task := self._task()) is None:
+            return
         check_metrics(self.run_spec.loaded, (task,))
         champion = self.run_spec.registry.champion()
         if champion is not None and (reason := self._other_task(champion, task)):
             self.run_result.notes.append(f"the champion, version {champion.number}, cannot be compared: {reason}")
-        return task
 
     @staticmethod
     def _other_task(champion: Version, task: Task | None) -> str | None:
@@ -54,12 +55,11 @@ class GateSteps(ModelSteps):
             return None
         return f"it was trained for a {theirs} label, and this pipeline's label is {task}"
 
-    def _judges(
-        self, ingested: Mapping[str, Output], transform: Output, champion: Version | None, task: Task | None
-    ) -> list[Judge]:
+    def _judges(self, champion: Version | None) -> list[Judge]:
         """The champion, and the best of the last ones when it is another, on the candidate's evaluation rows."""
         if champion is None:
             return []
+        task = self._task()
         best = best_version(
             self.run_spec,
             champion,
@@ -74,21 +74,16 @@ class GateSteps(ModelSteps):
             if judge.reason is None:
                 judge.scored = self._evaluate(
                     f"evaluate {judge.role} {judge.version.number}",
-                    ingested,
-                    transform,
                     {"kind": "saved_model", "path": str(judge.version.saved_model)},
                     {"version": judge.version.number, "export": judge.version.facts.get("export")},
                 )
         return judges
 
-    def _test(self, ingested: Mapping[str, Output], transform: Output, train: Output) -> None:
+    def _test(self) -> None:
         """Score the test split with a candidate that passed: reported, and never used to decide."""
-        parts = self._of(ingested, "test")
-        if not sum(out.get()["splits"][part]["rows"] for out, part in parts if out.result is not None):
+        if not sum(out.get()["splits"][part]["rows"] for out, part in self._of("test") if out.result is not None):
             return
-        tested = self._evaluate(
-            "evaluate test", ingested, transform, self._trained_model(train), {"train": train.fingerprint}, "test"
-        )
+        tested = self._evaluate_trained("evaluate test", "test")
         if tested.result is None or self.run_result.verdict is None:
             return  # a plan
         self.run_result.test = {"rows": tested.result["rows"], "metrics": tested.result["metrics"]}
@@ -100,11 +95,10 @@ class GateSteps(ModelSteps):
     def _eval_parts(self) -> tuple[tuple[str, str], ...]:
         return tuple((span, part) for span, part in self.parts["eval"])
 
-    def _gate(
-        self, statistics: Output, transform: Output, train: Output, candidate: Output, judges: Sequence[Judge]
-    ) -> dict[str, Any] | None:
+    def _gate(self, judges: Sequence[Judge]) -> dict[str, Any] | None:
         """The verdict; None in a plan that cannot know."""
-        rolled_back = self._rolled_back(train.fingerprint)
+        candidate, trained = self.candidate, self.trained.fingerprint
+        rolled_back = self._rolled_back(trained)
         group = self.columns.of_role("group")
         settings = {
             "slices": list(self.pipeline.evaluation.slices),
@@ -118,20 +112,20 @@ class GateSteps(ModelSteps):
             **settings,
             "rolled_back": rolled_back,
             "inputs": {
-                "train": train.fingerprint,
+                "train": trained,
                 "candidate": candidate.fingerprint,
                 **{judge.role: judge.key() for judge in judges},
             },
         }
 
         def request() -> GateRequest:
-            parameters = transform.get()["parameters"]
+            parameters = self.transform.get()["parameters"]
             known = {judge.role: self._champion(judge) for judge in judges}
             return GateRequest(
                 task=parameters["label"]["task"],
                 config=self.pipeline.gate,
                 candidate=Candidate(
-                    model=train.fingerprint,
+                    model=trained,
                     predictions=candidate.path / candidate.get()["predictions"],
                     rolled_back=rolled_back,
                     train=tuple((span, part) for span, part in self.parts["train"]),
@@ -139,7 +133,7 @@ class GateSteps(ModelSteps):
                 ),
                 champion=known.get("champion"),
                 reference=known.get("reference"),
-                label=LabelFacts.model_validate(label_facts(parameters, statistics.get())),
+                label=label_facts(parameters, self.statistics.get()),
                 baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},
                 eval=self._eval_parts(),
                 split=self._split_digest(),

@@ -86,17 +86,16 @@ def data_of(run_spec: RunSpec, parts: Iterable[tuple[str, str]]) -> dict[str, st
     return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in run_spec.files(span)]}) for span in spans}
 
 
-def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """The `LabelFacts` of a fitted transform and of the statistics stage's result, as JSON."""
+def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) -> LabelFacts:
+    """The facts of the labels in a fitted transform and in the statistics stage's result."""
     label = parameters["label"]
     train = statistics["columns"].get("train", [])
     median = next((column.get("median") for column in train if column["column"] == LABEL), None)
-    facts = LabelFacts(
+    return LabelFacts(
         counts=tuple(label.get("counts") or ()),
         mean=label.get("mean"),
         median=median if label["task"] == "regression" else None,
     )
-    return facts.model_dump(mode="json")
 
 
 def best_version(

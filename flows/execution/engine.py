@@ -1,8 +1,7 @@
 """Runs steps against the store: reuse the stored output, or run the stage and commit what it wrote.
 
     engine = Engine(store, monitor=monitor, child=child)
-    output = engine.call(step)                # blocks
-    outputs = engine.call_many(steps)         # steps of one stage, run as one where the stage can
+    outputs = engine.call_many(steps)         # blocks; steps of one stage are run as one where the stage can
 
 A step that fails has the outputs that it reads checked against their checksums: one that is damaged is made anew, once, and
 the step is run again. Nothing here knows Prefect; a Prefect task calls the same engine.
@@ -11,13 +10,13 @@ the step is run again. Nothing here knows Prefect; a Prefect task calls the same
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
+import itertools
 import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from flows.dag.step import Output, Step
 from flows.execution.damage import NEVER, Damaged, damaged_inputs
@@ -25,11 +24,10 @@ from flows.execution.tensorflow_process import Child
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.storage.fingerprint import first_difference
-from headway.storage.manifest import Counts, Manifest
+from headway.storage.manifest import Counts
 from headway.storage.store import Store
 
 OnOutput = Callable[[Output], None]
-Result = TypeVar("Result")
 
 
 class Engine:
@@ -59,40 +57,28 @@ class Engine:
         """Those that were called, in their order, so that a damaged output can be made anew."""
         self._made_anew: set[tuple[str, str]] = set()
 
-    def call(self, step: Step) -> Output:
-        return self.call_many([step])[0]
-
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
         """The outputs of `steps`, all of one stage, in their order."""
-        outputs: dict[int, Output] = {}
-        missing: list[int] = []
         for step in steps:
             self._steps.setdefault((step.stage.name, step.fingerprint), step)
         for stage in {step.stage.name for step in steps}:
             self.store.prefetch(stage, [step.fingerprint for step in steps])
-        for i, step in enumerate(steps):
-            if (manifest := self.store.find(step.stage.name, step.fingerprint)) is not None:
-                outputs[i] = self._output(step, manifest, hit=True)
-                self._on_output(outputs[i])
-            else:
-                missing.append(i)
-        if missing:
-            todo = [steps[i] for i in missing]
-            if todo[0].stage.many:
-                ran = self._mended(todo, lambda: self._together(todo))
-            else:
-                ran = [self._mended([step], functools.partial(self._one, step)) for step in todo]
-            outputs.update(zip(missing, ran, strict=True))
-        return [outputs[i] for i in range(len(steps))]
+        found = [step.find(self.store) for step in steps]
+        for output in filter(None, found):
+            self._on_output(output)
+        missing = [step for step, output in zip(steps, found, strict=True) if output is None]
+        together = [missing] if missing and missing[0].stage.many else [[step] for step in missing]
+        ran = itertools.chain.from_iterable(self._mended(group) for group in together)
+        return [output or next(ran) for output in found]
 
-    def _mended(self, steps: Sequence[Step], attempt: Callable[[], Result]) -> Result:
-        """What `attempt` gives; where it fails for a damaged output that the steps read, once more with a new one.
+    def _mended(self, steps: Sequence[Step]) -> list[Output]:
+        """Run steps; where that fails for a damaged output that they read, once more with a new one.
 
         Raises:
             StoreError: the output was damaged again at once, or another run has to make it.
         """
         try:
-            return attempt()
+            return self._run(steps)
         except NEVER:
             raise
         except Exception as error:
@@ -100,7 +86,7 @@ class Engine:
             if not found:
                 raise
             self._make_anew(found, steps[0].title, error)
-            return attempt()
+            return self._run(steps)
 
     def _damaged(self, steps: Sequence[Step]) -> list[Damaged]:
         """What the steps read that is damaged, in the order in which it was made."""
@@ -129,77 +115,46 @@ class Engine:
             self.store.discard(self.store.output(*one.key))
         for one in damaged:
             if one.key in self._steps:
-                self.call(self._steps[one.key])
+                self.call_many([self._steps[one.key]])
 
-    def _one(self, step: Step) -> Output:
-        monitor = self._monitor_for(step.title)
-        monitor.check()
-        why = explain(self.store, step)
-        started = time.perf_counter()
-        request, remote = self._request(step)
-        with (
-            self.store.open(step.stage.name, step.fingerprint, step.key) as staging,
-            self._checkpointing(step, request),
-        ):
-            if step.stage.tensorflow:
-                result = self.child.call(step.stage.function, request, staging.path, monitor, **step.runtime, **remote)
-            else:
-                runtime = step.runtime | self._runtime.get(step.stage.name, {})
-                function = load_function(step.stage.function)
-                result = function(validated(function, request), staging.path, monitor, **runtime)
-            manifest = _commit(staging, result, time.perf_counter() - started)
-        return self._done(step, manifest, why)
-
-    def _together(self, steps: list[Step]) -> list[Output]:
-        """Several steps in one call of the stage; each has its own staging folder and its own commit."""
+    def _run(self, steps: Sequence[Step]) -> list[Output]:
+        """Run steps in one call of their stage; each has its own staging folder and its own commit."""
         stage = steps[0].stage
-        assert stage.many is not None
-        title = steps[0].title if len(steps) == 1 else f"{stage.name} ({len(steps)})"
-        monitor = self._monitor_for(title)
+        monitor = self._monitor_for(steps[0].title if len(steps) == 1 else f"{stage.name} ({len(steps)})")
         monitor.check()
         whys = [explain(self.store, step) for step in steps]
         started = time.perf_counter()
         with contextlib.ExitStack() as stack:
             stagings = [stack.enter_context(self.store.open(stage.name, s.fingerprint, s.key)) for s in steps]
-            outs: list[Path] = [staging.path for staging in stagings]
-            requests = [self._request(step)[0] for step in steps]
-            results = load_function(stage.many)(requests, outs, monitor, **steps[0].runtime)
+            outs = [staging.path for staging in stagings]
+            if stage.many:
+                requests = [step.request() for step in steps]
+                for each in requests:
+                    self.store.localize(each)
+                results = load_function(stage.many)(requests, outs, monitor, **steps[0].runtime)
+            else:
+                request: Any = steps[0].request()
+                if stage.name == "train":
+                    keep = request["training"].get("keep_best", 0)
+                    stack.enter_context(self.store.checkpointing(steps[0].fingerprint, keep_best=keep))
+                more = self._runtime.get(stage.name, {})
+                results = [run_stage(steps[0], request, outs[0], monitor, self.store, self.child, **more)]
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
             manifests = [
-                _commit(staging, result, seconds * n / sum(rows))
+                staging.commit(
+                    result=result,
+                    counts=Counts(**result["counts"]) if result.get("counts") else None,
+                    seconds=seconds * n / sum(rows),
+                )
                 for staging, result, n in zip(stagings, results, rows, strict=True)
             ]
-        return [self._done(s, m, w) for s, m, w in zip(steps, manifests, whys, strict=True)]
-
-    def _request(self, step: Step) -> tuple[Any, dict[str, Any]]:
-        """What the stage is asked, and how it gets the shards that are not on this disk yet; other files are."""
-        request = step.request()
-        remote = self.store.localize(request, later=step.stage.streams)
-        return request, {"remote": remote} if remote else {}
-
-    def _checkpointing(self, step: Step, request: Any) -> contextlib.AbstractContextManager[None]:
-        if step.stage.name != "train":
-            return contextlib.nullcontext()
-        return self.store.checkpointing(step.fingerprint, keep_best=request["training"].get("keep_best", 0))
-
-    def _done(self, step: Step, manifest: Manifest, why: str | None) -> Output:
-        output = self._output(step, manifest, hit=False, why=why)
-        self._on_output(output)
-        return output
-
-    def _output(self, step: Step, manifest: Manifest, *, hit: bool, why: str | None = None) -> Output:
-        path = self.store.output(step.stage.name, step.fingerprint)
-        return Output(
-            title=step.title,
-            stage=step.stage.name,
-            fingerprint=step.fingerprint,
-            path=path,
-            result=manifest.result,
-            hit=hit,
-            seconds=0.0 if hit else manifest.seconds,
-            why=why,
-        )
+        outputs = []
+        for step, manifest, why in zip(steps, manifests, whys, strict=True):
+            path = self.store.output(stage.name, step.fingerprint)
+            outputs.append(step.output(path, manifest.result, seconds=manifest.seconds, why=why))
+            self._on_output(outputs[-1])
+        return outputs
 
 
 class Planner:
@@ -211,24 +166,28 @@ class Planner:
         self.tensorflow = False
         """Whether a step that misses needs the TensorFlow child."""
 
-    def call(self, step: Step) -> Output:
-        manifest = self.store.find(step.stage.name, step.fingerprint)
-        output = Output(
-            title=step.title,
-            stage=step.stage.name,
-            fingerprint=step.fingerprint,
-            path=self.store.output(step.stage.name, step.fingerprint),
-            result=manifest.result if manifest else None,
-            hit=manifest is not None,
-            seconds=manifest.seconds if manifest else 0.0,
-            why=None if manifest else explain(self.store, step),
-        )
-        self.tensorflow |= step.stage.tensorflow and not output.hit
-        self.outputs.append(output)
-        return output
-
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
-        return [self.call(step) for step in steps]
+        outputs = []
+        for step in steps:
+            path = self.store.output(step.stage.name, step.fingerprint)
+            output = step.find(self.store) or step.output(path, None, why=explain(self.store, step))
+            self.tensorflow |= step.stage.tensorflow and not output.hit
+            outputs.append(output)
+        self.outputs += outputs
+        return outputs
+
+
+def run_stage(
+    step: Step, request: Any, out: Path, monitor: Monitor, store: Store, child: Child, **runtime: Any
+) -> dict[str, Any]:
+    """Call the stage of a step, in the TensorFlow process if it needs that; returns its result."""
+    # fetches what the store has in a bucket only, but for the shards of a stage that streams them
+    remote = store.localize(request, later=step.stage.streams)
+    runtime = step.runtime | runtime | ({"remote": remote} if remote else {})
+    if step.stage.tensorflow:
+        return child.call(step.stage.function, request, out, monitor, **runtime)
+    function = load_function(step.stage.function)
+    return function(validated(function, request), out, monitor, **runtime)
 
 
 def explain(store: Store, step: Step) -> str:
@@ -253,8 +212,3 @@ def validated(function: Callable[..., Any], request: Any) -> Any:
         return request
     kind = next(iter(typing.get_type_hints(function).values()))
     return kind.model_validate(request)
-
-
-def _commit(staging: Any, result: dict[str, Any], seconds: float) -> Manifest:
-    counts = Counts(**result["counts"]) if result.get("counts") else None
-    return staging.commit(result=result, counts=counts, seconds=seconds)

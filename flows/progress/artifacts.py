@@ -72,7 +72,7 @@ def splits_markdown(result: Mapping[str, Any]) -> str:
 
 
 def column_rows(result: Mapping[str, Any], split: str = "train") -> Rows:
-    """One row a column; what a type does not have stays empty."""
+    """One row per column; what a type does not have stays empty."""
     shown = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
     return [
         {

@@ -88,7 +88,7 @@ def find_model(loaded: LoadedPipeline, model: str) -> tuple[Path, int | None]:
 
     Raises:
         StoreError: there is no champion, or no such version.
-        ConfigError: it is no version and no folder either.
+        ConfigError: it is neither a version nor a folder.
     """
     name = loaded.pipeline.name
     if model == "champion" or model.isdigit():

@@ -8,6 +8,7 @@ import pytest
 from flows.config.pipeline import read_pipeline
 from flows.dag.references import check_metrics, label_facts, possible_tasks
 from headway.errors import ConfigError
+from headway.evaluation.baseline import LabelFacts
 from headway.messages import metrics_line
 from headway.schema.columns import Column
 from headway.tabular.label import LabelConfig
@@ -101,9 +102,9 @@ def test_classes_have_no_order_to_judge(project):
 def test_what_the_constant_needs_of_the_labels():
     statistics = {"columns": {"train": [{"column": "label", "median": 2.0}, {"column": "x", "median": 9.0}]}}
     parameters = {"label": {"task": "regression", "mean": 3.0}}
-    assert label_facts(parameters, statistics) == {"counts": [], "mean": 3.0, "median": 2.0}
+    assert label_facts(parameters, statistics) == LabelFacts(counts=(), mean=3.0, median=2.0)
     parameters = {"label": {"task": "binary", "counts": (7, 3)}}
-    assert label_facts(parameters, statistics) == {"counts": [7, 3], "mean": None, "median": None}
+    assert label_facts(parameters, statistics) == LabelFacts(counts=(7, 3), mean=None, median=None)
 
 
 def test_a_line_of_metrics_has_the_baselines_beside_them():
