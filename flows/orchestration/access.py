@@ -9,14 +9,13 @@ flow run's job variables hold its command.
 
 from __future__ import annotations
 
-import base64
 import os
 import secrets
 import shlex
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
+
+import httpx
 
 from headway.errors import ConfigError
 
@@ -96,15 +95,10 @@ def check(address: str, auth: str, file: Path) -> None:
 
 
 def _lets_in(address: str, auth: str | None) -> bool:
-    headers = {} if auth is None else {"Authorization": f"Basic {base64.b64encode(auth.encode()).decode()}"}
-    request = urllib.request.Request(f"{address}/api/admin/version", headers=headers)
-    try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30):
-            return True
-    except urllib.error.HTTPError as error:
-        if error.code != 401:
-            raise
-        return False
+    user, _, password = (auth or "").partition(":")
+    login = None if auth is None else (user, password)
+    answer = httpx.get(f"{address}/api/admin/version", auth=login, timeout=30, trust_env=False)
+    return answer.status_code != 401 and bool(answer.raise_for_status())
 
 
 def shell_prefix(file: Path, environ: Mapping[str, str]) -> str:

@@ -11,7 +11,6 @@ Each daemon leads a session of its own, and what it starts stays in it: so its c
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -19,7 +18,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headway.storage.process_identity import alive, started
+from flows.orchestration.processes import read_pid, write_pid
+from headway.storage.process_identity import alive
 
 
 class Daemon:
@@ -33,23 +33,16 @@ class Daemon:
             process = subprocess.Popen(
                 command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        self.file.write_text(json.dumps({"pid": process.pid, "started": started(process.pid)}))
-
-    def _known(self) -> tuple[int, str] | None:
-        try:
-            facts = json.loads(self.file.read_text())
-            return int(facts["pid"]), str(facts["started"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        write_pid(self.file, process.pid)
 
     def pid(self) -> int | None:
         """Its pid while it lives."""
-        known = self._known()
+        known = read_pid(self.file)
         return known[0] if known and alive(*known) else None
 
     def members(self) -> list[int]:
         """The living processes of its session, itself last."""
-        known = self._known()
+        known = read_pid(self.file)
         if known is None or (alive(known[0]) and not alive(*known)):
             return []  # another process has that pid now, which says that the whole session is gone
         leader = known[0]

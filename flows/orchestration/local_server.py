@@ -11,16 +11,18 @@ pid files, logs, the password (`flows.orchestration.access`). The server listens
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import httpx
 
 from flows.orchestration import access
 from flows.orchestration.daemon import Daemon, end
@@ -99,10 +101,9 @@ def start(place: Place) -> list[str]:
     env = place.environment(auth)
     _server(place, server, env, auth)
     os.environ.update(env)  # Prefect reads its settings when it is imported
-    from flows.orchestration import deployments, work_pool
+    from flows.orchestration import deployments
 
-    work_pool.create(POOL)
-    work_pool.remove_old_automation()
+    deployments.create_pool(POOL)
     notes = deployments.reconcile(place.root / "prefect.yaml", place.folder, lambda: _deploy(place, env))
     if watch.pid() is None:
         watch.start([*_PYTHON, "flows.orchestration.watch", "--pool", POOL], env=env, cwd=place.folder)
@@ -111,7 +112,7 @@ def start(place: Place) -> list[str]:
             told = counted(len(left), "flow run")
             notes.append(f"{told} of a worker that died: left alone (process {', '.join(map(str, left.values()))})")
         worker.start([*_PYTHON, "flows.orchestration.worker", "--pool", POOL], env=env, cwd=place.folder)
-        _wait(worker, lambda: work_pool.online(POOL), 60, "worker")
+        _wait(worker, lambda: deployments.pool_online(POOL), 60, "worker")
     return notes
 
 
@@ -137,12 +138,9 @@ def _server(place: Place, server: Daemon, env: dict[str, str], auth: str) -> Non
 
 
 def _healthy(place: Place) -> bool:
-    try:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{place.address}/api/health", timeout=2) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
+    with contextlib.suppress(httpx.HTTPError):
+        return httpx.get(f"{place.address}/api/health", timeout=2, trust_env=False).status_code == 200
+    return False
 
 
 def _wait(daemon: Daemon, ready: Callable[[], bool], seconds: float, what: str) -> None:
@@ -160,16 +158,8 @@ def _wait(daemon: Daemon, ready: Callable[[], bool], seconds: float, what: str) 
 
 
 def _deploy(place: Place, env: dict[str, str]) -> None:
-    command = [
-        *_PYTHON,
-        "flows.launcher",
-        "prefect",
-        "--no-prompt",
-        "deploy",
-        "--all",
-        "--prefect-file",
-        "prefect.yaml",
-    ]
+    deploy = ("prefect", "--no-prompt", "deploy", "--all", "--prefect-file", "prefect.yaml")
+    command = [*_PYTHON, "flows.launcher", *deploy]
     done = subprocess.run(command, env=env, cwd=place.root, capture_output=True, text=True, check=False)
     if done.returncode:
         last = "".join(f"\n  | {line}" for line in (done.stdout + done.stderr).splitlines()[-15:])

@@ -37,7 +37,7 @@ def enlist(environ: Mapping[str, str]) -> None:
     pid = os.getpid()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(file, json.dumps({"pid": pid, "started": started(pid), "place": place()}))
+        write_pid(file, pid)
     except (OSError, StoreError):
         return  # a run without a file is judged by its heartbeats
 
@@ -49,6 +49,19 @@ def enlist(environ: Mapping[str, str]) -> None:
     atexit.register(leave)
 
 
+def write_pid(file: Path, pid: int) -> None:
+    replace_text(file, json.dumps({"pid": pid, "started": started(pid), "place": place()}))
+
+
+def read_pid(file: Path) -> tuple[int, str] | None:
+    """(pid, start) of the process in a pid file; None without one, or where the pid means nothing here."""
+    try:
+        facts = json.loads(file.read_text())
+        return (int(facts["pid"]), str(facts["started"])) if facts["place"] == place() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 class Processes:
     """The flow run processes that the pid files in a folder name."""
 
@@ -57,14 +70,14 @@ class Processes:
 
     def lives(self, flow_run: str) -> bool | None:
         """Whether the flow run's process lives; None when it has no file, or ran where its pid means nothing here."""
-        known = self._known(_file(self.folder, flow_run))
+        known = read_pid(_file(self.folder, flow_run))
         return None if known is None else alive(*known)
 
     def pids(self) -> dict[str, int]:
         """{flow run: pid} of the processes that live."""
         found = {}
         for file in sorted(self.folder.glob("*.json")):
-            known = self._known(file)
+            known = read_pid(file)
             if known is not None and alive(*known):
                 found[file.stem] = known[0]
         return found
@@ -78,13 +91,6 @@ class Processes:
     def dead(self) -> list[str]:
         """Flow runs whose process ended without removing its file."""
         return [file.stem for file in sorted(self.folder.glob("*.json")) if self.lives(file.stem) is False]
-
-    def _known(self, file: Path) -> tuple[int, str] | None:
-        try:
-            facts = json.loads(file.read_text())
-            return (int(facts["pid"]), str(facts["started"])) if facts["place"] == place() else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
 
 
 def _file(folder: Path, flow_run: str) -> Path:
