@@ -3,7 +3,7 @@
     runner: direct                                                  # threads of this process, one per core
     runner: {name: flink, options: {job_endpoint: "jobs:8099"}}     # any runner that Beam knows, with its own options
 
-`direct` needs no Beam (`local.LocalRunner`). With `options` it is Beam's local runner, named outright as FnApiRunner: asked
+`direct` needs no Beam (`local.run_ranges`). With `options` it is Beam's local runner, named outright as FnApiRunner: asked
 for a DirectRunner, Beam first tries to download another one.
 """
 

@@ -11,7 +11,6 @@ the pool.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import signal
 import subprocess
@@ -104,16 +103,10 @@ class Pool:
 
 
 def _end(worker: subprocess.Popen[str]) -> None:
-    worker.terminate()
-    try:
-        worker.wait(10)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        worker.wait()
-    for pipe in (worker.stdin, worker.stdout):
-        with contextlib.suppress(OSError):
-            if pipe is not None:
-                pipe.close()
+    from apache_beam.runners.worker.worker_pool_main import kill_process_gracefully
+
+    with worker:  # closes its pipes
+        kill_process_gracefully(worker)
 
 
 def _work(name: str, control: str) -> int:

@@ -18,9 +18,8 @@ import pytest
 
 from beam_jobs.ingest import range_worker, stage
 from beam_jobs.ingest.stage import ingest, ingest_many
-from beam_jobs.runners import pipeline
+from beam_jobs.runners import driver, local, pipeline
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.local import LocalRunner
 from beam_jobs.runners.pipeline import WorkOnRange
 from beam_jobs.runners.range_job import RangeJob
 from beam_jobs.runners.work_dir import WorkDir
@@ -220,13 +219,13 @@ def test_a_full_disk_is_a_store_error_with_a_fix(request_for, write_csv, out, mo
 
 def test_a_file_that_goes_away_is_a_data_error(request_for, write_csv, out, monkeypatch):
     path = write_csv(5)
-    request, original = request_for(path), LocalRunner.run
+    request, original = request_for(path), local.run_ranges
 
     def run(*args):
         path.unlink()
         original(*args)
 
-    monkeypatch.setattr(LocalRunner, "run", run)
+    monkeypatch.setattr(driver, "run_ranges", run)
     with pytest.raises(DataError, match="cannot be read"):
         ingest(request, out, Monitor(), runner=ONE)
 
@@ -337,12 +336,12 @@ except KeyboardInterrupt:
 
 
 def lossy(times):
-    """LocalRunner.run that loses every other element, so many times."""
-    original, left = LocalRunner.run, [times]
+    """run_ranges that loses every other element, so many times."""
+    original, left = local.run_ranges, [times]
 
-    def run(self, jobs, elements):
+    def run(config, jobs, elements):
         left[0] -= 1
-        original(self, jobs, elements[:: 2 if left[0] >= 0 else 1])
+        original(config, jobs, elements[:: 2 if left[0] >= 0 else 1])
 
     return run
 
@@ -350,7 +349,7 @@ def lossy(times):
 def test_lost_ranges_are_run_again(request_for, write_csv, tmp_path, monkeypatch, digests):
     request = request_for(write_csv(400), range_bytes=1024)
     want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
-    monkeypatch.setattr(LocalRunner, "run", lossy(1))
+    monkeypatch.setattr(driver, "run_ranges", lossy(1))
     monitor = Recorder()
     assert ingest(request, tmp_path / "lost", monitor, runner=ONE) == want
     assert digests(tmp_path / "lost") == digests(tmp_path / "whole")
@@ -358,7 +357,7 @@ def test_lost_ranges_are_run_again(request_for, write_csv, tmp_path, monkeypatch
 
 
 def test_a_runner_that_keeps_losing_ranges_is_an_error(request_for, write_csv, out, monkeypatch):
-    monkeypatch.setattr(LocalRunner, "run", lambda self, jobs, elements: None)
+    monkeypatch.setattr(driver, "run_ranges", lambda config, jobs, elements: None)
     with pytest.raises(HeadwayError, match="lost 1 of 1 ranges"):
         ingest(request_for(write_csv(4)), out, Monitor(), runner=ONE)
 
