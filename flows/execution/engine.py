@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.dag.step import Output, Step
-from flows.execution.damage import NEVER, Damaged, damaged_inputs
+from flows.execution.damage import NEVER, damaged_inputs
 from flows.execution.tensorflow_process import Child
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
@@ -28,6 +28,8 @@ from headway.storage.manifest import Counts
 from headway.storage.store import Store
 
 OnOutput = Callable[[Output], None]
+Damaged = dict[tuple[str, str], tuple[Path, str]]
+"""{(stage, fingerprint): (file, problem)}"""
 
 
 class Engine:
@@ -82,40 +84,40 @@ class Engine:
         except NEVER:
             raise
         except Exception as error:
-            found = self._damaged(steps)
-            if not found:
+            if not (damaged := self._damaged(steps)):
                 raise
-            self._make_anew(found, steps[0].title, error)
+            self._make_anew(damaged, steps[0].title, error)
             return self._run(steps)
 
-    def _damaged(self, steps: Sequence[Step]) -> list[Damaged]:
+    def _damaged(self, steps: Sequence[Step]) -> Damaged:
         """What the steps read that is damaged, in the order in which it was made."""
-        found: list[Damaged] = []
-        # the step's own error is what is told, so what cannot be looked at is no news
+        found: Damaged = {}
+        # the step's own error is raised, whatever fails while its inputs are read
         with contextlib.suppress(HeadwayError, OSError):
             for step in steps:
-                found += damaged_inputs(self.store, step.request())
-        places = {key: place for place, key in enumerate(self._steps)}
+                found |= damaged_inputs(self.store, step.request())
         # what is gone and was not made in this run may be meant to be gone: the statistics of an old champion
-        found = [one for one in dict.fromkeys(found) if one.key in places or not one.gone]
-        return sorted(found, key=lambda one: places.get(one.key, len(places)))
+        known = [key for key in found if key in self._steps or self.store.manifest(self.store.output(*key)) is not None]
+        order = list(self._steps)
+        known.sort(key=lambda key: order.index(key) if key in order else len(order))
+        return {key: found[key] for key in known}
 
-    def _make_anew(self, damaged: Sequence[Damaged], title: str, error: Exception) -> None:
+    def _make_anew(self, damaged: Damaged, title: str, error: Exception) -> None:
         """Remove damaged outputs and run their steps again."""
         monitor = self._monitor_for(title)
-        for one in damaged:
-            if one.key in self._made_anew:
+        for key, (file, problem) in damaged.items():
+            if key in self._made_anew:
                 raise StoreError(
-                    f"{one.problem}; it was made anew in this run, and is damaged again",
-                    where=str(one.path),
+                    f"{problem}; it was made anew in this run, and is damaged again",
+                    where=str(file),
                     fix="check the disk and the memory of this machine, then run again",
                 ) from error
-            self._made_anew.add(one.key)
-            monitor.log(f"{one.path}: {one.problem}; the output is damaged, so {one.stage} is run again")
-            self.store.discard(self.store.output(*one.key))
-        for one in damaged:
-            if one.key in self._steps:
-                self.call_many([self._steps[one.key]])
+            self._made_anew.add(key)
+            monitor.log(f"{file}: {problem}; the output is damaged, so {key[0]} is run again")
+            self.store.discard(self.store.output(*key))
+        for key in damaged:
+            if key in self._steps:
+                self.call_many([self._steps[key]])
 
     def _run(self, steps: Sequence[Step]) -> list[Output]:
         """Run steps in one call of their stage; each has its own staging folder and its own commit."""

@@ -25,8 +25,7 @@ from pathlib import Path
 import httpx
 
 from flows.orchestration import access
-from flows.orchestration.daemon import Daemon, end
-from flows.orchestration.processes import FOLDER_VARIABLE, Processes
+from flows.orchestration.processes import FOLDER_VARIABLE, Daemon, Processes, end
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted
 

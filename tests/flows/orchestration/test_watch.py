@@ -155,7 +155,7 @@ def test_a_process_writes_itself_down_while_it_lives(tmp_path):
 def test_printing_outlives_the_reader(closed):
     script = """
         import logging, subprocess, sys
-        from flows.orchestration.streams import outlive_reader
+        from flows.orchestration.processes import outlive_reader
         outlive_reader()
         from rich.console import Console
         sys.stdin.readline()
