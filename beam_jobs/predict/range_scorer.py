@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,12 +62,6 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
     }
 
 
-def load_model(request: PredictRequest) -> Model:
-    """What the request's loader gives; the loader keeps it, so that a process loads it once."""
-    module, _, function = request.loader.partition(":")
-    return cast(Model, getattr(importlib.import_module(module), function)(request.model, request.digest))
-
-
 class _Work(RangeRows):
     def __init__(self, request: PredictRequest, piece: Range):
         super().__init__()
@@ -77,7 +71,9 @@ class _Work(RangeRows):
         self._request, self._piece = request, piece
         self._columns = request.coerced()
         self._names = request.names
-        self._model = load_model(request)
+        module, _, function = request.loader.partition(":")
+        load = getattr(importlib.import_module(module), function)
+        self._model: Model = load(request.model, request.digest)  # the loader keeps it: a process loads it once
 
     def table(self, chunk: Chunk) -> pa.RecordBatch:
         """The chunk's rows that fit, with their predictions."""

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.ingest.merge import quarantined_rows, rows_before
+from beam_jobs.ingest.merge import check_counts, quarantined_rows, rows_before
 from beam_jobs.predict.part_writer import PartWriter
 from beam_jobs.predict.request import ROW, PredictRequest
 from beam_jobs.runners.config import RunnerConfig
@@ -138,15 +138,12 @@ def _publish(
     facts = [work_dir.facts(piece.index) for piece in ranges]
     counts = {name: sum(fact[name] for fact in facts) for name in ("rows", "predicted", "quarantined")}
     counts["read"] = counts.pop("rows")
-    if counts["read"] != counts["predicted"] + counts["quarantined"]:
-        said = ", ".join(f"{count} {what}" for what, count in counts.items())
-        raise DataError(f"rows do not add up: {said}", where=str(out), fix="a bug: please report it")
-    rejected = [*quarantined_rows(request.files, ranges, facts, work_dir)]
-    if _too_many(counts, max_quarantined):
-        _clear(out)  # the rejected rows are there to be looked at; without a manifest there is no output
-        quarantine.write(out / quarantine.FILE_NAME, rejected)
-    _bounded(counts, max_quarantined, out)
+    check_counts(counts, where=str(out))
     _clear(out)
+    quarantined = out / quarantine.FILE_NAME
+    quarantine.write(quarantined, quarantined_rows(request.files, ranges, facts, work_dir))
+    # when it raises, the rejected rows stay to be looked at: without a manifest there is no output
+    _bounded(counts, max_quarantined, out)
     parts = []
     width = len(ranges)
     befores = rows_before(ranges, [fact["rows"] for fact in facts])
@@ -160,8 +157,7 @@ def _publish(
         else:
             _renumbered(source, path, request, before - (fact["first_row"] or 0))
         parts.append({"file": path.name, "rows": fact["predicted"]} | _entry(path))
-    path = out / quarantine.FILE_NAME
-    files = {"quarantine": _entry(path)} if quarantine.write(path, rejected) else {}
+    files = {"quarantine": _entry(quarantined)} if quarantined.exists() else {}
     result = {
         "format": FORMAT,
         "key": key,
@@ -210,12 +206,8 @@ def _clear(out: Path) -> None:
             path.unlink()
 
 
-def _too_many(counts: dict[str, int], bound: float) -> bool:
-    return counts["quarantined"] > bound * counts["read"]
-
-
 def _bounded(counts: dict[str, int], bound: float, out: Path) -> None:
-    if _too_many(counts, bound):
+    if counts["quarantined"] > bound * counts["read"]:
         share = counts["quarantined"] / counts["read"]
         raise DataError(
             f"{counts['quarantined']:,} of {counts['read']:,} rows ({share:.2%}) {agree(counts['quarantined'], 'was', 'were')} "

@@ -56,15 +56,7 @@ def run_spec_of(
     from flows.dag.run_spec import RunSpec
 
     loaded = load_pipeline(pipeline, options, **more)
-    return RunSpec(
-        loaded=loaded,
-        store=loaded.open_store(),
-        window=options.window,
-        until=options.until,
-        seed=options.seed,
-        force=force,
-        last=last,
-    )
+    return RunSpec(loaded, loaded.open_store(), options.window, options.until, options.seed, force, last)
 
 
 def store_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Store]:
@@ -230,11 +222,10 @@ def plan(
     from flows.execution.engine import Planner
 
     run_spec = run_spec_of(pipeline, options)
-    planner = Planner(run_spec.store)
-    run_result = run_dag(run_spec, planner, freeze=False)
+    run_result = run_dag(run_spec, Planner(run_spec.store), freeze=False)
     rows: list[dict[str, Any]] = [
         {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
-        for o in planner.outputs
+        for o in run_result.outputs
     ]
     spans = run_result.spans
     lines = [f"{run_spec.loaded.pipeline.name}: {spans[0]} to {spans[-1]} ({counted(len(spans), 'span')})"]

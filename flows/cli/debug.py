@@ -60,16 +60,10 @@ def debug(
             step = training_step(run_spec, child, report, made)
             request = TrainRequest.model_validate(step.request())
             remote = run_spec.store.localize(request.model_dump(mode="json"), later=True)
-            asked = DebugRequest(
-                train=request,
-                checkpoints=_copied(request.checkpoints, made) if resumed else None,
-                steps=steps,
-                profile=not no_profile,
-            )
-            runtime = {"remote": remote} if remote else {}
-            found = child.call(
-                "tfcore.debug.inspect_step:debug_step", asked, folder, report.monitor("debug"), **runtime
-            )
+            checkpoints = _copied(request.checkpoints, made) if resumed else None
+            asked = DebugRequest(train=request, checkpoints=checkpoints, steps=steps, profile=not no_profile)
+            function, monitor = "tfcore.debug.inspect_step:debug_step", report.monitor("debug")
+            found = child.call(function, asked, folder, monitor, **({"remote": remote} if remote else {}))
         finally:
             shutil.rmtree(made, ignore_errors=True)
     text = told(found)
@@ -90,16 +84,15 @@ def _folder(wanted: str | None, run_spec: RunSpec) -> Path:
 
 def _copied(checkpoints: Path | None, made: Path) -> Path:
     """The newest checkpoint aside: a look at it sweeps, and a training may be writing there."""
-    steps = (
-        [path for path in checkpoints.iterdir() if path.name.isdigit()] if checkpoints and checkpoints.is_dir() else []
-    )
+    found = checkpoints.iterdir() if checkpoints and checkpoints.is_dir() else ()
+    steps = {int(path.name): path for path in found if path.name.isdigit()}
     if not steps:
         raise StoreError(
             "there is no checkpoint of this training: it ended well, or was stopped before it saved one",
             where=str(checkpoints),
             fix="leave out --resumed to inspect the first step; training.checkpoint_every_steps sets how often one is saved",
         )
-    newest = max(steps, key=lambda path: int(path.name))
+    newest = steps[max(steps)]
     shutil.copytree(newest, made / "checkpoints" / newest.name)
     return made / "checkpoints"
 
@@ -172,17 +165,13 @@ def told(found: Mapping[str, Any]) -> str:
     parts.append("inputs\n" + text_table([{"input": one["name"]} | _row(one) for one in found["inputs"]]))
     parts.append("layers, as they ran\n" + text_table(_layers(found["layers"])))
     parts.append("variables\n" + text_table([_variable(one) for one in found["variables"]]))
-    parts.append(_autograph(found["autograph"]))
-    parts.append(_graph(found["graph"]))
-    parts.append(_copies(found["graph"]))
+    parts += [_autograph(found["autograph"]), _graph(found["graph"]), _copies(found["graph"])]
     shown = [_number(value) or "nan" for value in compiled["losses"]]
     losses = " ".join(shown if len(shown) <= MOST_LOSSES else [*shown[: MOST_LOSSES - 2], "...", shown[-1]])
-    took = (
-        f"; {min(seconds) * 1e3:.2f} ms per step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
-        if seconds
-        else ""
-    )
-    parts.append(f"{counted(len(compiled['losses']), 'compiled step')} from {compiled['first']:,}: loss {losses}{took}")
+    text = f"{counted(len(compiled['losses']), 'compiled step')} from {compiled['first']:,}: loss {losses}"
+    if seconds:
+        text += f"; {min(seconds) * 1e3:.2f} ms per step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
+    parts.append(text)
     if profile := found["profile"]:
         parts.append(f"profile: tensorboard --logdir {profile['folder']}\n" + text_table(_top(profile["top"])))
     return "\n\n".join(part for part in parts if part)
@@ -269,12 +258,8 @@ def _copies(graph: Mapping[str, Any]) -> str:
     from flows.progress.tables import text_table
 
     rows = [
-        {
-            "op": one["op"],
-            "nodes": one["count"],
-            "why": one["why"],
-            "which": ", ".join(one.get("functions") or one["names"][:3]),
-        }
+        {"op": one["op"], "nodes": one["count"], "why": one["why"]}
+        | {"which": ", ".join(one.get("functions") or one["names"][:3])}
         for one in graph["copies"]
     ]
     fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device per call of many steps"

@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from flows.config.pipeline import LoadedPipeline, read_pipeline
+from flows.config.pipeline import read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
 from headway.registry.registry import Registry
@@ -119,30 +119,18 @@ def _project(pipeline: Path, overrides: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(False, "pipeline", error.problem, error.fix)
         return
     yield Finding(True, "pipeline", str(loaded.file))
-    yield _disk(loaded)
-    yield from _store(loaded)
-
-
-def _disk(loaded: LoadedPipeline) -> Finding:
-    folder = loaded.open_store().root
-    while not folder.exists():
-        folder = folder.parent
+    store = loaded.open_store()
+    folder = next(folder for folder in (store.root, *store.root.parents) if folder.exists())
     free = shutil.disk_usage(folder).free / 1e9
     ok = free >= LEAST_FREE_GB
-    return Finding(ok, "disk", f"{free:.0f} GB free at {folder}", None if ok else "make room: headway gc")
-
-
-def _store(loaded: LoadedPipeline) -> Iterator[Finding]:
-    store = loaded.open_store()
+    yield Finding(ok, "disk", f"{free:.0f} GB free at {folder}", None if ok else "make room: headway gc")
     if not store.exists():
         yield Finding(True, "store", f"none yet at {store.name}")
         return
     outputs = list(store.all_outputs())
     damaged = [folder for stage, folder in outputs if store.check(stage, folder.name)]
-    fix = "the next run makes it again" if damaged else None
-    yield Finding(
-        not damaged, "store", f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}", fix
-    )
+    found = f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}"
+    yield Finding(not damaged, "store", found, "the next run makes it again" if damaged else None)
     try:
         champion = Registry(store, loaded.pipeline.name).champion()
     except StoreError as error:

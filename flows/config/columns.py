@@ -217,21 +217,17 @@ def _role(name: str, loaded: LoadedPipeline) -> Role:
 
 
 def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Column:
+    config = config or ColumnConfig()
     changes: dict[str, object] = {"role": role}
-    if config is not None and config.nullable is not None:
-        changes["nullable"] = config.nullable
-    if config is not None and (config.feature or (role in _WITH_FEATURE and config.transform != "auto")):
+    if config.feature or (role in _WITH_FEATURE and config.transform != "auto"):
         changes["feature"] = role != "feature"
-    if config is not None and (shape := config.stored_shape()) is not None:
-        changes |= {"shape": shape}
-    if config is not None and config.separator is not None:
-        changes |= {"separator": config.separator}
-    if config is not None and config.type is not None and STORED[config.type] != column.type:
+    own = {"nullable": config.nullable, "shape": config.stored_shape(), "separator": config.separator}
+    changes |= {name: value for name, value in own.items() if value is not None}
+    if config.type is not None and STORED[config.type] != column.type:
         kind = STORED[config.type]
         changes |= {"type": kind, "encoding": "dictionary" if kind == "bytes" else "plain"}
-        if kind == "bytes":
-            changes |= {"parse": None, "temporal": None}
-    if config is not None and config.parse is not None:
+        changes |= {"parse": None, "temporal": None} if kind == "bytes" else {}
+    if config.parse is not None:
         temporal = config.parse.temporal
         kind = "int64" if temporal else STORED[config.type] if config.type else column.type
         kind = "float32" if kind == "bytes" else kind

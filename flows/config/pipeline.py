@@ -262,18 +262,16 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Loaded
         where = f"{file}: store"
         raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in raw["store"].items()}
     loaded = LoadedPipeline(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
-    if (module := loaded.module_file) and not module.is_file():
-        raise ConfigError(
-            f"model.name: {loaded.pipeline.model.name!r} needs {module}, which does not exist",
-            where=str(file),
-            fix="put the module beside the pipeline, or name a built-in model: mlp, wide_deep",
-        )
-    if (features := loaded.preprocess_file) and not features.is_file():
-        raise ConfigError(
-            f"preprocess needs {features}, which does not exist",
-            where=str(file),
-            fix="put the module with the function beside the pipeline",
-        )
+    own, preprocess = (
+        "put the module beside the pipeline, or name a built-in model: mlp, wide_deep",
+        loaded.preprocess_file,
+    )
+    for what, module, fix in (
+        (f"model.name: {loaded.pipeline.model.name!r}", loaded.module_file, own),
+        ("preprocess", preprocess, "put the module with the function beside the pipeline"),
+    ):
+        if module and not module.is_file():
+            raise ConfigError(f"{what} needs {module}, which does not exist", where=str(file), fix=fix)
     return loaded
 
 

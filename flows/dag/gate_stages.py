@@ -64,7 +64,7 @@ class GateSteps(ModelSteps):
             self.run_spec,
             champion,
             task=task,
-            evaluation=self._eval_parts(),
+            evaluation=tuple(self.parts["eval"]),
             split=self._split_digest(),
             ranked=self.pipeline.ndcg_at is not None,
         )
@@ -91,9 +91,6 @@ class GateSteps(ModelSteps):
         told += metrics_line(tested.result["metrics"])
         reasons = [*self.run_result.verdict["reasons"], told]
         self.run_result.verdict = self.run_result.verdict | {"reasons": reasons, "test": self.run_result.test}
-
-    def _eval_parts(self) -> tuple[tuple[str, str], ...]:
-        return tuple((span, part) for span, part in self.parts["eval"])
 
     def _gate(self, judges: Sequence[Judge]) -> dict[str, Any] | None:
         """The verdict; None in a plan that cannot know."""
@@ -128,14 +125,14 @@ class GateSteps(ModelSteps):
                     model=trained,
                     predictions=candidate.path / candidate.get()["predictions"],
                     rolled_back=rolled_back,
-                    train=tuple((span, part) for span, part in self.parts["train"]),
+                    train=tuple(self.parts["train"]),
                     data=data_of(self.run_spec, self.parts["train"]),
                 ),
                 champion=known.get("champion"),
                 reference=known.get("reference"),
                 label=label_facts(parameters, self.statistics.get()),
                 baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},
-                eval=self._eval_parts(),
+                eval=tuple(self.parts["eval"]),
                 split=self._split_digest(),
                 slices=self.pipeline.evaluation.slices,
                 group=group.name if group else None,
@@ -166,8 +163,6 @@ class GateSteps(ModelSteps):
     def _rolled_back(self, train: str) -> str | None:
         """Which version of this very model was rolled back, and why."""
         registry = self.run_spec.registry
-        for number, why in registry.rolled_back().items():
-            version = next((v for v in registry.versions() if v.number == number), None)
-            if version is not None and version.facts.get("train") == train:
-                return f"version {number}, {why}"
-        return None
+        rolled_back = registry.rolled_back()
+        numbers = [version.number for version in registry.versions() if version.facts.get("train") == train]
+        return next((f"version {number}, {why}" for number, why in rolled_back.items() if number in numbers), None)

@@ -163,9 +163,7 @@ class Planner:
     """Goes through the same DAG without running anything: each step is a hit, or a miss with its reason."""
 
     def __init__(self, store: Store):
-        self.store = store
-        self.outputs: list[Output] = []
-        self.tensorflow = False
+        self.store, self.tensorflow = store, False
         """Whether a step that misses needs the TensorFlow child."""
 
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
@@ -175,7 +173,6 @@ class Planner:
             output = step.find(self.store) or step.output(path, None, why=explain(self.store, step))
             self.tensorflow |= step.stage.tensorflow and not output.hit
             outputs.append(output)
-        self.outputs += outputs
         return outputs
 
 

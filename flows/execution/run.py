@@ -161,16 +161,13 @@ class _Run:
         if verdict is not None:
             kept = ("verdict", "promote", "reasons", "primary", "outcome")
             record["verdict"] = {key: verdict[key] for key in kept if verdict.get(key) is not None}
-            if baselines := (verdict.get("metrics") or {}).get("baselines"):
-                record["baselines"] = baselines
-            if run_result.test is not None:
-                record["test"] = run_result.test
+            record |= {"test": run_result.test} if run_result.test is not None else {}
+        baselines = ((verdict or {}).get("metrics") or {}).get("baselines")
         if run_result.evaluation is not None:
             record["metrics"] = run_result.evaluation.get("metrics")
         elif run_result.facts.get("metrics"):
-            record["metrics"] = run_result.facts["metrics"]
-            if run_result.facts.get("baselines"):
-                record["baselines"] = run_result.facts["baselines"]
+            record["metrics"], baselines = run_result.facts["metrics"], run_result.facts.get("baselines")
+        record |= {"baselines": baselines} if baselines else {}
         record["state"] = "done"
         if verdict is not None and verdict["verdict"] == ALREADY:
             record |= {"state": ALREADY, "version": verdict["champion"]}

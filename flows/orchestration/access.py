@@ -53,12 +53,11 @@ def named(environ: Mapping[str, str]) -> str | None:
         raise ConfigError(
             f"{SERVER} and {CLIENT} differ", where="environment", fix=f"set both to the same value, or unset {CLIENT}"
         )
-    given = server or client
+    given = server or client or None
     if given and ":" not in given:
-        raise ConfigError(
-            "is not user:password", where=SERVER if server else CLIENT, fix=f"export {SERVER}=user:password"
-        )
-    return given or None
+        where = SERVER if server else CLIENT
+        raise ConfigError("is not user:password", where=where, fix=f"export {SERVER}=user:password")
+    return given
 
 
 def server_settings(auth: str, address: str, port: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

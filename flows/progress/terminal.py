@@ -187,25 +187,22 @@ def _detail(output: Output) -> str:
             return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
         case "splits":
             wrong = len(result["anomalies"])
-            return "; ".join(result["says"]) if not wrong else f"{wrong} finding{'s' * (wrong != 1)}"
+            return counted(wrong, "finding") if wrong else "; ".join(result["says"])
         case "validate":
             return f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
         case "analyse":
-            return (
-                f"{counted(result['rows'], 'row')}, gives {', '.join(column['name'] for column in result['columns'])}"
-            )
+            names = ", ".join(column["name"] for column in result["columns"])
+            return f"{counted(result['rows'], 'row')}, gives {names}"
         case "transform":
             parameters = result["parameters"]
-            label = parameters["label"]
-            return f"{counted(len(parameters['fitted']), 'column')}, {label['task']}"
+            return f"{counted(len(parameters['fitted']), 'column')}, {parameters['label']['task']}"
         case "train":
             loss, speed = result.get("final_loss"), result.get("steps_per_second")
-            told = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
-            return ", ".join(told + [f"{number(speed)} steps/s"] * (speed is not None))
+            parts = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
+            return ", ".join(parts + [f"{number(speed)} steps/s"] * (speed is not None))
         case "evaluate":
-            if result.get("incompatible"):
-                return f"cannot score these rows: {result['incompatible']}"
-            return metrics_line(result["metrics"])
+            incompatible = result.get("incompatible")
+            return f"cannot score these rows: {incompatible}" if incompatible else metrics_line(result["metrics"])
         case "gate":
             return str(result["verdict"])
         case "export":

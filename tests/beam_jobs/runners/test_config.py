@@ -37,7 +37,7 @@ def test_runners_go_by_short_names_and_by_beams_own(said, meant):
         ({"name": "quantum"}, "there is: direct"),
         ({"name": "flink", "workers": 3}, "workers are threads of the direct runner"),
         ({"workers": 0}, "greater than or equal to 1"),
-        ({"options": {"direct_num_workers": 1}}, "its place is runner.workers"),
+        ({"options": {"direct_num_workers": 1}}, "set runner.workers"),
         ({"options": {"direct_running_mode": "fast"}}, "there is: in_memory, multi_threading, multi_processing"),
     ],
 )
