@@ -72,11 +72,11 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
         found: list[KeyOccurrence] = []
         for name in names:
             monitor.check()
-            monitor.log(f"looking at the rows of span {name} again")
+            monitor.log(f"reading the rows of span {name} again")
             try:
                 found += list(_look(spans[name], columns, hashes, splits[name]))
             except (DataError, OSError) as error:  # what was found is found, whether its rows can be shown or not
-                monitor.log(f"they cannot be read again: {error}")
+                monitor.log(f"the rows of span {name} cannot be read again: {error}")
         return found
 
     made = prove_splits(request.split, window, request.parts, look)

@@ -79,7 +79,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
         headways.append(run("headway", arguments.rows))
     ratio = max(f["rate"] for f in headways) / max(f["rate"] for f in tutorials)
     print(
-        f"rows/s, headway over tutorial: {ratio:.3g} (wanted: at least {RATIO:g}): {'yes' if ratio >= RATIO else 'NO'}"
+        f"rows/s, headway over tutorial: {ratio:.3g} (required: at least {RATIO:g}): {'yes' if ratio >= RATIO else 'NO'}"
     )
 
 

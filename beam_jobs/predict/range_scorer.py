@@ -10,9 +10,9 @@ know: it counts from its own beginning then, says so in its facts ("first_row": 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -71,9 +71,8 @@ class _Work(RangeRows):
         self._request, self._piece = request, piece
         self._columns = request.coerced()
         self._names = request.names
-        module, _, function = request.loader.partition(":")
-        load = getattr(importlib.import_module(module), function)
-        self._model: Model = load(request.model, request.digest)  # the loader keeps it: a process loads it once
+        # the loader keeps it: a process loads it once
+        self._model: Model = resolve_name(request.loader)(request.model, request.digest)
 
     def table(self, chunk: Chunk) -> pa.RecordBatch:
         """The chunk's rows that fit, with their predictions."""

@@ -34,7 +34,7 @@ _MODES = ("in_memory", "multi_threading", "multi_processing")
 
 
 class RunnerConfig(Frozen):
-    """Which runner, and what it is told. It changes how fast a job runs, never what it writes."""
+    """Which runner, and its options. It changes how fast a job runs, never what it writes."""
 
     name: str = Field(default="direct", description=f"one of {', '.join(_BEAM_NAMES)}")
     workers: int | None = Field(default=None, ge=1, description="threads of the direct runner; default: one per core")

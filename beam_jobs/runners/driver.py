@@ -49,7 +49,7 @@ def whole_ranges(
         monitor.check()
     if lost := progress.missing():
         raise HeadwayError(
-            f"the {config.name} runner lost {len(lost)} of {progress.ranges} ranges, {_TRIES} times over",
+            f"the {config.name} runner lost {len(lost)} of {progress.ranges} ranges in each of {_TRIES} tries",
             where=f"span {jobs[lost[0][0]].request.span}, range {lost[0][1].index}",
             fix="use runner: direct, without options",
         )
@@ -128,12 +128,14 @@ class _Waiting:
         self._begun = any(work_dir.attempts() - before for work_dir, before in found)
         waited = time.monotonic() - self._since
         if not self._begun and waited > _BEGIN_SECONDS:
-            problem = f"no worker of the {self._runner.name} runner began with a range in {_BEGIN_SECONDS:.0f} s"
+            problem = f"no worker of the {self._runner.name} runner started a range within {_BEGIN_SECONDS:.0f} s"
             fix = "see that workers start, reach the job's machines and see this folder: docs/runners.md"
             raise HeadwayError(problem, where=str(self._work_dirs[0].folder.parent), fix=fix)
         if not self._begun and waited > _SAY_SECONDS and not self._said:
             self._said = True
-            self._monitor.log(f"no worker of the {self._runner.name} runner has begun in {_SAY_SECONDS:.0f} s")
+            self._monitor.log(
+                f"no worker of the {self._runner.name} runner has started a range within {_SAY_SECONDS:.0f} s"
+            )
 
 
 class _Progress:

@@ -259,7 +259,7 @@ def chosen_values(training: dict[str, Any]) -> str:
     return f"{counted(training['rows'], 'train row')}: {training['says']}"
 
 
-Reason = Annotated[str, Parameter(metavar="TEXT", help="is kept in the registry's history")]
+Reason = Annotated[str, Parameter(metavar="TEXT", help="recorded in the registry's history")]
 ASKED = "asked for on the command line"
 
 
@@ -271,7 +271,7 @@ def promote(
         Whole | None, Parameter(metavar="VERSION", help="a version of the registry (default: the held candidate)")
     ] = None,
     reason: Reason = ASKED,
-    force: Annotated[bool, Parameter(help="although it was rolled back")] = False,
+    force: Annotated[bool, Parameter(help="even if it was rolled back")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
     """A version by number; without one the window's candidate, by force."""
@@ -298,7 +298,7 @@ def rollback(
     *,
     to: Annotated[Whole | None, Parameter(metavar="VERSION", help="a version (default: the champion before)")] = None,
     reason: Reason = ASKED,
-    force: Annotated[bool, Parameter(help="although that version was rolled back itself")] = False,
+    force: Annotated[bool, Parameter(help="even if that version was rolled back")] = False,
     options: Options = Options(),
 ) -> int:
     registry = _registry(pipeline, options)

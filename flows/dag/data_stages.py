@@ -235,15 +235,11 @@ class DataSteps:
         def request() -> dict[str, Any]:
             return {
                 "examples": self._examples("train"),
-                "file": str(file),
+                "file": file,
                 "function": config.function,
             }
 
         return self._call(ANALYSE, "analyse", key, request)
-
-    def _preprocess(self) -> str | None:
-        file = self.run_spec.loaded.preprocess_file
-        return str(file) if file else None
 
     def _transform(self) -> None:
         analysed = self._analyse()

@@ -72,21 +72,17 @@ class ModelSteps(DataSteps):
                 "model": self.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json"),
                 **self._code(),
-                "checkpoints": str(self.run_spec.store.checkpoints / name),
-                "summaries": str(self.run_spec.store.summaries / self.pipeline.name / name),
-                "control": str(self.run_spec.loaded.control_file),
+                "checkpoints": self.run_spec.store.checkpoints / name,
+                "summaries": self.run_spec.store.summaries / self.pipeline.name / name,
+                "control": self.run_spec.loaded.control_file,
             }
 
         self.trained = self._call(TRAIN, "train", key, request)
 
     def _code(self) -> dict[str, Any]:
         """Part of the request of a stage that builds the model."""
-        module = self.run_spec.loaded.module_file
-        return {
-            "seed": self.run_spec.chosen_seed,
-            "module": str(module) if module else None,
-            "preprocess": self._preprocess(),
-        }
+        loaded = self.run_spec.loaded
+        return {"seed": self.run_spec.chosen_seed, "module": loaded.module_file, "preprocess": loaded.preprocess_file}
 
     def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
         config, group = self.pipeline.evaluation, self.columns.of_role("group")
@@ -119,7 +115,7 @@ class ModelSteps(DataSteps):
 
     def _evaluate_trained(self, title: str, split: str = "eval") -> Output:
         config = self.model.model_dump(mode="json")
-        model = {"kind": "trained", "path": str(self.trained.path), "config": config, **self._code()}
+        model = {"kind": "trained", "path": self.trained.path, "config": config, **self._code()}
         return self._evaluate(title, model, {"train": self.trained.fingerprint}, split)
 
     def _split_digest(self) -> str:
@@ -145,7 +141,7 @@ class ModelSteps(DataSteps):
 
         def request() -> dict[str, Any]:
             return {
-                "trained": str(self.trained.path),
+                "trained": self.trained.path,
                 "transform": self.transform.get()["parameters"],
                 "model": self.model.model_dump(mode="json"),
                 **self._code(),
@@ -199,10 +195,6 @@ class ModelSteps(DataSteps):
 
     def _already(self, champion: Version) -> None:
         reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
-        self.run_result.verdict = {
-            "verdict": ALREADY,
-            "promote": False,
-            "reasons": [reason],
-            "champion": champion.number,
-        }
+        verdict = {"verdict": ALREADY, "promote": False, "reasons": [reason], "champion": champion.number}
+        self.run_result.verdict = verdict
         self.run_result.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}

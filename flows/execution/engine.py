@@ -10,12 +10,12 @@ the step is run again. Nothing here knows Prefect; a Prefect task calls the same
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from flows.dag.step import Output, Step
@@ -133,7 +133,7 @@ class Engine:
                 requests = [step.request() for step in steps]
                 for each in requests:
                     self.store.localize(each)
-                results = load_function(stage.many)(requests, outs, monitor, **steps[0].runtime)
+                results = resolve_name(stage.many)(requests, outs, monitor, **steps[0].runtime)
             else:
                 request: Any = steps[0].request()
                 if stage.name == "train":
@@ -185,7 +185,7 @@ def run_stage(
     runtime = step.runtime | runtime | ({"remote": remote} if remote else {})
     if step.stage.tensorflow:
         return child.call(step.stage.function, request, out, monitor, **runtime)
-    function = load_function(step.stage.function)
+    function = resolve_name(step.stage.function)
     return function(validated(function, request), out, monitor, **runtime)
 
 
@@ -197,12 +197,6 @@ def explain(store: Store, step: Step) -> str:
     if nearest is None:
         return "never run"
     return first_difference(nearest.key, step.key) or "never run"
-
-
-def load_function(name: str) -> Callable[..., Any]:
-    """The object that "module:attribute" names."""
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)
 
 
 def validated(function: Callable[..., Any], request: Any) -> Any:

@@ -136,9 +136,9 @@ def test_a_cluster_that_never_begins_is_said_and_given_up(tmp_path, monkeypatch)
     assert not lines
     monkeypatch.setattr(module, "_SAY_SECONDS", 0.0)
     waiting.check(), waiting.check()
-    assert lines == ["no worker of the flink runner has begun in 0 s"]
+    assert lines == ["no worker of the flink runner has started a range within 0 s"]
     monkeypatch.setattr(module, "_BEGIN_SECONDS", 0.0)
-    with pytest.raises(HeadwayError, match="no worker of the flink runner began with a range in 0 s"):
+    with pytest.raises(HeadwayError, match="no worker of the flink runner started a range within 0 s"):
         waiting.check()
     with work_dir.attempt(3):
         waiting.check()
