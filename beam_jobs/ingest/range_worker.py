@@ -217,19 +217,19 @@ class RangeWork(RangeRows):
     def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
         names = self._request.split.names()
         rows = [(name, np.flatnonzero(codes == code)) for code, name in enumerate(names)]
-        rows = [(name, mine) for name, mine in rows if len(mine)]
+        rows = [(name, places) for name, places in rows if len(places)]
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
         chosen = [*(arrays[column.name] for column in self._columns[:-1]), label]
         stored = pa.RecordBatch.from_arrays(chosen, names=[column.name for column in self._columns])
         if len(self._columns) >= WIDE and not self._classic:
-            wanted = [None if len(mine) == stored.num_rows else mine for _, mine in rows]
+            wanted = [None if len(places) == stored.num_rows else places for _, places in rows]
             stacks = Stack.parts(stored, wanted, self._words)
             self._words = stacks[0].words
             for (name, _), stack in zip(rows, stacks, strict=True):
                 self._split(name).add(stack)
             return
-        for name, mine in rows:
-            self._split(name).add(stored if len(mine) == stored.num_rows else stored.take(pa.array(mine)))
+        for name, places in rows:
+            self._split(name).add(stored if len(places) == stored.num_rows else stored.take(pa.array(places)))
 
     def _split(self, name: str) -> _Split:
         if name not in self._splits:

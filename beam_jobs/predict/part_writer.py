@@ -24,7 +24,7 @@ ROW_GROUP = 65_536
 Format = Literal["parquet", "jsonl"]
 
 
-class PartWriter:
+class PartWriter(contextlib.AbstractContextManager["PartWriter"]):
     """One part file, made with the first batch, whose types it has.
 
     Args:
@@ -67,9 +67,6 @@ class PartWriter:
         elif table.num_rows:
             for batch in table.to_batches():
                 self._file.write(json_lines(batch))
-
-    def __enter__(self) -> PartWriter:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         if self._file is None:

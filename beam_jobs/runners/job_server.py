@@ -151,7 +151,7 @@ def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             return
         time.sleep(0.1)
     ended = f"it ended with {process.returncode}" if process.poll() is not None else f"{_START_SECONDS:.0f} s passed"
-    fix = "see what it said, and runner.options in docs/runners.md"
+    fix = "see its log above, and runner.options in docs/runners.md"
     raise HeadwayError(f"the job server did not start: {ended}\n{tail(log)}", where="runner", fix=fix)
 
 

@@ -39,7 +39,7 @@ def run_ranges(config: RunnerConfig, jobs: Sequence[RangeJob], elements: Sequenc
             for job in jobs:
                 job.work_dir.stop()
 
-    # daemons: a process that was told to end need not wait for a range whose file does not answer
+    # daemons: a process that was asked to end need not wait for a range whose file does not answer
     workers = config.threads(len(elements))
     threads = [threading.Thread(target=work, name=f"range-{i}", daemon=True) for i in range(workers)]
     with _sharing():

@@ -77,17 +77,17 @@ class WorkDir:
     @contextlib.contextmanager
     def attempt(self, index: int) -> Iterator[Path]:
         """A folder to write range `index` into; on an exception nothing of it stays."""
-        mine = self.folder / f"{index:05d}.{uuid.uuid4().hex}"
-        mine.mkdir()
+        folder = self.folder / f"{index:05d}.{uuid.uuid4().hex}"
+        folder.mkdir()
         try:
-            yield mine
+            yield folder
             try:
-                mine.rename(self.of_range(index))
+                folder.rename(self.of_range(index))
             except OSError:
                 if not self.of_range(index).is_dir():  # else another attempt was first, and it wrote the same bytes
                     raise
         finally:
-            shutil.rmtree(mine, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def of_range(self, index: int) -> Path:
         return self.folder / f"{index:05d}"
@@ -141,7 +141,7 @@ class WorkDir:
 
     def stop(self) -> None:
         """Ask every range of this span to stop, in whatever process it runs."""
-        with contextlib.suppress(OSError):  # it is gone, or cannot be written, and why is told already
+        with contextlib.suppress(OSError):  # it is gone, or cannot be written, and why is reported already
             (self.folder / _STOP).touch()
 
     def stopped(self) -> bool:

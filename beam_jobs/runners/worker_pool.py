@@ -85,12 +85,12 @@ class Pool:
         with self._lock:
             self._workers[name] = worker
         assert worker.stdout is not None
-        said = worker.stdout.readline().strip()
-        if said == _READY:
+        answer = worker.stdout.readline().strip()
+        if answer == _READY:
             print(f"worker {name}: process {worker.pid} serves {control}", flush=True)
             return self._messages.StartWorkerResponse()
         _end(worker)
-        problem = f"worker {name} did not come up: {said or f'exit {worker.returncode}'} ({sys.executable})"
+        problem = f"worker {name} did not come up: {answer or f'exit {worker.returncode}'} ({sys.executable})"
         print(problem, file=sys.stderr, flush=True)
         return self._messages.StartWorkerResponse(error=problem)
 

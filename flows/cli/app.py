@@ -97,9 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0 if tokens else 2
         return int(app(tokens, exit_on_error=False, print_error=False) or 0)
     except CycloptsError as mistake:
-        from flows.cli.usage import told
+        from flows.cli.usage import usage_error
 
-        error: HeadwayError = told(mistake, app, command)
+        error: HeadwayError = usage_error(mistake, app, command)
     except HeadwayError as raised:
         error = raised
     except BrokenPipeError:

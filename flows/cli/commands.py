@@ -245,14 +245,8 @@ def plan(
         lines.append(f"  then, depending on the verdict: {', '.join(run_result.later)}")
     elif run_result.verdict:
         lines.append(f"  verdict: {run_result.verdict['verdict']}")
-    value = {
-        "spans": run_result.spans,
-        "steps": rows,
-        "later": run_result.later,
-        "notes": run_result.notes,
-        "training": run_result.training,
-    }
-    return answer(options, value, "\n".join(lines))
+    value = {"spans": spans, "steps": rows, "later": run_result.later, "notes": run_result.notes}
+    return answer(options, value | {"training": run_result.training}, "\n".join(lines))
 
 
 def chosen_values(training: dict[str, Any]) -> str:

@@ -65,7 +65,7 @@ def quarantine(
         table = quarantines.read(store.local(store.output("ingest", fingerprint)))
         tables.append(table.add_column(0, "span", pa.array([name] * len(table), pa.string())))
     whole = pa.concat_tables(tables)
-    return answer(options, _summary(whole, read, limit), _told(whole, read, limit))
+    return answer(options, _summary(whole, read, limit), _text(whole, read, limit))
 
 
 def _ingests(run: dict[str, Any]) -> dict[str, str]:
@@ -97,7 +97,7 @@ def _summary(table: pa.Table, read: int, limit: int) -> dict[str, Any]:
     }
 
 
-def _told(table: pa.Table, read: int, limit: int) -> str:
+def _text(table: pa.Table, read: int, limit: int) -> str:
     import pyarrow.compute as pc
 
     from flows.progress.tables import text_table
@@ -149,5 +149,5 @@ def export_examples(
                 parts.setdefault(name, []).append((folder, manifest.result, part))
     result = interchange.export_examples(parts, output, name=run_spec.loaded.pipeline.name, tfds=tfds)
     rows = {name: facts["rows"] for name, facts in result["splits"].items()}
-    told = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
-    return answer(options, {"output": str(output), "rows": rows}, f"wrote {told} to {output}")
+    splits = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
+    return answer(options, {"output": str(output), "rows": rows}, f"wrote {splits} to {output}")

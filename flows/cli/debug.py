@@ -55,18 +55,18 @@ def debug(
     run_spec = run_spec_of(pipeline, options)
     folder = _folder(out, run_spec)
     with reporting(options) as report, Child(on_line=lambda line: report.note(f"  | {line}")) as child:
-        made = folder / "made"
+        scratch = folder / "made"
         try:
-            step = training_step(run_spec, child, report, made)
+            step = training_step(run_spec, child, report, scratch)
             request = TrainRequest.model_validate(step.request())
             remote = run_spec.store.localize(request.model_dump(mode="json"), later=True)
-            checkpoints = _copied(request.checkpoints, made) if resumed else None
+            checkpoints = _copied(request.checkpoints, scratch) if resumed else None
             asked = DebugRequest(train=request, checkpoints=checkpoints, steps=steps, profile=not no_profile)
             function, monitor = "tfcore.debug.inspect_step:debug_step", report.monitor("debug")
             found = child.call(function, asked, folder, monitor, **({"remote": remote} if remote else {}))
         finally:
-            shutil.rmtree(made, ignore_errors=True)
-    text = told(found)
+            shutil.rmtree(scratch, ignore_errors=True)
+    text = report_text(found)
     (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
     return answer(options, found | {"folder": str(folder)}, f"{text}\n\nin full: {folder}")
 
@@ -82,7 +82,7 @@ def _folder(wanted: str | None, run_spec: RunSpec) -> Path:
     return out
 
 
-def _copied(checkpoints: Path | None, made: Path) -> Path:
+def _copied(checkpoints: Path | None, scratch: Path) -> Path:
     """The newest checkpoint aside: a look at it sweeps, and a training may be writing there."""
     found = checkpoints.iterdir() if checkpoints and checkpoints.is_dir() else ()
     steps = {int(path.name): path for path in found if path.name.isdigit()}
@@ -93,15 +93,15 @@ def _copied(checkpoints: Path | None, made: Path) -> Path:
             fix="leave out --resumed to inspect the first step; training.checkpoint_every_steps sets how often one is saved",
         )
     newest = steps[max(steps)]
-    shutil.copytree(newest, made / "checkpoints" / newest.name)
-    return made / "checkpoints"
+    shutil.copytree(newest, scratch / "checkpoints" / newest.name)
+    return scratch / "checkpoints"
 
 
-def training_step(run_spec: RunSpec, child: Child, report: Reporter, made: Path) -> Step:
+def training_step(run_spec: RunSpec, child: Child, report: Reporter, scratch: Path) -> Step:
     """The training that a run would do now.
 
     Args:
-        made: a folder for what the store does not have.
+        scratch: a folder for what the store does not have.
 
     Raises:
         StoreError: a span is not ingested.
@@ -109,7 +109,7 @@ def training_step(run_spec: RunSpec, child: Child, report: Reporter, made: Path)
     from flows.dag.dag import run_dag
 
     try:
-        run_dag(run_spec, _Stored(run_spec.store, child, report, made), freeze=False)
+        run_dag(run_spec, _Stored(run_spec.store, child, report, scratch), freeze=False)
     except _Reached as reached:
         return reached.step
     raise RuntimeError("the DAG has no training step")  # it ends early only where a stage was asked for as the last
@@ -123,8 +123,8 @@ class _Reached(Exception):
 class _Stored:
     """Calls steps as `flows.execution.engine.Engine` does, but commits nothing."""
 
-    def __init__(self, store: Store, child: Child, report: Reporter, made: Path):
-        self.store, self.child, self.report, self.made = store, child, report, made
+    def __init__(self, store: Store, child: Child, report: Reporter, scratch: Path):
+        self.store, self.child, self.report, self.scratch = store, child, report, scratch
 
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
         if steps[0].stage.name == "train":
@@ -138,7 +138,7 @@ class _Stored:
         if name == "ingest":
             problem, fix = f"the store has no output of {step.title}", "headway ingest, or headway train"
             raise StoreError(problem, where=self.store.name, fix=fix)
-        out = self.made / name
+        out = self.scratch / name
         if name in ("splits", "validate"):  # judgements: no training reads them
             return step.output(out, None)
         out.mkdir(parents=True)
@@ -149,7 +149,7 @@ class _Stored:
         return output
 
 
-def told(found: Mapping[str, Any]) -> str:
+def report_text(found: Mapping[str, Any]) -> str:
     """The report for a terminal: problems first, then tables."""
     from flows.progress.tables import text_table
 

@@ -37,8 +37,8 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
         for version in reversed(registry.versions()):
             mark = "champion" if version.number == champion else "rolled back" if version.number in gone else ""
             spans = version.facts.get("spans") or ["?"]
-            made = version.created[:16].replace("T", " ")
-            lines.append(f"  {version.number:>4}  {mark:<11}  {made}  {spans[0]} to {spans[-1]}")
+            created = version.created[:16].replace("T", " ")
+            lines.append(f"  {version.number:>4}  {mark:<11}  {created}  {spans[0]} to {spans[-1]}")
             lines += [
                 f"        {line}" for line in (metrics_line(version.facts.get("metrics")), version.saved_model) if line
             ]
@@ -104,7 +104,7 @@ def show(
         why = "" if s["cached"] else in_words(s["why"], s["stage"]).replace("has not run yet", "for the first time")
         lines.append(f"  {s['title']:<22} {took:>8}  {why}".rstrip())
         lines.append(f"      {store.output(s['stage'], s['fingerprint'])}")
-        sentences = {"train": _training_says, "splits": lambda result: result["says"]}.get(s["stage"])
+        sentences = {"train": _training_sentences, "splits": lambda result: result["says"]}.get(s["stage"])
         if sentences is not None and (output := find_output(store, **s)) is not None:
             lines += [f"      {sentence}" for sentence in sentences(output.get())]
     lines += verdict_lines(record)
@@ -113,7 +113,7 @@ def show(
     return answer(options, record, "\n".join(lines))
 
 
-def _training_says(result: dict[str, Any]) -> list[str]:
+def _training_sentences(result: dict[str, Any]) -> list[str]:
     """What a training's result has to tell beyond its loss, a line each."""
     lines = []
     if result.get("replicas", 1) > 1:

@@ -99,7 +99,7 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
     else:
         prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
         schema, notes = _infer(loaded, prefix)
-    schema, said = _split_columns(loaded, schema, prefix, files)
+    schema, split_notes = _split_columns(loaded, schema, prefix, files)
     needed = _needed(loaded)
     for name in [*configs, *sorted(needed)]:
         ignored = name in configs and configs[name].role == "ignore" and name not in needed
@@ -125,10 +125,10 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
         schema,
         tuple(read),
         stored,
-        (*notes, *said),
+        (*notes, *split_notes),
         inferred,
         hashed=chosen(schema.split, pipeline.label.columns()) if pipeline.split.by_row else (),
-        completes=bool(said) and not inferred,
+        completes=bool(split_notes) and not inferred,
     )
     check_all(columns.read, columns.transforms(configs), where=str(loaded.file))
     return columns

@@ -195,21 +195,21 @@ class DataSteps:
         champion = self.run_spec.registry.champion()
         if champion is None:
             return None
-        made = champion.facts.get("statistics")
-        if made == self.statistics.fingerprint:
+        trained_on = champion.facts.get("statistics")
+        if trained_on == self.statistics.fingerprint:
             return champion.facts.get("reference")
         spans = champion.facts.get("train_parts") or [["?"]]
         first, last = spans[0][0], spans[-1][0]
         name = f"version {champion.number} ({first if first == last else f'{first} to {last}'})"
-        return {"name": name, "statistics": made}
+        return {"name": name, "statistics": trained_on}
 
     def _champion_facts(self) -> ChampionFacts | None:
         if self.reference is None:
             return None
-        made = self.reference["statistics"]
+        trained_on = self.reference["statistics"]
         return ChampionFacts(
             name=self.reference["name"],
-            statistics=self.run_spec.store.output(STATISTICS.name, made) if made else None,
+            statistics=self.run_spec.store.output(STATISTICS.name, trained_on) if trained_on else None,
         )
 
     def _refuse_errors(self, validated: Output) -> None:

@@ -87,9 +87,9 @@ class GateSteps(ModelSteps):
         if tested.result is None or self.run_result.verdict is None:
             return  # a plan
         self.run_result.test = {"rows": tested.result["rows"], "metrics": tested.result["metrics"]}
-        told = f"on the {counted(tested.result['rows'], 'row')} of the test split, which decide nothing: "
-        told += metrics_line(tested.result["metrics"])
-        reasons = [*self.run_result.verdict["reasons"], told]
+        sentence = f"on the {counted(tested.result['rows'], 'row')} of the test split, which decide nothing: "
+        sentence += metrics_line(tested.result["metrics"])
+        reasons = [*self.run_result.verdict["reasons"], sentence]
         self.run_result.verdict = self.run_result.verdict | {"reasons": reasons, "test": self.run_result.test}
 
     def _gate(self, judges: Sequence[Judge]) -> dict[str, Any] | None:

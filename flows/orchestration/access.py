@@ -40,10 +40,10 @@ def auth_string(file: Path, environ: Mapping[str, str] = os.environ) -> str:
         file.unlink()
     except FileNotFoundError:
         pass
-    made = f"headway:{secrets.token_urlsafe(24)}"
+    auth = f"headway:{secrets.token_urlsafe(24)}"
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        out.write(made + "\n")
-    return made
+        out.write(auth + "\n")
+    return auth
 
 
 def named(environ: Mapping[str, str]) -> str | None:

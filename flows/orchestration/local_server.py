@@ -19,7 +19,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -39,28 +38,15 @@ _SAVE_SECONDS = 75.0
 """How long a worker gets to let its flow runs save."""
 
 
-@dataclass(frozen=True)
 class Place:
     """The folder of prefect.yaml, and the port of its server."""
 
-    root: Path
-    port: int
-
-    @property
-    def folder(self) -> Path:
-        return self.root / ".headway" / "prefect"
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def auth(self) -> Path:
-        return self.folder / access.NAME
-
-    @property
-    def processes(self) -> Processes:
-        return Processes(self.folder / "flow-runs")
+    def __init__(self, root: Path, port: int):
+        self.root, self.port = root, port
+        self.address = f"http://127.0.0.1:{port}"
+        self.folder = root / ".headway" / "prefect"
+        self.auth = self.folder / access.NAME
+        self.processes = Processes(self.folder / "flow-runs")
 
     def environment(self, auth: str) -> dict[str, str]:
         """For the server, the worker, the watch and the deploy; a database named in the shell's environment is kept."""
@@ -108,8 +94,8 @@ def start(place: Place) -> list[str]:
         watch.start([*_PYTHON, "flows.orchestration.watch", "--pool", POOL], env=env, cwd=place.folder)
     if worker.pid() is None:
         if left := place.processes.pids():
-            told = counted(len(left), "flow run")
-            notes.append(f"{told} of a worker that died: left alone (process {', '.join(map(str, left.values()))})")
+            runs = counted(len(left), "flow run")
+            notes.append(f"{runs} of a worker that died: left alone (process {', '.join(map(str, left.values()))})")
         worker.start([*_PYTHON, "flows.orchestration.worker", "--pool", POOL], env=env, cwd=place.folder)
         _wait(worker, lambda: deployments.pool_online(POOL), 60, "worker")
     return notes
@@ -182,7 +168,7 @@ def stop(place: Place) -> list[str]:
     return stopped
 
 
-def told(place: Place, environ: Mapping[str, str]) -> str:
+def instructions(place: Place, environ: Mapping[str, str]) -> str:
     """What a person needs after `start`, in a shell with this environment."""
     prefect = Path(sys.executable).with_name("prefect")
     shown = os.path.relpath(prefect, place.root) if prefect.is_relative_to(place.root) else str(prefect)
@@ -208,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.what == "start":
             environ = dict(os.environ)
             notes = start(place)
-            print("\n".join([told(place, environ), *(f"note: {note}" for note in notes)]))
+            print("\n".join([instructions(place, environ), *(f"note: {note}" for note in notes)]))
         else:
             print(f"stopped: {', '.join(stop(place)) or 'nothing, since nothing was running'}")
     except HeadwayError as error:

@@ -71,11 +71,11 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
     async def drain(self, seconds: float) -> None:
         """Take no new flow runs, and wait until those there are have ended; at most `seconds`."""
         self._draining = True
-        told: set[int] = set()
+        signalled: set[int] = set()
         deadline = time.monotonic() + seconds
         while self.engines or self._submitting_flow_run_ids or self._polling:
-            for pid in set(self.engines.values()) - told:
-                told.add(pid)
+            for pid in set(self.engines.values()) - signalled:
+                signalled.add(pid)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
             if time.monotonic() > deadline:

@@ -40,11 +40,11 @@ def artifacts_of(output: Output) -> list[Artifact]:
                 Artifact("statistics-train", "columns of the train split", table=column_rows(result)),
             ]
         case "validate":
-            told = f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
-            found = [Artifact("validation", told, table=summary_table(result))] if result["anomalies"] else []
+            summary = f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
+            found = [Artifact("validation", summary, table=summary_table(result))] if result["anomalies"] else []
             if result.get("splits"):
-                said = "; ".join(["splits and their labels", *result.get("proof", [])])
-                found.append(Artifact("splits", said, table=result["splits"]))
+                description = "; ".join(["splits and their labels", *result.get("proof", [])])
+                found.append(Artifact("splits", description, table=result["splits"]))
             return found
         case "evaluate":
             role = output.title.removeprefix("evaluate").split()[:1]  # champion, reference or test

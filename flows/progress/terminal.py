@@ -8,6 +8,7 @@ Progress goes to stderr; what a command answers goes to stdout.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -20,14 +21,11 @@ from headway.monitor import Monitor
 from headway.redaction import redact
 
 
-class Reporter:
+class Reporter(contextlib.AbstractContextManager["Reporter"]):
     """The base class, which reports nothing."""
 
     def __init__(self, stop: threading.Event | None = None):
         self.stop = stop or threading.Event()
-
-    def __enter__(self) -> Reporter:
-        return self
 
     def __exit__(self, *exc: object) -> None: ...
 
@@ -83,12 +81,12 @@ class Pace:
         if self._first is None or done < self._first[1]:
             self._first = (now, done)
             return "", ""
-        seconds, made = now - self._first[0], done - self._first[1]
-        if seconds < self._SECONDS or made <= 0:
+        seconds, progressed = now - self._first[0], done - self._first[1]
+        if seconds < self._SECONDS or progressed <= 0:
             return "", ""
-        rate = made / seconds
+        rate = progressed / seconds
         speed = f", {rate:,.0f} {unit}/s" if rate >= 10 else f", {rate:.2g} {unit}/s"
-        known = total and (made >= self._SHARE * total or seconds >= self._LONG)
+        known = total and (progressed >= self._SHARE * total or seconds >= self._LONG)
         return speed, f", {duration((total - done) / rate)} left" if total and known else ""
 
 

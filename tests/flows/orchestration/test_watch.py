@@ -12,7 +12,7 @@ import pytest
 
 from flows.orchestration import requested_stops as asking
 from flows.orchestration.processes import Processes
-from flows.orchestration.requested_stops import Asked
+from flows.orchestration.requested_stops import StopRequests
 from flows.orchestration.watch import FlowRun, Server, Watch, once
 from headway.errors import Cancelled
 from headway.storage.process_identity import place, started
@@ -200,11 +200,11 @@ def test_signals_of_one_stop_are_one_stop():
 def test_a_flow_run_asks_whether_it_may_go_on(monkeypatch):
     states = iter(["RUNNING", None, "CANCELLED"])
     stop = threading.Event()
-    asked = Asked("0e0f", stop)
-    monkeypatch.setattr(Asked, "state", lambda self: next(states))
-    asked.check()
-    asked.check()  # no answer is no cancellation
+    stops = StopRequests("0e0f", stop)
+    monkeypatch.setattr(StopRequests, "state", lambda self: next(states))
+    stops.check()
+    stops.check()  # no answer is no cancellation
     with pytest.raises(Cancelled, match="the flow run's state was set to Cancelled"):
-        asked.check()
+        stops.check()
     assert stop.is_set()
     assert asking.SECONDS <= 5
