@@ -376,9 +376,8 @@ def schema(
     assert output is not None
     splits = [SplitStatistics.load(output.path / name) for name in output.get()["rows"]]
     before = path.read_text(encoding="utf-8")
-    after = proposed(
-        before, splits, where=str(path), new=new_columns(run_spec.loaded, run_spec.files(record["spans"][-1]))
-    )
+    new = new_columns(run_spec.loaded, run_spec.files(record["spans"][-1]))
+    after = proposed(before, splits, where=str(path), new=new)
     target = path.with_name(f"{path.stem}.proposed{path.suffix}")
     changes = difference(before, after, path.name, target.name)
     if changes:

@@ -113,12 +113,9 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
             )
     read = []
     for column in schema.columns:
-        role = _role(column.name, loaded)
-        if (role == "ignore" and column.name not in needed) or (
-            pipeline.only_named and column.name not in configs and column.name not in needed
-        ):
-            continue
-        read.append(_configured(column, configs.get(column.name), role))
+        name, role = column.name, _role(column.name, loaded)
+        if name in needed or (role != "ignore" and (name in configs or not pipeline.only_named)):
+            read.append(_configured(column, configs.get(name), role))
     _check(read, loaded, notes)
     stored = tuple(column.name for column in read if column.role in _STORED_ROLES or column.feature)
     columns = Columns(

@@ -60,14 +60,8 @@ class GateSteps(ModelSteps):
         if champion is None:
             return []
         task = self._task()
-        best = best_version(
-            self.run_spec,
-            champion,
-            task=task,
-            evaluation=tuple(self.parts["eval"]),
-            split=self._split_digest(),
-            ranked=self.pipeline.ndcg_at is not None,
-        )
+        evaluation = tuple(self.parts["eval"])
+        best = best_version(self.run_spec, champion, task=task, evaluation=evaluation, split=self._split_digest())
         judges = [Judge("champion", champion)] + ([] if best is None else [Judge("reference", best)])
         for judge in judges:
             judge.reason = self._other_task(judge.version, task)
