@@ -77,8 +77,7 @@ def predict(
     ranges = _with_rows(open_source(request.source).ranges(request.files))
     keys = {piece.index: request.key(piece) for piece in ranges}
     whole = fingerprint({"ranges": [keys[piece.index] for piece in ranges], "names": request.names})
-    done = _read(out)
-    if done is not None and done["key"] == whole and _is_whole(out, done):
+    if (done := _finished(out, whole)) is not None:
         _bounded(done["counts"], max_quarantined, out)
         return done | {"kept": len(ranges), "cached": True}
     work_dir = WorkDir.of(out)
@@ -217,18 +216,12 @@ def _bounded(counts: dict[str, int], bound: float, out: Path) -> None:
         )
 
 
-def _read(out: Path) -> dict[str, Any] | None:
-    """The manifest of an earlier call; None when there is no whole one."""
+def _finished(out: Path, key: str) -> dict[str, Any] | None:
+    """The manifest of an earlier call with this key, if its files have their sizes."""
     try:
-        value = json.loads((out / MANIFEST).read_bytes())
-    except (OSError, ValueError):
+        done = json.loads((out / MANIFEST).read_bytes())
+        files = [*done["parts"], *([done["quarantine"]] if "quarantine" in done else [])]
+        whole = all((out / file["file"]).stat().st_size == file["bytes"] for file in files)
+        return done if whole and (done["format"], done["key"]) == (FORMAT, key) else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return value if isinstance(value, dict) and value.get("format") == FORMAT else None
-
-
-def _is_whole(out: Path, done: dict[str, Any]) -> bool:
-    files = [*done["parts"], *([done["quarantine"]] if "quarantine" in done else [])]
-    try:
-        return all((out / file["file"]).stat().st_size == file["bytes"] for file in files)
-    except OSError:
-        return False
