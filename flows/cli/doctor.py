@@ -6,7 +6,6 @@ for finding in examine(Path("examples/flights"), {"store": "/tmp/store"}):
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 import shutil
 import subprocess
@@ -100,8 +99,6 @@ def _ops() -> Iterator[Finding]:
 
 
 def _prefect() -> Finding:
-    if importlib.util.find_spec("prefect") is None:
-        return Finding(False, "prefect", "not installed", "pip install headway")
     code = "import os; os.environ['PREFECT_SERVER_ANALYTICS_ENABLED'] = 'false'; import prefect.server.api.server"
     printed, last = _run_python(code)
     if printed is None:

@@ -256,11 +256,11 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Loaded
     if isinstance(source, dict) and isinstance(source.get("path"), str):
         name = expand(source["path"], where=f"{file}: source.path")
         raw["source"] = source | {"path": name if is_remote(name) else str(folder / name)}
-    if isinstance(raw.get("store"), str):
-        raw["store"] = expand(raw["store"], where=f"{file}: store")
-    if isinstance(raw.get("store"), dict):
-        where = f"{file}: store"
-        raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in raw["store"].items()}
+    store, where = raw.get("store"), f"{file}: store"
+    if isinstance(store, str):
+        raw["store"] = expand(store, where=where)
+    elif isinstance(store, dict):
+        raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in store.items()}
     loaded = LoadedPipeline(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
     own, preprocess = (
         "put the module beside the pipeline, or name a built-in model: mlp, wide_deep",

@@ -21,12 +21,9 @@ from prefect.client.orchestration import get_client
 from headway.errors import Cancelled
 
 SECONDS = 3.0
-_OVER = {
-    "CANCELLING": "the flow run is being cancelled",
-    "CANCELLED": "the flow run's state was set to Cancelled",
-    "CRASHED": "the flow run's state was set to Crashed",
-    "FAILED": "the flow run's state was set to Failed",
-    "COMPLETED": "the flow run's state was set to Completed",
+_OVER = {"CANCELLING": "the flow run is being cancelled"} | {
+    state: f"the flow run's state was set to {state.title()}"
+    for state in ("CANCELLED", "CRASHED", "FAILED", "COMPLETED")
 }
 
 

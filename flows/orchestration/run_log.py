@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
 
-class _AlreadyTold(logging.Filter):
+class _AlreadyLogged(logging.Filter):
     """Drops the traceback that Prefect prints of a state which a flow returned: its message was logged before."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -40,8 +40,8 @@ class _AlreadyTold(logging.Filter):
 def without_tracebacks() -> None:
     """From now on a flow that returns a failed or cancelled state is logged without a traceback; once is enough."""
     logger = logging.getLogger("prefect.flow_runs")
-    if not any(isinstance(present, _AlreadyTold) for present in logger.filters):
-        logger.addFilter(_AlreadyTold())
+    if not any(isinstance(present, _AlreadyLogged) for present in logger.filters):
+        logger.addFilter(_AlreadyLogged())
 
 
 class RunLog(Lines):

@@ -20,7 +20,7 @@ import time
 from typing import Any
 from uuid import UUID
 
-import anyio.abc
+import anyio
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from headway.messages import counted
@@ -47,12 +47,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         finally:
             self._polling = False
 
-    async def run(
-        self,
-        flow_run: Any,
-        configuration: Any,
-        task_status: anyio.abc.TaskStatus[int] | None = None,
-    ) -> ProcessWorkerResult:
+    async def run(self, flow_run: Any, configuration: Any, task_status: Any = None) -> ProcessWorkerResult:
         status = task_status or anyio.TASK_STATUS_IGNORED
 
         class Noting:
