@@ -165,7 +165,7 @@ def test_classic_records_and_a_file_without_rows(request_for, write_csv, tmp_pat
 # --- progress, errors, stopping
 
 
-def test_progress_is_told_in_rows_on_the_callers_thread(request_for, write_csv, tmp_path, out):
+def test_progress_is_reported_in_rows_on_the_callers_thread(request_for, write_csv, tmp_path, out):
     table = {"id": list(range(90)), "x": [1.0] * 90, "s": ["a"] * 90, "y": [1.0] * 90}
     pq.write_table(pa.table(table), tmp_path / "raw.parquet", row_group_size=30)
     monitor = Recorder()
@@ -246,7 +246,7 @@ def test_only_a_process_that_a_runner_started_is_headways_own(tmp_path, monkeypa
     assert list(work.process(element)) == [] and owned()
 
 
-def test_a_disk_that_takes_no_error_either_is_told(request_for, write_csv, out, monkeypatch):
+def test_a_disk_that_takes_no_error_file_either_is_reported(request_for, write_csv, out, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, "no room")
 
@@ -409,7 +409,7 @@ def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tm
     assert len(begun) <= 2 < len(open_source(request.source).ranges(request.files))
 
 
-def test_what_goes_wrong_in_putting_a_span_together_is_told_as_it_is(request_for, write_csv, tmp_path, monkeypatch):
+def test_what_goes_wrong_in_putting_a_span_together_is_reported_as_it_is(request_for, write_csv, tmp_path, monkeypatch):
     def collect(request, ranges, work_dir, out):
         work_dir.remove()
         raise StoreError("the disk is full", where=str(out))

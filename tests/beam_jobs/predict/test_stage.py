@@ -126,7 +126,7 @@ def _check(rows):
 
 @pytest.mark.parametrize("write", ["parquet", "jsonl"])
 @pytest.mark.parametrize("format", ["parquet", "csv", "jsonl"])
-def test_rows_come_out_in_order_with_their_source_and_bad_ones_are_set_aside(tmp_path, data, model, format, write):
+def test_rows_come_out_in_order_with_their_source_and_bad_ones_are_quarantined(tmp_path, data, model, format, write):
     import pyarrow.csv as pacsv
 
     if format != "parquet":

@@ -45,7 +45,7 @@ def test_a_cluster_that_cannot_be_reached_is_a_config_error(name, options, messa
         _reach(name, **options)
 
 
-def test_something_else_that_listens_there_is_no_job_server(monkeypatch):
+def test_something_else_that_listens_there_is_not_a_job_server(monkeypatch):
     monkeypatch.setattr(job_server, "_REACH_SECONDS", 0.5)
     with socket.create_server(("localhost", 0)) as server, pytest.raises(ConfigError, match="does not speak gRPC"):
         _reach("flink", job_endpoint=f"localhost:{server.getsockname()[1]}")
@@ -56,7 +56,7 @@ def test_runners_without_a_job_server_are_left_as_they_are():
         assert _reach(name, **options) == RunnerConfig(name=name, options=options)
 
 
-def test_a_job_server_that_does_not_start_says_what_it_said(tmp_path):
+def test_a_job_server_that_does_not_start_is_an_error_with_its_log(tmp_path):
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\necho this is no Java >&2\nexit 7\n")
     java.chmod(0o755)
@@ -122,7 +122,7 @@ def test_a_stop_cancels_the_job_once_even_one_that_is_still_on_its_way():
         assert calls == [1]
 
 
-def test_a_cluster_that_never_begins_is_said_and_given_up(tmp_path, monkeypatch):
+def test_a_cluster_that_never_begins_is_reported_and_given_up(tmp_path, monkeypatch):
     lines = []
 
     class Loud(Monitor):

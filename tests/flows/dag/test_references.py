@@ -77,13 +77,13 @@ def test_a_task_is_known_as_far_as_the_label_tells(task, label, tasks):
         ),
     ],
 )
-def test_a_metric_that_the_task_does_not_have_is_told_by_a_plan(typed, project, label, gate, words):
+def test_a_metric_that_the_task_does_not_have_is_reported_by_a_plan(typed, project, label, gate, words):
     told = typed("plan", project(label, gate), check=2).stderr
     assert all(word in told for word in [*words, "pipeline.yaml", "fix:"]), told
     assert not (project(label, gate) / "store").exists()
 
 
-def test_a_metric_that_only_the_data_rule_out_is_told_before_training(typed, project):
+def test_a_metric_that_only_the_data_rule_out_is_reported_before_training(typed, project):
     """Three classes in text: an AUC might have been meant for two."""
     folder = project("t", "gate: {thresholds: {auc: {min: 0.8}}}\nvalidation: {severity: {few_rows: ignore}}\n")
     typed("plan", folder, check=0)

@@ -98,7 +98,7 @@ def test_what_is_wrong_as_it_was_written_ends_the_run_and_does_not_loop(run):
     assert CALLS == ["second", "first", "second"]
 
 
-def test_an_output_that_is_damaged_again_at_once_is_said(run):
+def test_an_output_that_is_damaged_again_at_once_is_reported(run):
     path = run()
     (path / "data").write_text("wrong")
     engine = run(number=2, engine=True)

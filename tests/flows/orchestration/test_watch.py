@@ -29,7 +29,7 @@ def _ends(watch, runs, times):
 @pytest.mark.parametrize(
     ("state", "ended"), [("RUNNING", "CRASHED"), ("PENDING", "CRASHED"), ("CANCELLING", "CANCELLED")]
 )
-def test_a_dead_process_is_told_at_the_second_look(state, ended):
+def test_a_dead_process_is_reported_at_the_second_look(state, ended):
     watch = Watch({"a": False}.get)
     assert _ends(watch, [FlowRun("a", state)], [0, 5]) == [[], [("a", ended, "its process is gone")]]
 
@@ -114,7 +114,7 @@ def test_what_is_looked_at_and_what_follows(tmp_path, capsys):
     assert processes.pids() == {"lives": os.getpid()} and processes.lives("unknown") is None
 
 
-def test_a_run_that_ended_meanwhile_is_not_told_as_crashed(tmp_path, capsys):
+def test_a_run_that_ended_meanwhile_is_not_reported_as_crashed(tmp_path, capsys):
     _file(tmp_path, "dead", os.getpid(), began="1")
     processes = Processes(tmp_path)
     watch, server = Watch(processes.lives), Server(Answers({"dead": "RUNNING"}, accepts=False), "headway")
