@@ -72,19 +72,19 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
         found: list[KeyOccurrence] = []
         for name in names:
             monitor.check()
-            monitor.log(f"looking at the rows of span {name} again")
+            monitor.log(f"reading the rows of span {name} again")
             try:
                 found += list(_look(spans[name], columns, hashes, splits[name]))
             except (DataError, OSError) as error:  # what was found is found, whether its rows can be shown or not
-                monitor.log(f"they cannot be read again: {error}")
+                monitor.log(f"the rows of span {name} cannot be read again: {error}")
         return found
 
-    made = prove_splits(request.split, window, request.parts, look)
-    made.anomalies += copies(list(_files(request, splits)))
+    proof = prove_splits(request.split, window, request.parts, look)
+    proof.anomalies += copies(list(_files(request, splits)))
     result = {
-        "says": made.says,
-        "anomalies": [anomaly.model_dump(mode="json") for anomaly in made.anomalies],
-        "splits": made.splits,
+        "says": proof.says,
+        "anomalies": [anomaly.model_dump(mode="json") for anomaly in proof.anomalies],
+        "splits": proof.splits,
     }
     (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result
@@ -136,12 +136,12 @@ class _Finder(RangeWork):
     def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
         hashes, missing = key_hashes(batch, self._key)
         places = np.searchsorted(self._wanted, hashes)
-        mine = self._wanted[np.minimum(places, len(self._wanted) - 1)] == hashes
+        matches = self._wanted[np.minimum(places, len(self._wanted) - 1)] == hashes
         if missing is not None:
-            mine &= ~missing
+            matches &= ~missing
         if unlabelled is not None:
-            mine &= ~unlabelled
-        rows = np.flatnonzero(mine)
+            matches &= ~unlabelled
+        rows = np.flatnonzero(matches)
         if not len(rows):
             return
         codes = self._assigned(batch, at, chunk).codes
@@ -149,11 +149,6 @@ class _Finder(RangeWork):
         plain = [canonical(batch.column(name)).take(some).to_pylist() for name in self._key]
         written = [batch.column(name).take(some).to_pylist() for name in self._key]
         for i, row in enumerate(rows.tolist()):
-            value = tuple(_one(column[i]) for column in plain)
+            value = tuple(tuple(column[i]) if isinstance(column[i], list) else column[i] for column in plain)
             text = ", ".join(f"{n} {key_text(column[i])}" for n, column in zip(self._key, written, strict=True))
             self.found.append((value, int(hashes[row]), text, int(codes[row]), int(at[row])))
-
-
-def _one(value: Any) -> Any:
-    """A value of a key, to be told from others: lists as tuples."""
-    return tuple(value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Classic tf.Examples, one row a record, as other people write them: four ways to read them, side by side.
+"""Classic tf.Examples, one row per record, as other people write them: four ways to read them, side by side.
 
     python bench/classic.py
     python bench/classic.py --rows 600000 --rounds 1

@@ -60,7 +60,7 @@ def main() -> None:
         print(f"the span alone            {min(alone):6.2f} s")
         print(f"one new span of {SPANS}        {min(window):6.2f} s")
         ratio = min(window) / min(alone)
-        print(f"ratio {ratio:.3g} (wanted: at most {RATIO:g}): {'yes' if ratio <= RATIO else 'NO'}")
+        print(f"ratio {ratio:.3g} (required: at most {RATIO:g}): {'yes' if ratio <= RATIO else 'NO'}")
 
 
 def once(scratch: Path, name: str, spans: list[str]) -> float:

@@ -103,7 +103,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
 
 def wanted(what: str, found: float, bound: float, *, least: bool) -> None:
     good = found >= bound if least else found <= bound
-    print(f"{what}: {found:.3g} (wanted: at {'least' if least else 'most'} {bound:g}): {'yes' if good else 'NO'}")
+    print(f"{what}: {found:.3g} (required: at {'least' if least else 'most'} {bound:g}): {'yes' if good else 'NO'}")
 
 
 def tiled(folder: Path, rows: int) -> Path:

@@ -4,7 +4,7 @@
     python bench/predict.py --rounds 1 --rows 500000
 
 The tutorial reads Parquet as rows (dicts), gives them to RunInference with a model handler that calls the SavedModel's
-serving_nullable on each batch Beam makes, and writes a JSON line a row. Headway reads the same columns of the same file in
+serving_nullable on each batch Beam makes, and writes a JSON line per row. Headway reads the same columns of the same file in
 Arrow batches and writes Parquet with the key and each row's source. Both run on Beam's local runner. Every run is a process
 of its own; rows/s leave imports out, peak memory is of the whole process.
 
@@ -79,7 +79,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
         headways.append(run("headway", arguments.rows))
     ratio = max(f["rate"] for f in headways) / max(f["rate"] for f in tutorials)
     print(
-        f"rows/s, headway over tutorial: {ratio:.3g} (wanted: at least {RATIO:g}): {'yes' if ratio >= RATIO else 'NO'}"
+        f"rows/s, headway over tutorial: {ratio:.3g} (required: at least {RATIO:g}): {'yes' if ratio >= RATIO else 'NO'}"
     )
 
 

@@ -70,7 +70,7 @@ def report(kind: str, found: dict[str, Any]) -> None:
 
 
 def wanted(what: str, found: float, most: float) -> None:
-    print(f"{what}: {found:.3g} (wanted: at most {most:g}): {'yes' if found <= most else 'NO'}", flush=True)
+    print(f"{what}: {found:.3g} (required: at most {most:g}): {'yes' if found <= most else 'NO'}", flush=True)
 
 
 def write_wide(path: Path, rows: int, group: int = 5_000) -> None:

@@ -60,7 +60,7 @@ def compare(arguments: argparse.Namespace, path: Path, suffix: str) -> None:
             print(f"{suffix:6s} {kind:8s} {found[-1]:>11,.0f} rows/s {figures['peak']:6.0f} MB peak", flush=True)
     ratio = max(rates["headway"]) / max(rates["pyarrow"])
     good = "yes" if ratio >= RATIO else "NO"
-    print(f"{suffix}: {ratio:.3g} of pyarrow's rate on one thread (wanted: at least {RATIO:g}): {good}")
+    print(f"{suffix}: {ratio:.3g} of pyarrow's rate on one thread (required: at least {RATIO:g}): {good}")
 
 
 def write(path: Path, rows: int) -> None:

@@ -81,7 +81,7 @@ COLUMNS = (
 def main() -> None:
     own()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--auc", action="store_true", help="compare what is learnt instead of how fast")
+    parser.add_argument("--auc", action="store_true", help="compare the AUC instead of the speed")
     parser.add_argument("--only", nargs="+", choices=list(TITLES), help="these, and what they are measured against")
     parser.add_argument("--batch", type=int, nargs="+", default=[256, 4096])
     parser.add_argument("--rounds", type=int, default=3)

@@ -7,8 +7,8 @@ Prefect imports a flow named by module with the working directory first on the p
 flows/ folder of its own would be imported instead of Headway.
 
 A flow run is also made to outlive its worker and an outage of the server: it writes its pid down
-(`flows.orchestration.processes`), drops lines that nobody reads (`flows.orchestration.streams`), and goes on without
-the lease of its concurrency slot.
+and drops lines that nobody reads (`flows.orchestration.processes`), and goes on without the lease of its concurrency
+slot.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import sys
 import warnings
 from typing import Any
 
-from flows.orchestration.processes import enlist
-from flows.orchestration.streams import outlive_reader
+from flows.orchestration.processes import enlist, outlive_reader
 from headway.process_tuning import uncollected
 
 _FLOW_RUN = __name__ == "__main__" and sys.argv[1:2] == ["prefect.engine"]

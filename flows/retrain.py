@@ -16,11 +16,12 @@ are off. How a flow run ends:
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,10 +36,9 @@ from prefect.states import Completed, Failed, State
 from flows.config.pipeline import read_pipeline
 from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output, Step
-from flows.execution.local import engine
-from flows.execution.run import Helpers, execute
+from flows.execution.run import execute
 from flows.orchestration import access
-from flows.orchestration.requested_stops import Asked
+from flows.orchestration.requested_stops import StopRequests
 from flows.orchestration.run_log import RunLog, without_tracebacks
 from flows.progress.terminal import Reporter
 from headway.errors import Cancelled, HeadwayError
@@ -65,19 +65,15 @@ def retrain(
     """
     protect()
     remember(access.CLIENT, os.environ.get(access.CLIENT, ""))
-    asked = Asked(str(flow_run.id), threading.Event())
+    stops = StopRequests(str(flow_run.id), threading.Event())
     report: RunLog | None = None
     try:
-        with _stop_on_signals(asked.stop), asked.now_and_then():
+        with _stop_on_signals(stops.stop), stops.polling():
             loaded = read_pipeline(Path(pipeline))
             store = loaded.open_store()
             run_spec = RunSpec(loaded=loaded, store=store, window=window, until=until, seed=seed, force=force)
-            report = RunLog(asked, pipeline=loaded.pipeline.name)
-
-            def executor(helpers: Helpers, on_output: Callable[[Output], None]) -> Executor:
-                return Tasks(engine(run_spec, report, helpers, on_output), report)
-
-            record = execute(run_spec, executor, report)
+            report = RunLog(stops, pipeline=loaded.pipeline.name)
+            record = execute(run_spec, report, wrap=functools.partial(Tasks, report=report))
     except Exception as error:
         if report is not None:
             report.ended(f"The candidate is **not** promoted: {error}")
@@ -85,12 +81,12 @@ def retrain(
             raise scrub(error) from None  # Prefect puts its words into the flow run's state
         get_run_logger().error("%s", error)
         without_tracebacks()
-        return _unhappy(error, asked.why)
+        return _unhappy(error, stops.why)
     message = ending(record)
     if record["state"] == "promoted":
         report.ended(f"The candidate is promoted: it is version {record['version']}.")
     get_run_logger().info("run %s: %s", record["run"], message)
-    asked.wait_for_server()
+    stops.wait_for_server()
     return Completed(message=message)
 
 
@@ -99,9 +95,6 @@ class Tasks:
 
     def __init__(self, inner: Executor, report: Reporter):
         self._inner, self._report = inner, report
-
-    def call(self, step: Step) -> Output:
-        return self.call_many([step])[0]
 
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
         """One task: a stage that can run several steps at once does so."""

@@ -1,13 +1,13 @@
 """Merges the ranges of a span, in their order: names shards, merges statistics, adds up counts.
 
-result = collect(request, ranges, aside, out)
+result = collect(request, ranges, work_dir, out)
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.ingest.range_worker import NOTES, SHARD, STATISTICS
 from beam_jobs.ingest.request import IngestRequest
-from beam_jobs.runners.work_dir import WorkDir, writable
+from beam_jobs.runners.work_dir import WorkDir
 from headway.errors import DataError
 from headway.leakage import key_index
 from headway.records.spec import feature_spec, total
@@ -31,17 +31,12 @@ Facts = dict[str, Any]
 
 
 def collect(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path) -> dict[str, Any]:
-    """Move what the ranges wrote from `aside` to its place in `out`; return the stage's result.
+    """Move what the ranges wrote from `work_dir` to its place in `out`; return the stage's result.
 
     Raises:
         DataError: the counts do not add up.
-        StoreError: `out` cannot be written.
+        OSError: `out` cannot be written.
     """
-    with writable(out):
-        return _collect(request, ranges, work_dir, out)
-
-
-def _collect(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path) -> dict[str, Any]:
     facts = [work_dir.facts(piece.index) for piece in ranges]
     columns = request.columns()
     with ThreadPoolExecutor(1, "notes") as other:  # they are copied, which takes no interpreter
@@ -56,9 +51,7 @@ def _collect(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir,
         ),
         "filtered": sum(fact["filtered"] for fact in facts),
     }
-    if counts["read"] != counts["written"] + counts["quarantined"] + counts["filtered"]:
-        said = ", ".join(f"{count} {what}" for what, count in counts.items())
-        raise DataError(f"rows do not add up: {said}", where=f"span {request.span}", fix="a bug: please report it")
+    check_counts(counts, where=f"span {request.span}")
     return {
         "span": request.span,
         "rows_per_record": request.records.rows,
@@ -67,6 +60,13 @@ def _collect(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir,
         "splits": splits,
         "counts": counts,
     }
+
+
+def check_counts(counts: Mapping[str, int], where: str) -> None:
+    """Raise a DataError unless the rows read are all the others together."""
+    if counts["read"] * 2 != sum(counts.values()):
+        text = ", ".join(f"{count} {what}" for what, count in counts.items())
+        raise DataError(f"rows do not add up: {text}", where=where, fix="a bug: please report it")
 
 
 def _notes(request: IngestRequest, ranges: Sequence[Range], work_dir: WorkDir, out: Path) -> None:
@@ -107,10 +107,8 @@ def quarantined_rows(
 ) -> Iterator[pa.Table]:
     """The ranges' rejected rows with their file's name, counted from 1 within the file."""
     names = file_names(files)
-    file, before = -1, 0
-    for piece, fact in zip(ranges, facts, strict=True):
-        if piece.file != file:
-            file, before = piece.file, 0
+    befores = rows_before(ranges, [fact["rows"] for fact in facts])
+    for piece, fact, before in zip(ranges, facts, befores, strict=True):
         if fact["quarantined"]:
             table = quarantine.read(work_dir.of_range(piece.index))
             if piece.row_per_file:
@@ -120,7 +118,16 @@ def quarantined_rows(
                 rows = pc.add(table.column("row"), before + 1)
                 files = pa.array([names[piece.file]] * table.num_rows, pa.string())
             yield table.set_column(0, "file", files).set_column(1, "row", rows)
-        before += fact["rows"]
+
+
+def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator[Any]:
+    """How many rows of its file lie before each range; None behind a range whose rows are not known."""
+    file, before = -1, None
+    for piece, count in zip(ranges, rows, strict=True):
+        if piece.file != file or piece.row_per_file:
+            file, before = piece.file, 0
+        yield before
+        before = None if before is None or count is None else before + count
 
 
 def file_names(files: Sequence[InputFile]) -> list[str]:

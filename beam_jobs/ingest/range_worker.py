@@ -86,9 +86,35 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
             give_back()
 
 
-class RangeWork:
-    def __init__(self, request: IngestRequest, folder: Path):
+class RangeRows:
+    """Counts the rows of a range, and keeps those that are rejected, by their places in the range from 0."""
+
+    def __init__(self) -> None:
         self.rows = 0
+        self._rejected: list[pa.Table] = []
+
+    def begin(self, chunk: Chunk) -> tuple[pa.RecordBatch, Places]:
+        """The rows of a chunk and their places; its malformed lines are rejected."""
+        self.rows += chunk.batch.num_rows + len(chunk.malformed)
+        for line in chunk.malformed:
+            self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
+        return chunk.batch, chunk.positions()
+
+    def reject(self, table: pa.Table, at: Places) -> None:
+        """Keep rejected rows of a batch whose rows have these places."""
+        if table.num_rows:
+            rows = pa.array(at[table.column("row").to_numpy()])
+            self._rejected.append(table.set_column(table.schema.get_field_index("row"), "row", rows))
+
+    def write_rejected(self, folder: Path) -> int:
+        """Write the quarantine in the order of the rows; returns how many there are."""
+        rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
+        return quarantine.write(folder / quarantine.FILE_NAME, [rejected])
+
+
+class RangeWork(RangeRows):
+    def __init__(self, request: IngestRequest, folder: Path):
+        super().__init__()
         self._filtered = 0
         self._request, self._folder = request, folder
         self._where = parse(request.source.where) if request.source.where is not None else None
@@ -99,7 +125,6 @@ class RangeWork:
         self._splits: dict[str, _Split] = {}
         self._rows = RowSplit(request.split, request.read, request.row_columns())
         self._notes = KeyIndex(request.split, request.read, request.row_columns())
-        self._rejected: list[pa.Table] = []
 
     def types(self, piece: Range) -> dict[str, pa.DataType]:
         """What is read of a range: columns, and the types to aim for. What only the split looks at may be missing."""
@@ -113,12 +138,7 @@ class RangeWork:
         return list(dict.fromkeys([*(column.name for column in self._request.read), *types]))
 
     def add(self, chunk: Chunk) -> None:
-        batch = chunk.batch
-        at = chunk.positions()
-        self.rows += batch.num_rows + len(chunk.malformed)
-        for line in chunk.malformed:
-            self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
-        batch, at = self._filter(batch, at)
+        batch, at = self._filter(*self.begin(chunk))
         batch, at = self._coerce(batch, at)
         batch, label, at, missing = self._label(batch, at)
         if batch.num_rows:
@@ -151,7 +171,7 @@ class RangeWork:
         view = batch.select([column.name for column in columns])
         if unsure:
             coerced = coerce(batch, unsure)
-            self._reject(coerced.rejected, at)
+            self.reject(coerced.rejected, at)
             if coerced.kept is not None:
                 kept = pa.array(coerced.kept)
                 batch, view, at = batch.take(kept), view.take(kept), at[coerced.kept]
@@ -167,7 +187,7 @@ class RangeWork:
 
     def _coerce(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
         coerced = coerce(batch, self._request.read)
-        self._reject(coerced.rejected, at)
+        self.reject(coerced.rejected, at)
         return coerced.batch, at if coerced.kept is None else at[coerced.kept]
 
     def _label(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, pa.Array, Places, Mask | None]:
@@ -197,34 +217,27 @@ class RangeWork:
     def _write(self, batch: pa.RecordBatch, label: pa.Array, codes: NDArray[np.int8]) -> None:
         names = self._request.split.names()
         rows = [(name, np.flatnonzero(codes == code)) for code, name in enumerate(names)]
-        rows = [(name, mine) for name, mine in rows if len(mine)]
+        rows = [(name, places) for name, places in rows if len(places)]
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
         chosen = [*(arrays[column.name] for column in self._columns[:-1]), label]
         stored = pa.RecordBatch.from_arrays(chosen, names=[column.name for column in self._columns])
         if len(self._columns) >= WIDE and not self._classic:
-            wanted = [None if len(mine) == stored.num_rows else mine for _, mine in rows]
+            wanted = [None if len(places) == stored.num_rows else places for _, places in rows]
             stacks = Stack.parts(stored, wanted, self._words)
             self._words = stacks[0].words
             for (name, _), stack in zip(rows, stacks, strict=True):
                 self._split(name).add(stack)
             return
-        for name, mine in rows:
-            self._split(name).add(stored if len(mine) == stored.num_rows else stored.take(pa.array(mine)))
+        for name, places in rows:
+            self._split(name).add(stored if len(places) == stored.num_rows else stored.take(pa.array(places)))
 
     def _split(self, name: str) -> _Split:
         if name not in self._splits:
             self._splits[name] = _Split(self._folder / name, self._columns, self._request.records.rows)
         return self._splits[name]
 
-    def _reject(self, table: pa.Table, at: Places) -> None:
-        """Keep rejected rows, counted within the range rather than within the batch."""
-        if table.num_rows:
-            rows = pa.array(at[table.column("row").to_numpy()])
-            self._rejected.append(table.set_column(table.schema.get_field_index("row"), "row", rows))
-
     def finish(self) -> dict[str, Any]:
-        rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
-        quarantined = quarantine.write(self._folder / quarantine.FILE_NAME, [rejected])
+        quarantined = self.write_rejected(self._folder)
         # each goes before the next one's: of a wide table its statistics take a hundred megabytes
         records = {name: self._splits.pop(name).finish() for name in list(self._splits)}
         self._notes.save(self._folder / NOTES)

@@ -5,8 +5,7 @@
 
 `out` then holds `train-00003-of-00012.tfrecord` (one shard for each range and split, empty ones omitted),
 `statistics/<split>/` and, when rows were rejected, `quarantine.parquet`. All of it is a function of the files and the
-request, whatever the runner and the number of its workers. Beam is imported where it runs
-the ranges, not before.
+request, whatever the runner and the number of its workers. Beam is imported only if it runs the ranges.
 """
 
 from __future__ import annotations
@@ -19,11 +18,14 @@ from beam_jobs.ingest.merge import collect
 from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import whole_ranges
+from beam_jobs.runners.range_job import RangeJob
 from beam_jobs.runners.work_dir import WorkDir, writable
 from headway.monitor import Monitor
 from headway.sources.discovery.formats_table import Range, open_source
 
 __all__ = ["VERSION", "ingest", "ingest_many"]
+
+_WORK = "beam_jobs.ingest.range_worker:ingest_range"
 
 
 def ingest(
@@ -50,24 +52,21 @@ def ingest_many(
 ) -> list[dict[str, Any]]:
     """Ingest several spans in one pipeline; every `out` gets the bytes that `ingest` alone would write there."""
     monitor.check()
-    work_dirs = [WorkDir.of(out) for out in outs]
+    jobs = [RangeJob(request, WorkDir.of(out), _WORK) for request, out in zip(requests, outs, strict=True)]
     ranges: list[list[Range]] = []
     for request in requests:
         request.check()
         ranges.append(open_source(request.source).ranges(request.files))
     try:
-        for work_dir, out in zip(work_dirs, outs, strict=True):
+        for job, out in zip(jobs, outs, strict=True):
             with writable(out):
-                work_dir.begin()
-        whole_ranges(
-            requests,
-            work_dirs,
-            ranges,
-            monitor,
-            runner or RunnerConfig(),
-            work="beam_jobs.ingest.range_worker:ingest_range",
-        )
-        return [collect(*each) for each in zip(requests, ranges, work_dirs, outs, strict=True)]
+                job.work_dir.begin()
+        whole_ranges(jobs, ranges, monitor, runner or RunnerConfig())
+        results = []
+        for job, pieces, out in zip(jobs, ranges, outs, strict=True):
+            with writable(out):
+                results.append(collect(job.request, pieces, job.work_dir, out))
+        return results
     finally:
-        for work_dir in work_dirs:
-            work_dir.remove()
+        for job in jobs:
+            job.work_dir.remove()

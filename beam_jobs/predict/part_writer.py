@@ -1,6 +1,6 @@
 """Tables of predictions as Parquet or JSON lines, written batch by batch.
 
-    with PartWriter(folder / "part.jsonl", "jsonl", schema) as part:
+    with PartWriter(folder / "part.jsonl", "jsonl", "data/2013-05.csv") as part:
         part.write(batch)
 
 JSON lines are put together column by column in Arrow, no row is a Python object. JSON has no NaN and no infinity: they are
@@ -12,39 +12,55 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from types import TracebackType
-from typing import Literal
+from typing import IO, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headway.errors import DataError
+
 ROW_GROUP = 65_536
 Format = Literal["parquet", "jsonl"]
 
 
-class PartWriter:
-    """One part file."""
+class PartWriter(contextlib.AbstractContextManager["PartWriter"]):
+    """One part file, made with the first batch, whose types it has.
 
-    def __init__(self, path: Path, format: Format, schema: pa.Schema):
+    Args:
+        source: the file that the rows come from, for messages.
+    """
+
+    def __init__(self, path: Path, format: Format, source: str):
+        self.path = path
+        self.schema: pa.Schema | None = None
+        self._format, self._source = format, source
+        self._file: IO[bytes] | None = None
         self._parquet: pq.ParquetWriter | None = None
-        self._schema, self._pending, self._rows = schema, list[pa.RecordBatch](), 0
-        self._file = path.open("wb")
-        if format == "parquet":
-            try:
-                self._parquet = pq.ParquetWriter(self._file, schema, compression="zstd")
-            except BaseException:
-                self._file.close()
-                raise
+        self._pending, self._rows = list[pa.RecordBatch](), 0
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows.
+
+        Raises:
+            DataError: a column has another type than in the batches before.
+        """
+        if self.schema is None:
+            self._file, self.schema = self.path.open("wb"), batch.schema
+            if self._format == "parquet":
+                self._parquet = pq.ParquetWriter(self._file, batch.schema, compression="zstd")
+        elif batch.schema != self.schema:
+            other = next(field for field in batch.schema if field not in self.schema)
+            problem = f"column {other.name!r} changes its type within the file, to {other.type}"
+            raise DataError(problem, where=self._source, fix="leave it out of --columns")
         self._pending.append(batch)
         self._rows += batch.num_rows
         if self._rows >= ROW_GROUP:
             self._flush()
 
     def _flush(self) -> None:
-        table = pa.Table.from_batches(self._pending, self._schema)
+        assert self._file is not None
+        table = pa.Table.from_batches(self._pending, self.schema)
         self._pending, self._rows = [], 0
         if self._parquet is not None:
             self._parquet.write_table(table, row_group_size=ROW_GROUP)
@@ -52,12 +68,9 @@ class PartWriter:
             for batch in table.to_batches():
                 self._file.write(json_lines(batch))
 
-    def __enter__(self) -> PartWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if self._file is None:
+            return
         with self._file:
             if kind is None:
                 self._flush()
@@ -67,7 +80,7 @@ class PartWriter:
 
 
 def json_lines(batch: pa.RecordBatch) -> memoryview:
-    """A batch as JSON lines, one object a row with every column in it."""
+    """A batch as JSON lines, one object per row with every column in it."""
     parts: list[pa.Array | pa.Scalar] = []
     for place, (name, array) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
         parts.append(pa.scalar(("{" if not place else ",") + json.dumps(name) + ":", pa.string()))

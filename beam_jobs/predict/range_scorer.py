@@ -10,26 +10,24 @@ know: it counts from its own beginning then, says so in its facts ("first_row": 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, cast
+from pkgutil import resolve_name
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from beam_jobs.predict.part_writer import Format, PartWriter
+from beam_jobs.ingest.range_worker import RangeRows
+from beam_jobs.predict.part_writer import PartWriter
 from beam_jobs.predict.request import FILE, ROW, PredictRequest
 from beam_jobs.runners.range_job import Tick
 from headway.errors import DataError, StoreError
 from headway.messages import counted
 from headway.sources.discovery.formats_table import Chunk, Range, open_source
-from headway.tabular import quarantine
 from headway.tabular.coerce import coerce, raw_types
 
-PART = "part"
 Model = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Coerced raw columns to predictions, a row for each row."""
 
@@ -44,7 +42,9 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
     work = _Work(request, piece)
     types = raw_types(request.coerced())
     try:
-        with _Part(folder, aside_format(request, work.first_row), piece.path) as part:
+        # JSON lines are not written before the rows' numbers are known: they could not be put right
+        format = request.write if work.first_row is not None else "parquet"
+        with PartWriter(folder / f"part.{format}", format, piece.path) as part:
             for chunk in open_source(request.source).read(piece, request.read(), types):
                 part.write(work.table(chunk))
                 tick(work.rows)
@@ -52,53 +52,36 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
         if error.filename == piece.path:
             raise DataError(f"cannot be read: {error.strerror}", where=piece.path) from None
         raise
-    rejected = pa.concat_tables([quarantine.SCHEMA.empty_table(), *work.rejected]).sort_by("row")
     return {
         "key": request.key(piece),
         "rows": work.rows,
         "predicted": work.predicted,
-        "quarantined": quarantine.write(folder / quarantine.FILE_NAME, [rejected]),
+        "quarantined": work.write_rejected(folder),
         "first_row": work.first_row,
-        "part": part.name,
+        "part": part.path.name if part.schema is not None else None,
     }
 
 
-def aside_format(request: PredictRequest, first_row: int | None) -> Format:
-    """JSON lines are not written before the rows' numbers are known: they could not be put right."""
-    return request.write if first_row is not None else "parquet"
-
-
-def load_model(request: PredictRequest) -> Model:
-    """What the request's loader gives; the loader keeps it, so that a process loads it once."""
-    module, _, function = request.loader.partition(":")
-    return cast(Model, getattr(importlib.import_module(module), function)(request.model, request.digest))
-
-
-class _Work:
+class _Work(RangeRows):
     def __init__(self, request: PredictRequest, piece: Range):
-        self.rows = self.predicted = 0
-        self.rejected: list[pa.Table] = []
+        super().__init__()
+        self.predicted = 0
         known = 0 if piece.row_per_file or not piece.start else None
         self.first_row: int | None = piece.facts.get("first_row", known)
         self._request, self._piece = request, piece
         self._columns = request.coerced()
         self._names = request.names
-        self._model = load_model(request)
+        # the loader keeps it: a process loads it once
+        self._model: Model = resolve_name(request.loader)(request.model, request.digest)
 
     def table(self, chunk: Chunk) -> pa.RecordBatch:
         """The chunk's rows that fit, with their predictions."""
-        batch, at = chunk.batch, chunk.positions()
-        self.rows += batch.num_rows + len(chunk.malformed)
-        for line in chunk.malformed:
-            self.rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
+        batch, at = self.begin(chunk)
         try:
             coerced = coerce(batch, self._columns)
         except DataError as error:
             raise DataError(error.problem, where=error.where or self._piece.path, fix=error.fix) from None
-        if coerced.rejected.num_rows:
-            rows = pa.array(at[coerced.rejected.column("row").to_numpy()])
-            place = coerced.rejected.schema.get_field_index("row")
-            self.rejected.append(coerced.rejected.set_column(place, "row", rows))
+        self.reject(coerced.rejected, at)
         if coerced.kept is not None:
             batch, at = batch.take(pa.array(coerced.kept)), at[coerced.kept]
         predictions = self._model(coerced.batch.select([column.name for column in self._request.columns]))
@@ -135,35 +118,6 @@ def _readable(array: pa.Array, name: str, path: str) -> pa.Array:
         try:
             return array.cast(pa.string())
         except pa.ArrowInvalid:
-            problem = f"column {name!r} holds bytes that are no UTF-8 text"
+            problem = f"column {name!r} holds bytes that are not UTF-8 text"
             raise DataError(problem, where=path, fix="leave it out of --columns") from None
     return array.cast(pa.string()) if pa.types.is_large_string(array.type) else array
-
-
-class _Part:
-    """The part file of a range; made with the first table, whose types it has."""
-
-    def __init__(self, folder: Path, format: Format, path: str):
-        self.name: str | None = None
-        self._folder, self._format, self._path = folder, format, path
-        self._writer: PartWriter | None = None
-        self._schema: pa.Schema | None = None
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        if self._writer is None or self._schema is None:
-            self.name, self._schema = f"{PART}.{self._format}", batch.schema
-            self._writer = PartWriter(self._folder / self.name, self._format, batch.schema)
-        elif batch.schema != self._schema:
-            other = next(field for field in batch.schema if field not in self._schema)
-            problem = f"column {other.name!r} changes its type within the file, to {other.type}"
-            raise DataError(problem, where=self._path, fix="leave it out of --columns")
-        self._writer.write(batch)
-
-    def __enter__(self) -> _Part:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._writer is not None:
-            self._writer.__exit__(kind, error, trace)

@@ -8,9 +8,8 @@ request.key(piece)           # what the output of one range depends on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from beam_jobs.ingest.merge import file_names
 from headway.config import Frozen
@@ -103,12 +102,6 @@ class PredictRequest(Frozen):
         files = [[self.names[i], self.files[i].crc32c] for i in range(piece.file, last)]
         where = [piece.index, piece.file, piece.start, piece.end, piece.facts.get("labels")]
         return fingerprint({"config": self._digest, "range": where, "files": files})
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        made = super().model_copy(update=update, deep=deep)
-        for name in ("names", "_digest"):  # worked out anew: they are of the fields
-            made.__dict__.pop(name, None)
-        return made
 
     @cached_property
     def names(self) -> list[str]:

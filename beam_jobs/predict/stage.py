@@ -23,14 +23,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.ingest.merge import quarantined_rows
+from beam_jobs.ingest.merge import check_counts, quarantined_rows, rows_before
 from beam_jobs.predict.part_writer import PartWriter
 from beam_jobs.predict.request import ROW, PredictRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import whole_ranges
+from beam_jobs.runners.range_job import RangeJob
 from beam_jobs.runners.work_dir import FOLDER, WorkDir, writable
 from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
@@ -75,8 +77,7 @@ def predict(
     ranges = _with_rows(open_source(request.source).ranges(request.files))
     keys = {piece.index: request.key(piece) for piece in ranges}
     whole = fingerprint({"ranges": [keys[piece.index] for piece in ranges], "names": request.names})
-    done = _read(out)
-    if done is not None and done["key"] == whole and _is_whole(out, done):
+    if (done := _finished(out, whole)) is not None:
         _bounded(done["counts"], max_quarantined, out)
         return done | {"kept": len(ranges), "cached": True}
     work_dir = WorkDir.of(out)
@@ -87,14 +88,7 @@ def predict(
             kept = work_dir.resume(keys)
         if kept:
             monitor.log(f"{len(kept)} of {len(ranges)} ranges were finished before")
-        whole_ranges(
-            [request],
-            [work_dir],
-            [ranges],
-            monitor,
-            runner or RunnerConfig(),
-            work="beam_jobs.predict.range_scorer:predict_range",
-        )
+        whole_ranges([RangeJob(request, work_dir, _WORK)], [ranges], monitor, runner or RunnerConfig())
         with writable(out):
             result = _publish(request, ranges, work_dir, out, whole, max_quarantined)
             work_dir.remove()
@@ -129,18 +123,11 @@ def _refuse_foreign(out: Path) -> None:
 
 def _with_rows(ranges: Sequence[Range]) -> list[Range]:
     """Ranges that know which row of their file they begin with, where the source tells."""
-    found, file, before = list[Range](), -1, 0
-    for piece in ranges:
-        first: int | None = 0 if piece.file != file or piece.row_per_file else before
-        file = piece.file
-        rows = piece.facts.get("rows")
-        if first is None or first < 0:
-            first = None
-        if first is not None:
-            piece = dataclasses.replace(piece, facts={**piece.facts, "first_row": first})
-        before = first + rows if first is not None and rows is not None else -1
-        found.append(piece)
-    return found
+    first_rows = rows_before(ranges, [piece.facts.get("rows") for piece in ranges])
+    return [
+        piece if first is None else dataclasses.replace(piece, facts={**piece.facts, "first_row": first})
+        for piece, first in zip(ranges, first_rows, strict=True)
+    ]
 
 
 def _publish(
@@ -150,18 +137,16 @@ def _publish(
     facts = [work_dir.facts(piece.index) for piece in ranges]
     counts = {name: sum(fact[name] for fact in facts) for name in ("rows", "predicted", "quarantined")}
     counts["read"] = counts.pop("rows")
-    if counts["read"] != counts["predicted"] + counts["quarantined"]:
-        said = ", ".join(f"{count} {what}" for what, count in counts.items())
-        raise DataError(f"rows do not add up: {said}", where=str(out), fix="a bug: please report it")
-    rejected = [*quarantined_rows(request.files, ranges, facts, work_dir)]
-    if _too_many(counts, max_quarantined):
-        _clear(out)  # the rejected rows are there to be looked at; without a manifest there is no output
-        quarantine.write(out / quarantine.FILE_NAME, rejected)
-    _bounded(counts, max_quarantined, out)
+    check_counts(counts, where=str(out))
     _clear(out)
+    quarantined = out / quarantine.FILE_NAME
+    quarantine.write(quarantined, quarantined_rows(request.files, ranges, facts, work_dir))
+    # when it raises, the rejected rows stay to be looked at: without a manifest there is no output
+    _bounded(counts, max_quarantined, out)
     parts = []
     width = len(ranges)
-    for piece, fact, before in zip(ranges, facts, _rows_before(ranges, facts), strict=True):
+    befores = rows_before(ranges, [fact["rows"] for fact in facts])
+    for piece, fact, before in zip(ranges, facts, befores, strict=True):
         if fact["part"] is None:
             continue
         path = out / f"part-{piece.index:05d}-of-{width:05d}.{request.write}"
@@ -170,22 +155,16 @@ def _publish(
             _link(source, path)
         else:
             _renumbered(source, path, request, before - (fact["first_row"] or 0))
-        size, crc = checksum(path)
-        sync_path(path)
-        parts.append({"file": path.name, "rows": fact["predicted"], "bytes": size, "crc32c": crc})
-    files = {}
-    if quarantine.write(out / quarantine.FILE_NAME, rejected):
-        size, crc = checksum(out / quarantine.FILE_NAME)
-        sync_path(out / quarantine.FILE_NAME)
-        files = {"quarantine": {"file": quarantine.FILE_NAME, "bytes": size, "crc32c": crc}}
-    names = request.names
+        parts.append({"file": path.name, "rows": fact["predicted"]} | _entry(path))
+    files = {"quarantine": _entry(quarantined)} if quarantined.exists() else {}
     result = {
         "format": FORMAT,
         "key": key,
         "model": request.digest,
         "counts": counts,
         "inputs": [
-            {"file": n, "bytes": f.bytes, "crc32c": f.crc32c} for n, f in zip(names, request.files, strict=True)
+            {"file": name, "bytes": file.bytes, "crc32c": file.crc32c}
+            for name, file in zip(request.names, request.files, strict=True)
         ],
         "parts": parts,
         **files,
@@ -194,19 +173,17 @@ def _publish(
     return result
 
 
-def _rows_before(ranges: Sequence[Range], facts: Sequence[dict[str, Any]]) -> Iterator[int]:
-    """How many rows of its file lie before each range."""
-    file, before = -1, 0
-    for piece, fact in zip(ranges, facts, strict=True):
-        if piece.file != file or piece.row_per_file:
-            file, before = piece.file, 0
-        yield before
-        before += fact["rows"]
+def _entry(path: Path) -> dict[str, Any]:
+    """A file for the manifest, synced."""
+    size, crc = checksum(path)
+    sync_path(path)
+    return {"file": path.name, "bytes": size, "crc32c": crc}
 
 
 def _renumbered(source: Path, path: Path, request: PredictRequest, more: int) -> None:
     """A part as it should be, from one whose rows were counted from another beginning."""
-    with pq.ParquetFile(source) as file, PartWriter(path, request.write, file.schema_arrow) as part:
+    with pq.ParquetFile(source) as file, PartWriter(path, request.write, str(source)) as part:
+        part.write(pa.RecordBatch.from_pylist([], file.schema_arrow))  # a part without rows is a file, too
         for batch in file.iter_batches():
             place = batch.schema.get_field_index(ROW)
             part.write(batch.set_column(place, batch.schema.field(place), pc.add(batch.column(place), more)))
@@ -228,12 +205,8 @@ def _clear(out: Path) -> None:
             path.unlink()
 
 
-def _too_many(counts: dict[str, int], bound: float) -> bool:
-    return counts["quarantined"] > bound * counts["read"]
-
-
 def _bounded(counts: dict[str, int], bound: float, out: Path) -> None:
-    if _too_many(counts, bound):
+    if counts["quarantined"] > bound * counts["read"]:
         share = counts["quarantined"] / counts["read"]
         raise DataError(
             f"{counts['quarantined']:,} of {counts['read']:,} rows ({share:.2%}) {agree(counts['quarantined'], 'was', 'were')} "
@@ -243,18 +216,12 @@ def _bounded(counts: dict[str, int], bound: float, out: Path) -> None:
         )
 
 
-def _read(out: Path) -> dict[str, Any] | None:
-    """The manifest of an earlier call; None when there is no whole one."""
+def _finished(out: Path, key: str) -> dict[str, Any] | None:
+    """The manifest of an earlier call with this key, if its files have their sizes."""
     try:
-        value = json.loads((out / MANIFEST).read_bytes())
-    except (OSError, ValueError):
+        done = json.loads((out / MANIFEST).read_bytes())
+        files = [*done["parts"], *([done["quarantine"]] if "quarantine" in done else [])]
+        whole = all((out / file["file"]).stat().st_size == file["bytes"] for file in files)
+        return done if whole and (done["format"], done["key"]) == (FORMAT, key) else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return value if isinstance(value, dict) and value.get("format") == FORMAT else None
-
-
-def _is_whole(out: Path, done: dict[str, Any]) -> bool:
-    files = [*done["parts"], *([done["quarantine"]] if "quarantine" in done else [])]
-    try:
-        return all((out / file["file"]).stat().st_size == file["bytes"] for file in files)
-    except OSError:
-        return False

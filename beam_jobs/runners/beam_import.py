@@ -22,21 +22,27 @@ _READER = "wait_until_finish_read"
 """Beam's thread that reads a cluster's messages."""
 
 
+@contextlib.contextmanager
+def _root_handler() -> Iterator[None]:
+    """Gives the root logger a handler; `logging.warning` would install one for good where it has none."""
+    root, silent = logging.getLogger(), logging.NullHandler()
+    root.addHandler(silent)
+    try:
+        yield
+    finally:
+        root.removeHandler(silent)
+
+
 def load_beam() -> Any:
     """The module apache_beam."""
     if "apache_beam" not in sys.modules:
-        # Beam warns through logging.warning while it is imported, and that installs a handler on the root logger
-        # for good unless there is one already.
-        root, silent = logging.getLogger(), logging.NullHandler()
-        root.addHandler(silent)
         before = logging.root.manager.disable
-        logging.disable(logging.ERROR)
+        logging.disable(logging.ERROR)  # Beam warns through logging.warning while it is imported
         try:
-            with uncollected():
+            with _root_handler(), uncollected():
                 importlib.import_module("apache_beam")
         finally:
             logging.disable(before)
-            root.removeHandler(silent)
     return sys.modules["apache_beam"]
 
 
@@ -46,13 +52,10 @@ def silenced() -> Iterator[None]:
     before = {name: logging.getLogger(name).level for name in _LOGGERS}
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    # a cluster's messages go to the root logger, which gets a handler for good unless it has one
-    root, silent = logging.getLogger(), logging.NullHandler()
-    root.addHandler(silent)
     try:
-        yield
+        with _root_handler():  # a cluster's messages go to the root logger
+            yield
     finally:
-        root.removeHandler(silent)
         for name, level in before.items():
             logging.getLogger(name).setLevel(level)
 

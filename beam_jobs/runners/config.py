@@ -3,7 +3,7 @@
     runner: direct                                                  # threads of this process, one per core
     runner: {name: flink, options: {job_endpoint: "jobs:8099"}}     # any runner that Beam knows, with its own options
 
-`direct` needs no Beam (`local.LocalRunner`). With `options` it is Beam's local runner, named outright as FnApiRunner: asked
+`direct` needs no Beam (`local.run_ranges`). With `options` it is Beam's local runner, named outright as FnApiRunner: asked
 for a DirectRunner, Beam first tries to download another one.
 """
 
@@ -18,6 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from beam_jobs.runners.beam_import import load_beam
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.schema.columns import suggest
 
 _BEAM_NAMES = {
     "direct": "FnApiRunner",
@@ -33,7 +34,7 @@ _MODES = ("in_memory", "multi_threading", "multi_processing")
 
 
 class RunnerConfig(Frozen):
-    """Which runner, and what it is told. It changes how fast a job runs, never what it writes."""
+    """Which runner, and its options. It changes how fast a job runs, never what it writes."""
 
     name: str = Field(default="direct", description=f"one of {', '.join(_BEAM_NAMES)}")
     workers: int | None = Field(default=None, ge=1, description="threads of the direct runner; default: one per core")
@@ -50,9 +51,7 @@ class RunnerConfig(Frozen):
         short = value.lower().removesuffix("runner")
         short = "direct" if short == "fnapi" else short
         if short not in _BEAM_NAMES:
-            close = difflib.get_close_matches(short, _BEAM_NAMES, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(_BEAM_NAMES)}"
-            raise ValueError(f"no runner is called {value!r}; {hint}")
+            raise ValueError(f"{value!r} is not a runner; {suggest(short, list(_BEAM_NAMES))}")
         return short
 
     @model_validator(mode="after")
@@ -60,7 +59,7 @@ class RunnerConfig(Frozen):
         if self.workers is not None and self.name != "direct":
             raise ValueError(f"workers are threads of the direct runner; give the {self.name} runner its own option")
         if self.name == "direct" and "direct_num_workers" in self.options:
-            raise ValueError("direct_num_workers has no say here; its place is runner.workers")
+            raise ValueError("direct_num_workers has no effect; set runner.workers")
         mode = self.options.get("direct_running_mode", _MODES[0])
         if mode not in _MODES:
             raise ValueError(f"direct_running_mode is {mode!r}; there is: {', '.join(_MODES)}")
@@ -100,7 +99,7 @@ def make_pipeline(config: RunnerConfig, *, elements: int | None = None) -> Any:
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)
             fix = f"did you mean {close[0]!r}?" if close else "see the options of Beam's runner"
-            raise ConfigError(f"Beam knows no pipeline option {name!r}", where="runner.options", fix=fix)
+            raise ConfigError(f"{name!r} is not a pipeline option of Beam", where="runner.options", fix=fix)
     if config.name == "direct":
         mode = options.get("direct_running_mode", "multi_threading")
         workers = 1 if mode == "in_memory" else config.threads(elements)

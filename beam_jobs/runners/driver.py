@@ -1,19 +1,19 @@
 """Runs the ranges of a job on the configured runner until their outputs are whole: progress, errors, stops, lost ranges.
 
-    whole_ranges([request], [work_dir], [ranges], monitor, RunnerConfig(), work="beam_jobs.ingest.range_worker:ingest_range")
+    whole_ranges([RangeJob(request, work_dir, "beam_jobs.ingest.range_worker:ingest_range")], [ranges], monitor, RunnerConfig())
 
 Whatever the runner, all that driver and ranges tell each other lies in the work folder.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
 
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.local import LocalRunner
+from beam_jobs.runners.local import run_ranges
 from beam_jobs.runners.range_job import Element, RangeJob
 from beam_jobs.runners.work_dir import WorkDir
 from headway.errors import HeadwayError
@@ -30,41 +30,15 @@ _BEGIN_SECONDS = 600.0
 _SAY_SECONDS = 60.0
 
 
-class Runner(Protocol):
-    """Deals ranges to workers."""
-
-    def run(self, jobs: Sequence[RangeJob], elements: Sequence[Element]) -> None:
-        """Run the ranges and block until all are done."""
-
-    def cancel(self) -> None:
-        """Ask for an end; returns at once."""
-
-
-def make_runner(config: RunnerConfig) -> Runner:
-    """The configured runner; imports Beam where that runs it."""
-    if config.local:
-        return LocalRunner(config)
-    from beam_jobs.runners.pipeline import BeamRunner
-
-    return BeamRunner(config)
-
-
 def whole_ranges(
-    requests: Sequence[Any],
-    work_dirs: Sequence[WorkDir],
-    ranges: Sequence[Sequence[Range]],
-    monitor: Monitor,
-    config: RunnerConfig,
-    *,
-    work: str,
+    jobs: Sequence[RangeJob], ranges: Sequence[Sequence[Range]], monitor: Monitor, config: RunnerConfig
 ) -> None:
-    """Run every range that is not whole yet until its outputs are; `work` names the function that is done with one.
+    """Run every range of each job that is not whole yet until its outputs are.
 
     Beam's local runner loses elements in its multi_processing mode, and a range is cheap to run again: what is missing
     afterwards is run once more before that becomes an error.
     """
-    jobs = [RangeJob(request, work_dir, work) for request, work_dir in zip(requests, work_dirs, strict=True)]
-    progress = _Progress(ranges, work_dirs, monitor)
+    progress = _Progress(ranges, [job.work_dir for job in jobs], monitor)
     for attempt in range(_TRIES):
         todo = progress.missing()
         if not todo:
@@ -75,29 +49,38 @@ def whole_ranges(
         monitor.check()
     if lost := progress.missing():
         raise HeadwayError(
-            f"the {config.name} runner lost {len(lost)} of {progress.ranges} ranges, {_TRIES} times over",
-            where=f"span {requests[lost[0][0]].span}, range {lost[0][1].index}",
+            f"the {config.name} runner lost {len(lost)} of {progress.ranges} ranges in each of {_TRIES} tries",
+            where=f"span {jobs[lost[0][0]].request.span}, range {lost[0][1].index}",
             fix="use runner: direct, without options",
         )
 
 
 def _run(jobs: Sequence[RangeJob], todo: Sequence[Element], progress: _Progress, config: RunnerConfig) -> None:
     """One job, in a thread of its own: the caller's thread keeps the monitor and stays open to a Ctrl-C."""
-    runner, failures = make_runner(config), list[BaseException]()
+    if config.local:
+        run: Callable[..., None] = functools.partial(run_ranges, config)
+        cancel = None
+    else:
+        from beam_jobs.runners.pipeline import BeamRunner  # imports Beam
+
+        runner = BeamRunner(config)
+        run, cancel = runner.run, runner.cancel
+    failures = list[BaseException]()
     work_dirs = [job.work_dir for job in jobs]
     waiting = _Waiting(work_dirs, config, progress.monitor)
-    patience = _STOP_SECONDS
+    patience, stopped = _STOP_SECONDS, None
 
     def work() -> None:
         try:
-            runner.run(jobs, todo)
+            run(jobs, todo)
         except BaseException as error:  # it is raised again in the caller's thread
             failures.append(error)
 
     def stop() -> None:
         for work_dir in work_dirs:
             work_dir.stop()
-        runner.cancel()
+        if cancel is not None:
+            cancel()
 
     thread = threading.Thread(target=work, name="runner", daemon=True)
     thread.start()
@@ -106,7 +89,8 @@ def _run(jobs: Sequence[RangeJob], todo: Sequence[Element], progress: _Progress,
             thread.join(max(_POLL_SECONDS, 20 * progress.report()))
             if progress.monitor.cancelled() or any(work_dir.stopped() for work_dir in work_dirs):
                 stop()
-                if waiting.long_enough_to_stop():
+                stopped = stopped or time.monotonic()
+                if time.monotonic() - stopped > _STOP_SECONDS:  # a cluster has had its time
                     patience = 0.0
                     break
             else:
@@ -125,13 +109,12 @@ def _run(jobs: Sequence[RangeJob], todo: Sequence[Element], progress: _Progress,
 
 
 class _Waiting:
-    """The driver's patience with a runner: to begin, and to stop."""
+    """The driver's patience with a runner that has yet to begin."""
 
     def __init__(self, work_dirs: Sequence[WorkDir], runner: RunnerConfig, monitor: Monitor):
         self._work_dirs, self._runner, self._monitor = work_dirs, runner, monitor
         self._before = [work_dir.attempts() for work_dir in work_dirs]
         self._since, self._said, self._begun = time.monotonic(), False, False
-        self._stopped: float | None = None
 
     def check(self) -> None:
         """Say so when no worker has begun for a while, and give up at last.
@@ -145,17 +128,14 @@ class _Waiting:
         self._begun = any(work_dir.attempts() - before for work_dir, before in found)
         waited = time.monotonic() - self._since
         if not self._begun and waited > _BEGIN_SECONDS:
-            problem = f"no worker of the {self._runner.name} runner began with a range in {_BEGIN_SECONDS:.0f} s"
+            problem = f"no worker of the {self._runner.name} runner started a range within {_BEGIN_SECONDS:.0f} s"
             fix = "see that workers start, reach the job's machines and see this folder: docs/runners.md"
             raise HeadwayError(problem, where=str(self._work_dirs[0].folder.parent), fix=fix)
         if not self._begun and waited > _SAY_SECONDS and not self._said:
             self._said = True
-            self._monitor.log(f"no worker of the {self._runner.name} runner has begun in {_SAY_SECONDS:.0f} s")
-
-    def long_enough_to_stop(self) -> bool:
-        """Whether a cluster that was told to stop has had its time."""
-        self._stopped = time.monotonic() if self._stopped is None else self._stopped
-        return time.monotonic() - self._stopped > _STOP_SECONDS
+            self._monitor.log(
+                f"no worker of the {self._runner.name} runner has started a range within {_SAY_SECONDS:.0f} s"
+            )
 
 
 class _Progress:

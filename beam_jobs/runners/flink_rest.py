@@ -1,6 +1,6 @@
 """Cancels a job at Flink itself: Beam's job server only says that it did, and lets the job run on (2.62, Flink 1.19).
 
-name = "headway-0f3c"                                   # given to the job as job_name, so that it can be told apart
+name = "headway-0f3c"                                   # given to the job as job_name, to find it by
 cancel("flink:8081", name)
 """
 

@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from beam_jobs.runners.config import RunnerConfig
 from headway.errors import ConfigError, HeadwayError
@@ -38,32 +37,8 @@ OPENS = [
 Log = Callable[[], str]
 
 
-class _Server(NamedTuple):
-    """What a runner's job server is started with."""
-
-    driver: str
-    jar: str
-    master: str
-    default: str
-    flag: str
-
-
-_SERVERS = {
-    "flink": _Server(
-        "org.apache.beam.runners.flink.FlinkJobServerDriver",
-        "flink_job_server_jar",
-        "flink_master",
-        "[auto]",
-        "--flink-master",
-    ),
-    "spark": _Server(
-        "org.apache.beam.runners.spark.SparkJobServerDriver",
-        "spark_job_server_jar",
-        "spark_master_url",
-        "local[4]",
-        "--spark-master-url",
-    ),
-}
+_MASTERS = {"flink": ("flink_master", "[auto]"), "spark": ("spark_master_url", "local[4]")}
+"""By runner: the option that names its master, which the job server takes as well, and the master without it."""
 
 
 @contextlib.contextmanager
@@ -77,7 +52,7 @@ def reach(runner: RunnerConfig) -> Iterator[tuple[RunnerConfig, Log]]:
     options = runner.options
     endpoint = options.get("job_endpoint")
     uber = options.get(f"{runner.name}_submit_uber_jar")
-    if runner.name not in ("portable", *_SERVERS) or endpoint == "embed" or uber:
+    if runner.name not in ("portable", *_MASTERS) or endpoint == "embed" or uber:
         yield runner, str
     elif endpoint:
         answers(str(endpoint))
@@ -95,7 +70,7 @@ def answers(endpoint: str) -> None:
     where, fix = "runner.options.job_endpoint", "start the job server, or name where it listens: host:port"
     host, _, port = endpoint.rpartition(":")
     if not host or not port.isdecimal():
-        raise ConfigError(f"{endpoint!r} is no address", where=where, fix="host:port, such as localhost:8099")
+        raise ConfigError(f"{endpoint!r} is not an address", where=where, fix="host:port, such as localhost:8099")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
     except (OSError, OverflowError) as error:
@@ -106,16 +81,16 @@ def answers(endpoint: str) -> None:
         try:
             grpc.channel_ready_future(channel).result(_REACH_SECONDS)
         except grpc.FutureTimeoutError:
-            problem = f"what answers at {endpoint} is no job server: it does not speak gRPC"
+            problem = f"what answers at {endpoint} is not a job server: it does not speak gRPC"
             raise ConfigError(problem, where=where, fix=fix) from None
 
 
 @contextlib.contextmanager
 def start(runner: RunnerConfig) -> Iterator[tuple[str, Log]]:
     """A job server of the runner's kind while the block runs; its address, and its log's last lines."""
-    server = _SERVERS[runner.name]
-    options = runner.options
-    classpath = _classpath(server, options.get(server.jar))
+    name, options = runner.name, runner.options
+    master, default = _MASTERS[name]
+    classpath = _classpath(name, options.get(f"{name}_job_server_jar"))
     java = str(options.get("job_server_java_launcher", "java"))
     if shutil.which(java) is None:
         fix = "install Java 17, or name it in job_server_java_launcher"
@@ -124,8 +99,9 @@ def start(runner: RunnerConfig) -> Iterator[tuple[str, Log]]:
     with tempfile.TemporaryDirectory(prefix="headway-job-server-", ignore_cleanup_errors=True) as scratch:
         path = Path(scratch) / "log"
         command = [java, f"-Djava.io.tmpdir={scratch}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        command += [*OPENS, *options.get("job_server_jvm_properties", ()), "-cp", classpath, server.driver]
-        command += [server.flag, str(options.get(server.master, server.default))]
+        command += [*OPENS, *options.get("job_server_jvm_properties", ()), "-cp", classpath]
+        command += [f"org.apache.beam.runners.{name}.{name.title()}JobServerDriver"]
+        command += [f"--{master.replace('_', '-')}", str(options.get(master, default))]
         command += ["--job-host", "localhost", "--job-port", str(port), "--artifact-port", str(artifacts)]
         command += ["--expansion-port", str(options.get("expansion_port", 0))]
         command += ["--artifacts-dir", str(options.get("artifacts_dir") or f"{scratch}/staged")]
@@ -142,18 +118,18 @@ def start(runner: RunnerConfig) -> Iterator[tuple[str, Log]]:
             process.wait()
 
 
-def _classpath(server: _Server, jar: object) -> str:
-    where = f"runner.options.{server.jar}"
+def _classpath(name: str, jar: object) -> str:
+    option = f"{name}_job_server_jar"
     if not jar:
-        name = server.jar.partition("_")[0]
-        fix = f"give job_endpoint (one that runs), or {server.jar} (a jar, or a folder of jars); see docs/runners.md"
+        fix = f"give job_endpoint (one that runs), or {option} (a jar, or a folder of jars); see docs/runners.md"
         raise ConfigError(f"the {name} runner needs a job server", where="runner.options", fix=fix)
     path = Path(str(jar)).expanduser()
     if path.is_file():
         return str(path)
     if path.is_dir() and next(path.glob("*.jar"), None):
         return str(path / "*")
-    raise ConfigError(f"{str(jar)!r} is neither a jar nor a folder of jars", where=where, fix="see docs/runners.md")
+    problem = f"{str(jar)!r} is neither a jar nor a folder of jars"
+    raise ConfigError(problem, where=f"runner.options.{option}", fix="see docs/runners.md")
 
 
 def free_port() -> int:
@@ -175,7 +151,7 @@ def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             return
         time.sleep(0.1)
     ended = f"it ended with {process.returncode}" if process.poll() is not None else f"{_START_SECONDS:.0f} s passed"
-    fix = "see what it said, and runner.options in docs/runners.md"
+    fix = "see its log above, and runner.options in docs/runners.md"
     raise HeadwayError(f"the job server did not start: {ended}\n{tail(log)}", where="runner", fix=fix)
 
 

@@ -125,8 +125,8 @@ def _failed(runner: RunnerConfig, error: Exception, log: str) -> HeadwayError:
     gone = callable(code) and getattr(code(), "name", "") == "UNAVAILABLE"
     text = str(error).strip()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
-    said = "its job server is gone" if gone else "\n".join(lines[-12:])[-3000:]
-    problem = f"the job failed on the {runner.name} runner: {said}"
+    cause = "its job server is gone" if gone else "\n".join(lines[-12:])[-3000:]
+    problem = f"the job failed on the {runner.name} runner: {cause}"
     if log:
         problem += f"\nthe job server's log ends with:\n{log}"
     where = str(runner.options.get("job_endpoint") or runner.options.get("flink_master") or "runner")

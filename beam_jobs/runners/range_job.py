@@ -6,11 +6,11 @@ job.run(piece)                  # True: whole; False: stopped, or a user's mista
 
 from __future__ import annotations
 
-import importlib
 import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 from beam_jobs.runners.work_dir import FACTS, ROWS, WorkDir, writable
@@ -58,8 +58,7 @@ class RangeJob:
                         reported = time.monotonic()
                         (folder / ROWS).write_text(str(rows))
 
-                module, _, function = self.work.partition(":")
-                facts = getattr(importlib.import_module(module), function)(self.request, piece, folder, tick)
+                facts = resolve_name(self.work)(self.request, piece, folder, tick)
                 (folder / FACTS).write_text(json.dumps(facts))
         except Stopped:
             return False

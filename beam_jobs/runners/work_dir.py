@@ -1,8 +1,8 @@
 """The folder of a span's ranges until the span is whole: `<out>/.ranges/00003/`, one per range.
 
-    with aside.attempt(3) as folder:          # .ranges/00003.<attempt>
+    with work_dir.attempt(3) as folder:          # .ranges/00003.<attempt>
         ...write into folder...               # on leaving it becomes .ranges/00003 in one rename
-    aside.finished()                          # {3}
+    work_dir.finished()                       # {3}
 
 A runner may run a range twice, at the same time even: each attempt writes a folder of its own, and the first one to be
 whole stays; both hold the same bytes. A user's mistake is kept as a file, so that it crosses process boundaries whole
@@ -77,15 +77,17 @@ class WorkDir:
     @contextlib.contextmanager
     def attempt(self, index: int) -> Iterator[Path]:
         """A folder to write range `index` into; on an exception nothing of it stays."""
-        mine = self.folder / f"{index:05d}.{uuid.uuid4().hex}"
-        mine.mkdir()
+        folder = self.folder / f"{index:05d}.{uuid.uuid4().hex}"
+        folder.mkdir()
         try:
-            yield mine
-            # not an exception: another attempt of the same range was first, and it wrote the same bytes
-            with contextlib.suppress(FileExistsError):
-                _rename_folder(mine, self.of_range(index))
+            yield folder
+            try:
+                folder.rename(self.of_range(index))
+            except OSError:
+                if not self.of_range(index).is_dir():  # else another attempt was first, and it wrote the same bytes
+                    raise
         finally:
-            shutil.rmtree(mine, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def of_range(self, index: int) -> Path:
         return self.folder / f"{index:05d}"
@@ -139,7 +141,7 @@ class WorkDir:
 
     def stop(self) -> None:
         """Ask every range of this span to stop, in whatever process it runs."""
-        with contextlib.suppress(OSError):  # it is gone, or cannot be written, and why is told already
+        with contextlib.suppress(OSError):  # it is gone, or cannot be written, and why is reported already
             (self.folder / _STOP).touch()
 
     def stopped(self) -> bool:
@@ -156,13 +158,3 @@ def writable(root: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise StoreError(f"cannot be written: {error.strerror or error}", where=str(root)) from None
-
-
-def _rename_folder(source: Path, target: Path) -> None:
-    """Rename, refusing a target that exists; rename(2) itself refuses any that is not empty."""
-    try:
-        source.rename(target)
-    except OSError as error:
-        if target.is_dir():
-            raise FileExistsError(str(target)) from error
-        raise

@@ -11,7 +11,6 @@ the pool.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import signal
 import subprocess
@@ -86,12 +85,12 @@ class Pool:
         with self._lock:
             self._workers[name] = worker
         assert worker.stdout is not None
-        said = worker.stdout.readline().strip()
-        if said == _READY:
+        answer = worker.stdout.readline().strip()
+        if answer == _READY:
             print(f"worker {name}: process {worker.pid} serves {control}", flush=True)
             return self._messages.StartWorkerResponse()
         _end(worker)
-        problem = f"worker {name} did not come up: {said or f'exit {worker.returncode}'} ({sys.executable})"
+        problem = f"worker {name} did not come up: {answer or f'exit {worker.returncode}'} ({sys.executable})"
         print(problem, file=sys.stderr, flush=True)
         return self._messages.StartWorkerResponse(error=problem)
 
@@ -104,16 +103,10 @@ class Pool:
 
 
 def _end(worker: subprocess.Popen[str]) -> None:
-    worker.terminate()
-    try:
-        worker.wait(10)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        worker.wait()
-    for pipe in (worker.stdin, worker.stdout):
-        with contextlib.suppress(OSError):
-            if pipe is not None:
-                pipe.close()
+    from apache_beam.runners.worker.worker_pool_main import kill_process_gracefully
+
+    with worker:  # closes its pipes
+        kill_process_gracefully(worker)
 
 
 def _work(name: str, control: str) -> int:

@@ -20,7 +20,7 @@ exit codes: 0 done; 1 a bug; 2 bad usage or config; 3 bad data; 4 the gate did n
 6 locked by another run; 130 stopped by Ctrl-C (what was done is kept)"""
 COMMANDS = {
     "Train and promote": {
-        "run": "commands: ingest to promotion; work that is done is not done again",
+        "run": "commands: ingest to promotion; finished work is not repeated",
         "plan": "commands: what a run would do, and why",
         "promote": "commands: make a version, or the last run's held candidate, the champion",
         "rollback": "commands: go back to the champion before, or to a version",
@@ -30,7 +30,7 @@ COMMANDS = {
         "ingest": "commands: raw files to shards, statistics and quarantine",
         "stats": "commands: the window's statistics, per split",
         "validate": "commands: check the window against the schema\n\nIt ends with 0 whatever it finds: errors stop the "
-        "stages behind it.",
+        "stages after it.",
         "train": "commands: everything up to trained weights",
         "evaluate": "commands: everything up to metrics, of the candidate and the champion",
         "gate": "commands: everything up to the verdict; promotes nothing",
@@ -43,12 +43,12 @@ COMMANDS = {
         "cat": "data: rows of a shard as JSON lines",
         "quarantine": "data: the rows that the latest run's ingest rejected, and why",
         "export-examples": "data: the window as classic tf.Examples, one per row",
-        "knobs": "knobs: values that a running training reads anew at every step; NAME=VALUE changes one",
+        "knobs": "knobs: values that a running training rereads at every step; NAME=VALUE changes one",
         "debug": "debug: inspect one training step eagerly, op by op: 'headway debug step'",
     },
     "Keep in order": {
         "verify": "store: read every byte of the store and compare checksums",
-        "gc": "store: remove outputs that no kept run points at",
+        "gc": "store: remove outputs that no kept run uses",
         "schema": "commands: the JSON Schema of pipeline.yaml, for editors; or a proposal for the schema file",
         "doctor": "commands: check versions, TensorFlow's devices, Prefect, the disk and the store",
     },
@@ -96,9 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0 if tokens else 2
         return int(app(tokens, exit_on_error=False, print_error=False) or 0)
     except CycloptsError as mistake:
-        from flows.cli.usage import told
+        from flows.cli.usage import usage_error
 
-        error: HeadwayError = told(mistake, app, command)
+        error: HeadwayError = usage_error(mistake, app, command)
     except HeadwayError as raised:
         error = raised
     except BrokenPipeError:

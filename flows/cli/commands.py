@@ -6,9 +6,10 @@ where they are needed: a help page needs none.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,13 +18,14 @@ from cyclopts import Parameter
 from flows.cli.app import stop_on_signals
 from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, Whole, WindowOptions
 from headway.errors import ConfigError, StoreError
-from headway.messages import counted
+from headway.messages import counted, metrics_line
 from headway.redaction import redact, redacted
 
 if TYPE_CHECKING:
     from flows.config.pipeline import LoadedPipeline
     from flows.dag.run_spec import RunSpec
     from flows.dag.step import Output
+    from flows.progress.terminal import Reporter
     from headway.registry.registry import Registry
     from headway.storage.store import Store
 
@@ -54,15 +56,7 @@ def run_spec_of(
     from flows.dag.run_spec import RunSpec
 
     loaded = load_pipeline(pipeline, options, **more)
-    return RunSpec(
-        loaded=loaded,
-        store=loaded.open_store(),
-        window=options.window,
-        until=options.until,
-        seed=options.seed,
-        force=force,
-        last=last,
-    )
+    return RunSpec(loaded, loaded.open_store(), options.window, options.until, options.seed, force, last)
 
 
 def store_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Store]:
@@ -73,18 +67,32 @@ def store_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Store]:
     return loaded, store
 
 
-def answer(options: JsonOption, value: Any, text: str) -> None:
+def answer(options: JsonOption, value: Any, text: str, exit_code: int = 0) -> int:
+    """Print a command's answer: the value with --json, else the text; returns the exit code."""
     print(json.dumps(redacted(value, secrets_only=True), indent=1) if options.json else redact(text))
+    return exit_code
+
+
+@contextlib.contextmanager
+def reporting(options: JsonOption) -> Iterator[Reporter]:
+    """Reports progress while the block runs; Ctrl-C and SIGTERM ask its steps to stop."""
+    from flows.progress.terminal import reporter
+
+    with reporter(json=options.json) as report:
+        stop_on_signals(report.stop, report.note)
+        yield report
 
 
 def execute(options: RunOptions, run_spec: RunSpec) -> dict[str, Any]:
-    from flows.execution.local import run_locally
-    from flows.progress.terminal import reporter
+    from flows.execution.run import execute as execute_run
 
-    stop = threading.Event()
-    with reporter(json=options.json, stop=stop) as report:
-        stop_on_signals(stop, report.note)
-        return run_locally(run_spec, report, wait_seconds=options.wait)
+    with reporting(options) as report:
+        return execute_run(run_spec, report, wait_seconds=options.wait)
+
+
+def window_text(spans: Sequence[str] | None) -> str:
+    """The first and the last of some spans."""
+    return "" if not spans else spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
 
 
 def run(
@@ -96,16 +104,21 @@ def run(
 ) -> int:
     run_spec = run_spec_of(pipeline, options, force=force)
     record = execute(options, run_spec)
-    answer(options, record, _told(record, run_spec))
-    return 0 if record["state"] in ("promoted", "already champion") else 4
+    exit_code = 0 if record["state"] in ("promoted", "already champion") else 4
+    return answer(options, record, _summary_text(record, run_spec), exit_code)
 
 
-def ingest(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("ingest", run_spec_of(pipeline, options, last="ingest"), options)
+def _stage_command(last: str) -> Callable[..., int]:
+    """A command that runs the DAG up to a stage."""
+
+    def run_to_stage(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
+        return _up_to(run_spec_of(pipeline, options, last=last), options)
+
+    return run_to_stage
 
 
-def stats(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("stats", run_spec_of(pipeline, options, last="statistics"), options)
+ingest, stats, train = map(_stage_command, ("ingest", "statistics", "train"))
+evaluate, gate, export = map(_stage_command, ("evaluate", "gate", "replay"))
 
 
 def validate(
@@ -118,57 +131,36 @@ def validate(
     options: RunOptions = RunOptions(),
 ) -> int:
     more: dict[str, Any] = {} if serving is None else {"validation.serving": str(serving.absolute())}
-    return _up_to("validate", run_spec_of(pipeline, options, last="validate", **more), options)
+    return _up_to(run_spec_of(pipeline, options, last="validate", **more), options)
 
 
-def train(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("train", run_spec_of(pipeline, options, last="train"), options)
-
-
-def evaluate(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("evaluate", run_spec_of(pipeline, options, last="evaluate"), options)
-
-
-def gate(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("gate", run_spec_of(pipeline, options, last="gate"), options)
-
-
-def export(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-    return _up_to("export", run_spec_of(pipeline, options, last="replay"), options)
-
-
-def _up_to(command: str, run_spec: RunSpec, options: RunOptions) -> int:
+def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     """Run the DAG up to the run's last stage and report it."""
     record = execute(options, run_spec)
-    text, more = _told(record, run_spec), {}
-    if command == "stats" and (last := _last(record, run_spec)) is not None:
-        more = {"statistics": last.get()["columns"]}
-    if not options.json and command in ("stats", "validate", "evaluate"):
-        text = "\n".join([*_tables(record, run_spec), text])
-    answer(options, record | {"outputs": _paths(record, run_spec)} | more, text)
-    return 0
+    text = _summary_text(record, run_spec)
+    paths = {s["title"]: str(run_spec.store.output(s["stage"], s["fingerprint"])) for s in record["stages"]}
+    value = record | {"outputs": paths}
+    if run_spec.last in ("statistics", "validate", "evaluate") and (last := _last(record, run_spec)) is not None:
+        if run_spec.last == "statistics":
+            value["statistics"] = last.get()["columns"]
+        if not options.json:
+            text = "\n".join([*_tables(last), text])
+    return answer(options, value, text)
 
 
 def _last(record: dict[str, Any], run_spec: RunSpec) -> Output | None:
     """The output of the run's last stage."""
-    from flows.dag.step import Output
+    from flows.dag.step import find_output
 
-    for ran in reversed(record["stages"]):
-        manifest = run_spec.store.find(ran["stage"], ran["fingerprint"])
-        if ran["stage"] == run_spec.last and manifest is not None:
-            path = run_spec.store.output(ran["stage"], ran["fingerprint"])
-            return Output(ran["title"], ran["stage"], ran["fingerprint"], path, manifest.result, hit=True)
-    return None
+    ran = record["stages"][-1] if record["stages"] else {}
+    return find_output(run_spec.store, **ran) if ran.get("stage") == run_spec.last else None
 
 
-def _tables(record: dict[str, Any], run_spec: RunSpec) -> list[str]:
-    """What the stage asked for has to show: statistics by column of each split, anomalies, metrics by slice."""
+def _tables(output: Output) -> list[str]:
+    """What a stage has to show: statistics by column of each split, anomalies, metrics by slice."""
     from flows.progress.artifacts import artifacts_of, column_rows
     from flows.progress.tables import findings, text_table
 
-    output = _last(record, run_spec)
-    if output is None:
-        return []
     if output.stage == "statistics":
         result = output.get()
         return [
@@ -182,18 +174,13 @@ def _tables(record: dict[str, Any], run_spec: RunSpec) -> list[str]:
     ]
 
 
-def _paths(record: dict[str, Any], run_spec: RunSpec) -> dict[str, str]:
-    return {s["title"]: str(run_spec.store.output(s["stage"], s["fingerprint"])) for s in record["stages"]}
-
-
-def _told(record: dict[str, Any], run_spec: RunSpec) -> str:
-    """A run as its last words on a terminal."""
+def _summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
+    """A finished run for a terminal."""
     from flows.dag.column_table import about_column, shown
-    from headway.messages import metrics_line
 
     ran = [s for s in record["stages"] if not s["cached"]]
     spans = record["spans"]
-    window = spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}, {len(spans)} spans"
+    window = window_text(spans) + (f", {len(spans)} spans" if len(spans) > 1 else "")
     lines = [f"{record['pipeline']}: {window}; run {record['run']}"]
     table = record.get("columns")
     lines += [shown(table), "  (headway schema --columns shows this again)"] if table else []
@@ -204,11 +191,7 @@ def _told(record: dict[str, Any], run_spec: RunSpec) -> str:
         lines.append(f"  nothing to do: all {len(record['stages'])} outputs are there already")
     if "training" in record:
         lines.append(f"  training: {chosen_values(record['training'])}")
-    if "verdict" in record:
-        lines.append(f"  verdict: {record['verdict']['verdict']}")
-        lines += [f"    {reason}" for reason in record["verdict"]["reasons"]]
-    if record.get("metrics"):
-        lines.append(f"  metrics: {metrics_line(record['metrics'], record.get('baselines'))}")
+    lines += [f"  {line}" for line in verdict_lines(record)]
     if record["state"] == "promoted":
         version = run_spec.registry.version(record["version"])
         lines.append(f"  promoted: version {record['version']}, {version.saved_model}")
@@ -218,6 +201,13 @@ def _told(record: dict[str, Any], run_spec: RunSpec) -> str:
         lines.append(f"  output: {run_spec.store.output(last['stage'], last['fingerprint'])}")
     lines.append(f"  {len(ran)} of {len(record['stages'])} stages ran, {record['seconds']:.1f} s in all")
     return "\n".join(lines)
+
+
+def verdict_lines(record: dict[str, Any]) -> list[str]:
+    """A run's verdict with its reasons, and its metrics."""
+    verdict, metrics = record.get("verdict"), record.get("metrics")
+    lines = [f"verdict: {verdict['verdict']}", *(f"  {reason}" for reason in verdict["reasons"])] if verdict else []
+    return lines + ([f"metrics: {metrics_line(metrics, record.get('baselines'))}"] if metrics else [])
 
 
 def plan(
@@ -232,11 +222,10 @@ def plan(
     from flows.execution.engine import Planner
 
     run_spec = run_spec_of(pipeline, options)
-    planner = Planner(run_spec.store)
-    run_result = run_dag(run_spec, planner, freeze=False)
+    run_result = run_dag(run_spec, Planner(run_spec.store), freeze=False)
     rows: list[dict[str, Any]] = [
         {"step": o.title, "stage": o.stage, "fingerprint": o.fingerprint, "cached": o.hit, "why": o.why}
-        for o in planner.outputs
+        for o in run_result.outputs
     ]
     spans = run_result.spans
     lines = [f"{run_spec.loaded.pipeline.name}: {spans[0]} to {spans[-1]} ({counted(len(spans), 'span')})"]
@@ -256,22 +245,15 @@ def plan(
         lines.append(f"  then, depending on the verdict: {', '.join(run_result.later)}")
     elif run_result.verdict:
         lines.append(f"  verdict: {run_result.verdict['verdict']}")
-    value = {
-        "spans": run_result.spans,
-        "steps": rows,
-        "later": run_result.later,
-        "notes": run_result.notes,
-        "training": run_result.training,
-    }
-    answer(options, value, "\n".join(lines))
-    return 0
+    value = {"spans": spans, "steps": rows, "later": run_result.later, "notes": run_result.notes}
+    return answer(options, value | {"training": run_result.training}, "\n".join(lines))
 
 
 def chosen_values(training: dict[str, Any]) -> str:
     return f"{counted(training['rows'], 'train row')}: {training['says']}"
 
 
-Reason = Annotated[str, Parameter(metavar="TEXT", help="is kept in the registry's history")]
+Reason = Annotated[str, Parameter(metavar="TEXT", help="recorded in the registry's history")]
 ASKED = "asked for on the command line"
 
 
@@ -283,20 +265,18 @@ def promote(
         Whole | None, Parameter(metavar="VERSION", help="a version of the registry (default: the held candidate)")
     ] = None,
     reason: Reason = ASKED,
-    force: Annotated[bool, Parameter(help="although it was rolled back")] = False,
+    force: Annotated[bool, Parameter(help="even if it was rolled back")] = False,
     options: RunOptions = RunOptions(),
 ) -> int:
     """A version by number; without one the window's candidate, by force."""
     if to is not None:
         registry = _registry(pipeline, options)
         event = registry.promote(to, reason=reason, force=force)
-        told = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
-        answer(options, event.model_dump(mode="json"), told)
-        return 0
+        text = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
+        return answer(options, event.model_dump(mode="json"), text)
     run_spec = run_spec_of(pipeline, options, force=True)
     record = execute(options, run_spec)
-    answer(options, record, _told(record, run_spec))
-    return 0 if record["state"] == "promoted" else 4
+    return answer(options, record, _summary_text(record, run_spec), 0 if record["state"] == "promoted" else 4)
 
 
 def _registry(pipeline: str, options: Options) -> Registry:
@@ -312,17 +292,13 @@ def rollback(
     *,
     to: Annotated[Whole | None, Parameter(metavar="VERSION", help="a version (default: the champion before)")] = None,
     reason: Reason = ASKED,
-    force: Annotated[bool, Parameter(help="although that version was rolled back itself")] = False,
+    force: Annotated[bool, Parameter(help="even if that version was rolled back")] = False,
     options: Options = Options(),
 ) -> int:
     registry = _registry(pipeline, options)
     event = registry.rollback(to, reason=reason, force=force)
-    told = (
-        f"version {event.version} is the champion again, in place of {event.previous}; "
-        f"served as {registry.serving / str(event.serving)}"
-    )
-    answer(options, event.model_dump(mode="json"), told)
-    return 0
+    text = f"version {event.version} is the champion again, in place of {event.previous}"
+    return answer(options, event.model_dump(mode="json"), f"{text}; served as {registry.serving / str(event.serving)}")
 
 
 def predict(
@@ -344,13 +320,10 @@ def predict(
     ] = None,
     options: Options = Options(),
 ) -> int:
-    from flows.progress.terminal import reporter
     from flows.scoring.predict import predict as run
 
     loaded = load_pipeline(pipeline, options)
-    stop = threading.Event()
-    with reporter(json=options.json, stop=stop) as report:
-        stop_on_signals(stop, report.note)
+    with reporting(options) as report:
         result = run(
             loaded,
             model=model,
@@ -364,13 +337,10 @@ def predict(
         )
     counts = result["counts"]
     which = f"version {result['version']}" if result["version"] else result["saved_model"]
-    told = f"{counts['predicted']:,} of {counts['read']:,} rows predicted by {which}, in {result['output']}"
+    text = f"{counts['predicted']:,} of {counts['read']:,} rows predicted by {which}, in {result['output']}"
     if counts["quarantined"]:
-        told += f"; {counts['quarantined']:,} rejected, see its quarantine.parquet"
-    if result["cached"]:
-        told = f"nothing has changed: {told}"
-    answer(options, result, told)
-    return 0
+        text += f"; {counts['quarantined']:,} rejected, see its quarantine.parquet"
+    return answer(options, result, f"nothing has changed: {text}" if result["cached"] else text)
 
 
 def schema(
@@ -386,8 +356,7 @@ def schema(
         from flows.dag.column_table import current, shown
 
         rows = current(load_pipeline(pipeline, options))
-        answer(options, rows, shown(rows))
-        return 0
+        return answer(options, rows, shown(rows))
     if not update:
         from flows.config.pipeline import json_schema
 
@@ -403,22 +372,18 @@ def schema(
     if not path.is_file():
         raise ConfigError("there is no schema file to update", where=str(path), fix="headway validate infers one")
     record = execute(options, run_spec)
-    ran = record["stages"][-1]
-    output = run_spec.store.output(ran["stage"], ran["fingerprint"])
-    manifest = run_spec.store.find(ran["stage"], ran["fingerprint"])
-    assert manifest is not None
-    splits = [SplitStatistics.load(output / name) for name in manifest.result["rows"]]
+    output = _last(record, run_spec)
+    assert output is not None
+    splits = [SplitStatistics.load(output.path / name) for name in output.get()["rows"]]
     before = path.read_text(encoding="utf-8")
-    after = proposed(
-        before, splits, where=str(path), new=new_columns(run_spec.loaded, run_spec.files(record["spans"][-1]))
-    )
+    new = new_columns(run_spec.loaded, run_spec.files(record["spans"][-1]))
+    after = proposed(before, splits, where=str(path), new=new)
     target = path.with_name(f"{path.stem}.proposed{path.suffix}")
     changes = difference(before, after, path.name, target.name)
     if changes:
         replace_text(target, after)
-    told = f"{changes}\n\nwritten to {target}; {path.name} is as it was" if changes else "the schema fits the window"
-    answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, told)
-    return 0
+    text = f"{changes}\n\nwritten to {target}; {path.name} is unchanged" if changes else "the schema fits the window"
+    return answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, text)
 
 
 def doctor(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
@@ -429,8 +394,7 @@ def doctor(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
         f"{'ok' if f.ok else 'PROBLEM':<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "")
         for f in findings
     ]
-    answer(options, [f.__dict__ for f in findings], "\n".join(lines))
-    if any(not f.ok for f in findings):
+    good = all(f.ok for f in findings)
+    if not good:
         print("headway doctor: there are problems", file=sys.stderr)
-        return 1
-    return 0
+    return answer(options, [f.__dict__ for f in findings], "\n".join(lines), 0 if good else 1)

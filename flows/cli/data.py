@@ -65,8 +65,8 @@ def quarantine(
         table = quarantines.read(store.local(store.output("ingest", fingerprint)))
         tables.append(table.add_column(0, "span", pa.array([name] * len(table), pa.string())))
     whole = pa.concat_tables(tables)
-    answer(options, _summary(whole, read, limit), _told(whole, read, limit))
-    return 0
+    value = _summary(whole, read, limit)
+    return answer(options, value, _text(value))
 
 
 def _ingests(run: dict[str, Any]) -> dict[str, str]:
@@ -98,27 +98,18 @@ def _summary(table: pa.Table, read: int, limit: int) -> dict[str, Any]:
     }
 
 
-def _told(table: pa.Table, read: int, limit: int) -> str:
-    import pyarrow.compute as pc
-
+def _text(summary: dict[str, Any]) -> str:
     from flows.progress.tables import text_table
 
-    if not len(table):
+    rows, read, shown = summary["rows"], summary["read"], summary["quarantine"]
+    if not rows:
         return f"nothing was rejected: {counted(read, 'row')} read"
-    share = len(table) / max(1, read)
-    lines = [
-        f"{len(table):,} of {read:,} rows {agree(len(table), 'was', 'were')} rejected ({share:.3%})",
-        "",
-        text_table(_reasons(table), whole=["reason"]),
-        "",
-    ]
-    shown = table.slice(0, limit)
-    shown = shown.set_column(
-        shown.schema.get_field_index("value"), "value", pc.utf8_slice_codeunits(shown.column("value"), 0, 60)
-    )
-    lines.append(text_table(shown.to_pylist(), whole=["reason"]))  # a reason ends with the byte
-    if len(table) > limit:
-        lines.append(f"and {len(table) - limit:,} more: --limit shows them")
+    share = f"{rows:,} of {read:,} rows {agree(rows, 'was', 'were')} rejected ({rows / max(1, read):.3%})"
+    cut = [row | {"value": row["value"] and row["value"][:60]} for row in shown]
+    lines = [share, "", text_table(summary["reasons"], whole=["reason"]), ""]
+    lines.append(text_table(cut, whole=["reason"]))  # a reason ends with the byte
+    if rows > len(shown):
+        lines.append(f"and {rows - len(shown):,} more: --limit shows them")
     return "\n".join(lines)
 
 
@@ -150,6 +141,5 @@ def export_examples(
                 parts.setdefault(name, []).append((folder, manifest.result, part))
     result = interchange.export_examples(parts, output, name=run_spec.loaded.pipeline.name, tfds=tfds)
     rows = {name: facts["rows"] for name, facts in result["splits"].items()}
-    told = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
-    answer(options, {"output": str(output), "rows": rows}, f"wrote {told} to {output}")
-    return 0
+    splits = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
+    return answer(options, {"output": str(output), "rows": rows}, f"wrote {splits} to {output}")

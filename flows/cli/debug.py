@@ -10,7 +10,6 @@ made in the report's own folder where the store has it not.
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.app import stop_on_signals
-from flows.cli.commands import answer, run_spec_of
+from flows.cli.commands import answer, reporting, run_spec_of
 from flows.cli.options import Count, PipelinePath, WindowOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
@@ -49,7 +47,6 @@ def debug(
 ) -> int:
     """Look at the pipeline's first training step; the answer is the report."""
     from flows.execution.tensorflow_process import Child
-    from flows.progress.terminal import reporter
     from tfcore.debug.request import DebugRequest
     from tfcore.train.request import TrainRequest
 
@@ -57,33 +54,21 @@ def debug(
         raise ConfigError(f"{steps} is not from 1 to {MOST_STEPS:,}", where="--steps")
     run_spec = run_spec_of(pipeline, options)
     folder = _folder(out, run_spec)
-    stop = threading.Event()
-    with (
-        reporter(json=options.json, stop=stop) as report,
-        Child(on_line=lambda line: report.note(f"  | {line}")) as child,
-    ):
-        stop_on_signals(stop, report.note)
-        made = folder / "made"
+    with reporting(options) as report, Child(on_line=lambda line: report.note(f"  | {line}")) as child:
+        scratch = folder / "made"
         try:
-            step = training_step(run_spec, child, report, made)
+            step = training_step(run_spec, child, report, scratch)
             request = TrainRequest.model_validate(step.request())
             remote = run_spec.store.localize(request.model_dump(mode="json"), later=True)
-            asked = DebugRequest(
-                train=request,
-                checkpoints=_copied(request.checkpoints, made) if resumed else None,
-                steps=steps,
-                profile=not no_profile,
-            )
-            runtime = {"remote": remote} if remote else {}
-            found = child.call(
-                "tfcore.debug.inspect_step:debug_step", asked, folder, report.monitor("debug"), **runtime
-            )
+            checkpoints = _copied(request.checkpoints, scratch) if resumed else None
+            asked = DebugRequest(train=request, checkpoints=checkpoints, steps=steps, profile=not no_profile)
+            function, monitor = "tfcore.debug.inspect_step:debug_step", report.monitor("debug")
+            found = child.call(function, asked, folder, monitor, **({"remote": remote} if remote else {}))
         finally:
-            shutil.rmtree(made, ignore_errors=True)
-    text = told(found)
+            shutil.rmtree(scratch, ignore_errors=True)
+    text = report_text(found)
     (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
-    answer(options, found | {"folder": str(folder)}, f"{text}\n\nin full: {folder}")
-    return 0
+    return answer(options, found | {"folder": str(folder)}, f"{text}\n\nin full: {folder}")
 
 
 def _folder(wanted: str | None, run_spec: RunSpec) -> Path:
@@ -97,27 +82,26 @@ def _folder(wanted: str | None, run_spec: RunSpec) -> Path:
     return out
 
 
-def _copied(checkpoints: Path | None, made: Path) -> Path:
+def _copied(checkpoints: Path | None, scratch: Path) -> Path:
     """The newest checkpoint aside: a look at it sweeps, and a training may be writing there."""
-    steps = (
-        [path for path in checkpoints.iterdir() if path.name.isdigit()] if checkpoints and checkpoints.is_dir() else []
-    )
+    found = checkpoints.iterdir() if checkpoints and checkpoints.is_dir() else ()
+    steps = {int(path.name): path for path in found if path.name.isdigit()}
     if not steps:
         raise StoreError(
             "there is no checkpoint of this training: it ended well, or was stopped before it saved one",
             where=str(checkpoints),
             fix="leave out --resumed to inspect the first step; training.checkpoint_every_steps sets how often one is saved",
         )
-    newest = max(steps, key=lambda path: int(path.name))
-    shutil.copytree(newest, made / "checkpoints" / newest.name)
-    return made / "checkpoints"
+    newest = steps[max(steps)]
+    shutil.copytree(newest, scratch / "checkpoints" / newest.name)
+    return scratch / "checkpoints"
 
 
-def training_step(run_spec: RunSpec, child: Child, report: Reporter, made: Path) -> Step:
+def training_step(run_spec: RunSpec, child: Child, report: Reporter, scratch: Path) -> Step:
     """The training that a run would do now.
 
     Args:
-        made: a folder for what the store does not have.
+        scratch: a folder for what the store does not have.
 
     Raises:
         StoreError: a span is not ingested.
@@ -125,7 +109,7 @@ def training_step(run_spec: RunSpec, child: Child, report: Reporter, made: Path)
     from flows.dag.dag import run_dag
 
     try:
-        run_dag(run_spec, _Stored(run_spec.store, child, report, made), freeze=False)
+        run_dag(run_spec, _Stored(run_spec.store, child, report, scratch), freeze=False)
     except _Reached as reached:
         return reached.step
     raise RuntimeError("the DAG has no training step")  # it ends early only where a stage was asked for as the last
@@ -139,55 +123,33 @@ class _Reached(Exception):
 class _Stored:
     """Calls steps as `flows.execution.engine.Engine` does, but commits nothing."""
 
-    def __init__(self, store: Store, child: Child, report: Reporter, made: Path):
-        self.store, self.child, self.report, self.made = store, child, report, made
+    def __init__(self, store: Store, child: Child, report: Reporter, scratch: Path):
+        self.store, self.child, self.report, self.scratch = store, child, report, scratch
 
     def call_many(self, steps: Sequence[Step]) -> list[Output]:
-        return [self.call(step) for step in steps]
+        if steps[0].stage.name == "train":
+            raise _Reached(steps[0])
+        return [step.find(self.store) or self._run(step) for step in steps]
 
-    def call(self, step: Step) -> Output:
-        from flows.dag.step import Output
+    def _run(self, step: Step) -> Output:
+        from flows.execution.engine import run_stage
 
         name = step.stage.name
-        if name == "train":
-            raise _Reached(step)
-        manifest = self.store.find(name, step.fingerprint)
-        if manifest is not None:
-            path = self.store.output(name, step.fingerprint)
-            return Output(step.title, name, step.fingerprint, path, manifest.result, hit=True)
         if name == "ingest":
-            raise StoreError(
-                f"the store has no output of {step.title}",
-                where=self.store.name,
-                fix="headway ingest, or headway train",
-            )
+            problem, fix = f"the store has no output of {step.title}", "headway ingest, or headway train"
+            raise StoreError(problem, where=self.store.name, fix=fix)
+        out = self.scratch / name
         if name in ("splits", "validate"):  # judgements: no training reads them
-            return Output(step.title, name, step.fingerprint, self.made / name, None, hit=False)
-        return self._made(step)
-
-    def _made(self, step: Step) -> Output:
-        from flows.dag.step import Output
-        from flows.execution.engine import load_function, validated
-
-        monitor = self.report.monitor(step.title)
-        out = self.made / step.stage.name
+            return step.output(out, None)
         out.mkdir(parents=True)
-        request = step.request()
-        remote = self.store.localize(request, later=step.stage.streams)
         began = time.perf_counter()
-        if step.stage.tensorflow:
-            runtime = step.runtime | ({"remote": remote} if remote else {})
-            result = self.child.call(step.stage.function, request, out, monitor, **runtime)
-        else:
-            function = load_function(step.stage.function)
-            result = function(validated(function, request), out, monitor, **step.runtime)
-        seconds = time.perf_counter() - began
-        output = Output(step.title, step.stage.name, step.fingerprint, out, result, hit=False, seconds=seconds)
+        result = run_stage(step, step.request(), out, self.report.monitor(step.title), self.store, self.child)
+        output = step.output(out, result, seconds=time.perf_counter() - began)
         self.report.output(output)
         return output
 
 
-def told(found: Mapping[str, Any]) -> str:
+def report_text(found: Mapping[str, Any]) -> str:
     """The report for a terminal: problems first, then tables."""
     from flows.progress.tables import text_table
 
@@ -203,17 +165,13 @@ def told(found: Mapping[str, Any]) -> str:
     parts.append("inputs\n" + text_table([{"input": one["name"]} | _row(one) for one in found["inputs"]]))
     parts.append("layers, as they ran\n" + text_table(_layers(found["layers"])))
     parts.append("variables\n" + text_table([_variable(one) for one in found["variables"]]))
-    parts.append(_autograph(found["autograph"]))
-    parts.append(_graph(found["graph"]))
-    parts.append(_copies(found["graph"]))
+    parts += [_autograph(found["autograph"]), _graph(found["graph"]), _copies(found["graph"])]
     shown = [_number(value) or "nan" for value in compiled["losses"]]
     losses = " ".join(shown if len(shown) <= MOST_LOSSES else [*shown[: MOST_LOSSES - 2], "...", shown[-1]])
-    took = (
-        f"; {min(seconds) * 1e3:.2f} ms per step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
-        if seconds
-        else ""
-    )
-    parts.append(f"{counted(len(compiled['losses']), 'compiled step')} from {compiled['first']:,}: loss {losses}{took}")
+    text = f"{counted(len(compiled['losses']), 'compiled step')} from {compiled['first']:,}: loss {losses}"
+    if seconds:
+        text += f"; {min(seconds) * 1e3:.2f} ms per step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
+    parts.append(text)
     if profile := found["profile"]:
         parts.append(f"profile: tensorboard --logdir {profile['folder']}\n" + text_table(_top(profile["top"])))
     return "\n\n".join(part for part in parts if part)
@@ -300,12 +258,8 @@ def _copies(graph: Mapping[str, Any]) -> str:
     from flows.progress.tables import text_table
 
     rows = [
-        {
-            "op": one["op"],
-            "nodes": one["count"],
-            "why": one["why"],
-            "which": ", ".join(one.get("functions") or one["names"][:3]),
-        }
+        {"op": one["op"], "nodes": one["count"], "why": one["why"]}
+        | {"which": ", ".join(one.get("functions") or one["names"][:3])}
         for one in graph["copies"]
     ]
     fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device per call of many steps"

@@ -6,7 +6,6 @@ for finding in examine(Path("examples/flights"), {"store": "/tmp/store"}):
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from flows.config.pipeline import LoadedPipeline, read_pipeline
+from flows.config.pipeline import read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
 from headway.registry.registry import Registry
@@ -75,12 +74,18 @@ def _requirements() -> Iterator[Finding]:
 
 def _devices() -> Finding:
     """In a process of its own: TensorFlow never leaves one."""
-    done = subprocess.run([sys.executable, "-P", "-c", _DEVICES], capture_output=True, text=True, check=False)
-    line = next((line for line in done.stdout.splitlines() if line.startswith("devices:")), None)
+    printed, last = _run_python(_DEVICES)
+    line = next((line for line in (printed or "").splitlines() if line.startswith("devices:")), None)
     if line is None:
-        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        return Finding(False, "tensorflow devices", last[:200], "reinstall tensorflow")
+        return Finding(False, "tensorflow devices", last, "reinstall tensorflow")
     return Finding(True, "tensorflow devices", line.removeprefix("devices: "))
+
+
+def _run_python(code: str) -> tuple[str | None, str]:
+    """What Python code prints in a process of its own (None: it failed), and the last line of its errors."""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+    return None if done.returncode else done.stdout, last[:200]
 
 
 def _ops() -> Iterator[Finding]:
@@ -94,13 +99,10 @@ def _ops() -> Iterator[Finding]:
 
 
 def _prefect() -> Finding:
-    if importlib.util.find_spec("prefect") is None:
-        return Finding(False, "prefect", "not installed", "pip install headway")
     code = "import os; os.environ['PREFECT_SERVER_ANALYTICS_ENABLED'] = 'false'; import prefect.server.api.server"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it does not import"])[-1]
-        return Finding(False, "prefect server", last[:200], "pip install -c constraints.txt headway")
+    printed, last = _run_python(code)
+    if printed is None:
+        return Finding(False, "prefect server", last, "pip install -c constraints.txt headway")
     return Finding(True, "prefect server", "imports")
 
 
@@ -114,30 +116,18 @@ def _project(pipeline: Path, overrides: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(False, "pipeline", error.problem, error.fix)
         return
     yield Finding(True, "pipeline", str(loaded.file))
-    yield _disk(loaded)
-    yield from _store(loaded)
-
-
-def _disk(loaded: LoadedPipeline) -> Finding:
-    folder = loaded.open_store().root
-    while not folder.exists():
-        folder = folder.parent
+    store = loaded.open_store()
+    folder = next(folder for folder in (store.root, *store.root.parents) if folder.exists())
     free = shutil.disk_usage(folder).free / 1e9
     ok = free >= LEAST_FREE_GB
-    return Finding(ok, "disk", f"{free:.0f} GB free at {folder}", None if ok else "make room: headway gc")
-
-
-def _store(loaded: LoadedPipeline) -> Iterator[Finding]:
-    store = loaded.open_store()
+    yield Finding(ok, "disk", f"{free:.0f} GB free at {folder}", None if ok else "make room: headway gc")
     if not store.exists():
         yield Finding(True, "store", f"none yet at {store.name}")
         return
     outputs = list(store.all_outputs())
     damaged = [folder for stage, folder in outputs if store.check(stage, folder.name)]
-    fix = "the next run makes it again" if damaged else None
-    yield Finding(
-        not damaged, "store", f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}", fix
-    )
+    found = f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}"
+    yield Finding(not damaged, "store", found, "the next run makes it again" if damaged else None)
     try:
         champion = Registry(store, loaded.pipeline.name).champion()
     except StoreError as error:

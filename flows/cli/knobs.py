@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, load_pipeline
+from flows.cli.commands import answer, load_pipeline, run_spec_of
 from flows.cli.options import Options, PipelinePath, WindowOptions
 from headway.errors import ConfigError, HeadwayError
 
 if TYPE_CHECKING:
-    from flows.config.pipeline import LoadedPipeline
     from tfcore.train.settings.schedule import Schedule
 
 LET_GO, RATE = "schedule", "learning_rate"
@@ -27,6 +26,7 @@ def knobs(
     options: Options = Options(),
 ) -> int:
     """Show the knobs of the pipeline's training, or write some values where a running training looks for them."""
+    from flows.progress.tables import text_table
     from tfcore.train.settings.control_file import ControlFile
     from tfcore.train.settings.knob_values import MEANINGS, check
 
@@ -44,17 +44,20 @@ def knobs(
     shown = {name: _plain(schedule) for name, schedule in schedules.items()}
     if RATE not in loaded.pipeline.training.model_fields_set:
         shown[RATE] = _chosen_rate(pipeline, options)
-    rows = [
-        {
-            "knob": name,
-            "pipeline": shown[name],
-            "by_hand": held.get(name),
-            "meaning": MEANINGS.get(name, "the model's own"),
-        }
-        for name in schedules
+    rows: list[dict[str, Any]] = [
+        {"knob": n, "pipeline": shown[n], "by_hand": held.get(n), "meaning": MEANINGS.get(n, "the model's own")}
+        for n in schedules
     ]
-    answer(options, {"file": str(file.path), "knobs": rows}, _told(loaded, rows, bool(wanted)))
-    return 0
+    last = (
+        "a running training applies this within a second and reports it"
+        if wanted
+        else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training runs"
+    )
+    table = [
+        {"knob": r["knob"], "pipeline": _short(r["pipeline"]), "by hand": r["by_hand"], "is": r["meaning"]}
+        for r in rows
+    ]
+    return answer(options, {"file": str(file.path), "knobs": rows}, f"{text_table(table)}\n{last}")
 
 
 def _plain(schedule: Schedule) -> dict[str, Any]:
@@ -64,7 +67,6 @@ def _plain(schedule: Schedule) -> dict[str, Any]:
 def _chosen_rate(pipeline: str, options: Options) -> dict[str, Any]:
     """The learning rate that the pipeline leaves out, as a run over all spans would choose it now; "auto" while the number
     of train rows is not known."""
-    from flows.cli.commands import run_spec_of
     from flows.dag.dag import run_dag
     from flows.execution.engine import Planner
     from tfcore.train.settings.config import TrainingConfig
@@ -87,26 +89,6 @@ def _value(item: str) -> tuple[str, Any]:
         return name, None if text == LET_GO else float(text)
     except ValueError:
         raise ConfigError(f"{text!r} is not a number", where=f"knob {name!r}", fix=f"for example {name}=0.1") from None
-
-
-def _told(loaded: LoadedPipeline, rows: list[dict[str, Any]], written: bool) -> str:
-    from flows.progress.tables import text_table
-
-    table = [
-        {
-            "knob": row["knob"],
-            "pipeline": _short(row["pipeline"]),
-            "by hand": row["by_hand"],
-            "is": row["meaning"],
-        }
-        for row in rows
-    ]
-    last = (
-        "a running training applies this within a second and reports it"
-        if written
-        else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training runs"
-    )
-    return text_table(table) + "\n" + last
 
 
 def _short(schedule: dict[str, Any]) -> str:

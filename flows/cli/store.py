@@ -8,17 +8,16 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, chosen_values, store_of
+from flows.cli.commands import answer, chosen_values, store_of, verdict_lines, window_text
 from flows.cli.options import Count, Options, PipelinePath
 from headway.errors import StoreError
-from headway.messages import counted, duration
+from headway.messages import counted, duration, metrics_line
 
 _RUN = re.compile(r"\d[\da-f-]*|latest")
 """How the name of a run begins."""
 
 
 def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
-    from headway.messages import metrics_line
     from headway.registry.registry import Registry, names
 
     _, store = store_of(pipeline, options)
@@ -38,13 +37,12 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
         for version in reversed(registry.versions()):
             mark = "champion" if version.number == champion else "rolled back" if version.number in gone else ""
             spans = version.facts.get("spans") or ["?"]
-            made = version.created[:16].replace("T", " ")
-            lines.append(f"  {version.number:>4}  {mark:<11}  {made}  {spans[0]} to {spans[-1]}")
+            created = version.created[:16].replace("T", " ")
+            lines.append(f"  {version.number:>4}  {mark:<11}  {created}  {spans[0]} to {spans[-1]}")
             lines += [
                 f"        {line}" for line in (metrics_line(version.facts.get("metrics")), version.saved_model) if line
             ]
-    answer(options, value, "\n".join(lines) or "no model was promoted yet")
-    return 0
+    return answer(options, value, "\n".join(lines) or "no model was promoted yet")
 
 
 def runs(
@@ -66,16 +64,11 @@ def runs(
             "state": r["state"] + (f", v{r['version']}" if "version" in r else ""),
             "took": duration(r.get("seconds", 0.0)),
             "ran": sum(not s["cached"] for s in r["stages"]),
-            "window": _window(r.get("spans")),
+            "window": window_text(r.get("spans")),
         }
         for r in found
     ]
-    answer(options, found, text_table(rows) or "no run yet")
-    return 0
-
-
-def _window(spans: list[str] | None) -> str:
-    return "" if not spans else spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
+    return answer(options, found, text_table(rows) or "no run yet")
 
 
 def show(
@@ -90,7 +83,7 @@ def show(
     """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order."""
     from flows.cli.history import find
     from flows.cli.rerun_reasons import in_words
-    from headway.messages import metrics_line
+    from flows.dag.step import find_output
 
     if _RUN.fullmatch(pipeline) and not Path(pipeline).exists() and (run is None or Path(run).exists()):
         pipeline, run = run or ".", pipeline
@@ -100,7 +93,7 @@ def show(
     version = f", version {record['version']}" if "version" in record else ""
     lines = [
         f"run {record['run']} of {record['pipeline']}: {record['state']}{version}",
-        f"window: {_window(spans) or 'not known'} ({counted(len(spans), 'span')}), seed {seed}",
+        f"window: {window_text(spans) or 'not known'} ({counted(len(spans), 'span')}), seed {seed}",
         f"started: {record['started'][:16].replace('T', ' ')} UTC, took {duration(record.get('seconds', 0.0))}",
         *(f"{word}: {text}" for word in ("note", "warning") for text in record.get(f"{word}s", [])),
         *([f"training: {chosen_values(record['training'])}"] if "training" in record else []),
@@ -111,24 +104,16 @@ def show(
         why = "" if s["cached"] else in_words(s["why"], s["stage"]).replace("has not run yet", "for the first time")
         lines.append(f"  {s['title']:<22} {took:>8}  {why}".rstrip())
         lines.append(f"      {store.output(s['stage'], s['fingerprint'])}")
-        if s["stage"] == "train" and (found := store.find(s["stage"], s["fingerprint"])) is not None:
-            lines += [f"      {sentence}" for sentence in _training_says(found.result)]
-        if s["stage"] == "splits" and (found := store.find(s["stage"], s["fingerprint"])) is not None:
-            lines += [f"      {sentence}" for sentence in found.result["says"]]
-    if "verdict" in record:
-        lines += [
-            f"verdict: {record['verdict']['verdict']}",
-            *(f"  {reason}" for reason in record["verdict"]["reasons"]),
-        ]
-    if record.get("metrics"):
-        lines.append(f"metrics: {metrics_line(record['metrics'], record.get('baselines'))}")
+        sentences = {"train": _training_sentences, "splits": lambda result: result["says"]}.get(s["stage"])
+        if sentences is not None and (output := find_output(store, **s)) is not None:
+            lines += [f"      {sentence}" for sentence in sentences(output.get())]
+    lines += verdict_lines(record)
     if "error" in record:
         lines.append(f"error: {record['error']}")
-    answer(options, record, "\n".join(lines))
-    return 0
+    return answer(options, record, "\n".join(lines))
 
 
-def _training_says(result: dict[str, Any]) -> list[str]:
+def _training_sentences(result: dict[str, Any]) -> list[str]:
     """What a training's result has to tell beyond its loss, a line each."""
     lines = []
     if result.get("replicas", 1) > 1:
@@ -186,8 +171,8 @@ def verify(
         lines += [f"  fix: {place.path}: {place.fix}" for place in left if not place.output]
         lines += ["  fix: " + next(place.fix for place in left if place.output)] if any(p.output for p in left) else []
     outputs = sum(1 for _ in store.all_outputs())
-    answer(options, value, "\n".join(lines) or f"{counted(outputs, 'output')}: every byte is as written")
-    return StoreError.exit_code if left else 0
+    text = "\n".join(lines) or f"{counted(outputs, 'output')}: every byte is as written"
+    return answer(options, value, text, StoreError.exit_code if left else 0)
 
 
 def gc(
@@ -213,5 +198,4 @@ def gc(
     lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in garbage]
     lines += [f"{path}: left behind by a process that died" for path in swept]
     found = {"removed": value, "bytes": freed, "swept": [str(path) for path in swept]}
-    answer(options, found, "\n".join([*lines, f"{verb} {counted(freed, 'byte')}"]))
-    return 0
+    return answer(options, found, "\n".join([*lines, f"{verb} {counted(freed, 'byte')}"]))

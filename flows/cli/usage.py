@@ -60,7 +60,7 @@ def shown(app: App, command: str) -> list[Argument]:
     return [argument for argument in app[command].assemble_argument_collection() if argument.show]
 
 
-def told(mistake: CycloptsError, app: App, command: str) -> ConfigError:
+def usage_error(mistake: CycloptsError, app: App, command: str) -> ConfigError:
     """A usage error in a sentence, with the nearest right word."""
     fix = f"headway {command} --help lists the options"
     match mistake:

@@ -74,9 +74,7 @@ class Columns:
         """What the pipeline says of each feature's transform."""
         features = {column.name for column in self.read if column.is_feature}
         return {
-            name: ColumnTransform(
-                transform=config.transform, impute=config.impute, max_length=config.max_length, pool=config.pool
-            )
+            name: ColumnTransform(**{key: getattr(config, key) for key in ColumnTransform.model_fields})
             for name, config in configs.items()
             if name in features
         }
@@ -101,7 +99,7 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
     else:
         prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
         schema, notes = _infer(loaded, prefix)
-    schema, said = _split_columns(loaded, schema, prefix, files)
+    schema, split_notes = _split_columns(loaded, schema, prefix, files)
     needed = _needed(loaded)
     for name in [*configs, *sorted(needed)]:
         ignored = name in configs and configs[name].role == "ignore" and name not in needed
@@ -115,22 +113,19 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
             )
     read = []
     for column in schema.columns:
-        role = _role(column.name, loaded)
-        if (role == "ignore" and column.name not in needed) or (
-            pipeline.only_named and column.name not in configs and column.name not in needed
-        ):
-            continue
-        read.append(_configured(column, configs.get(column.name), role))
+        name, role = column.name, _role(column.name, loaded)
+        if name in needed or (role != "ignore" and (name in configs or not pipeline.only_named)):
+            read.append(_configured(column, configs.get(name), role))
     _check(read, loaded, notes)
     stored = tuple(column.name for column in read if column.role in _STORED_ROLES or column.feature)
     columns = Columns(
         schema,
         tuple(read),
         stored,
-        (*notes, *said),
+        (*notes, *split_notes),
         inferred,
         hashed=chosen(schema.split, pipeline.label.columns()) if pipeline.split.by_row else (),
-        completes=bool(said) and not inferred,
+        completes=bool(split_notes) and not inferred,
     )
     check_all(columns.read, columns.transforms(configs), where=str(loaded.file))
     return columns
@@ -180,28 +175,19 @@ def new_columns(loaded: LoadedPipeline, files: Sequence[InputFile]) -> list[Colu
     if not names:
         return []
     prefix = open_source(loaded.pipeline.source).prefix(files, PREFIX_ROWS)
-    configs = {name: config for name, config in loaded.pipeline.column_configs().items() if name in names}
-    typed = loaded.pipeline.source.format != "csv"
-    found, _ = infer(
-        prefix.select([name for name in prefix.column_names if name in names]),
-        configs,
-        only=False,
-        needed=frozenset(),
-        where=str(loaded.file),
-        typed=typed,
-    )
-    return list(found.columns)
+    return list(_infer(loaded, prefix, [name for name in prefix.column_names if name in names])[0].columns)
 
 
-def _infer(loaded: LoadedPipeline, prefix: pa.Table) -> tuple[Schema, list[str]]:
-    pipeline = loaded.pipeline
+def _infer(loaded: LoadedPipeline, prefix: pa.Table, names: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
+    """The schema of a sample, or of these columns of it, and notes."""
+    configs = loaded.pipeline.column_configs()
     return infer(
-        prefix,
-        pipeline.column_configs(),
-        only=pipeline.only_named,
-        needed=_needed(loaded),
+        prefix if names is None else prefix.select(names),
+        configs if names is None else {name: config for name, config in configs.items() if name in names},
+        only=loaded.pipeline.only_named,
+        needed=_needed(loaded) if names is None else frozenset(),
         where=str(loaded.file),
-        typed=pipeline.source.format != "csv",
+        typed=loaded.pipeline.source.format != "csv",
     )
 
 
@@ -228,21 +214,17 @@ def _role(name: str, loaded: LoadedPipeline) -> Role:
 
 
 def _configured(column: Column, config: ColumnConfig | None, role: Role) -> Column:
+    config = config or ColumnConfig()
     changes: dict[str, object] = {"role": role}
-    if config is not None and config.nullable is not None:
-        changes["nullable"] = config.nullable
-    if config is not None and (config.feature or (role in _WITH_FEATURE and config.transform != "auto")):
+    if config.feature or (role in _WITH_FEATURE and config.transform != "auto"):
         changes["feature"] = role != "feature"
-    if config is not None and (shape := config.stored_shape()) is not None:
-        changes |= {"shape": shape}
-    if config is not None and config.separator is not None:
-        changes |= {"separator": config.separator}
-    if config is not None and config.type is not None and STORED[config.type] != column.type:
+    own = {"nullable": config.nullable, "shape": config.stored_shape(), "separator": config.separator}
+    changes |= {name: value for name, value in own.items() if value is not None}
+    if config.type is not None and STORED[config.type] != column.type:
         kind = STORED[config.type]
         changes |= {"type": kind, "encoding": "dictionary" if kind == "bytes" else "plain"}
-        if kind == "bytes":
-            changes |= {"parse": None, "temporal": None}
-    if config is not None and config.parse is not None:
+        changes |= {"parse": None, "temporal": None} if kind == "bytes" else {}
+    if config.parse is not None:
         temporal = config.parse.temporal
         kind = "int64" if temporal else STORED[config.type] if config.type else column.type
         kind = "float32" if kind == "bytes" else kind
@@ -267,12 +249,6 @@ def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[str])
         if group is None:
             name = column_yaml("NAME", "group", auto=not loaded.pipeline.only_named)
             raise ConfigError("ndcg_at needs a column with role: group", where=at, fix=f"{name}, as a query's id")
-        if loaded.pipeline.task == "multiclass":
-            raise ConfigError(
-                "ndcg_at needs an order, which the classes of a multiclass label do not have",
-                where=at,
-                fix="leave it out",
-            )
     sliced = loaded.pipeline.evaluation.slices
     for column in read:
         if column.shape and column.name in sliced:

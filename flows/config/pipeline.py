@@ -24,7 +24,6 @@ from headway.evaluation.ranking_metrics import NDCG_AT
 from headway.records.spec import RecordsConfig
 from headway.schema import columns
 from headway.sources.discovery.formats_table import SourceConfig
-from headway.storage import user_files
 from headway.storage.filesystem import is_remote
 from headway.storage.remote_store import open_store
 from headway.storage.store import Store
@@ -226,26 +225,17 @@ class LoadedPipeline(Frozen):
     @property
     def module_file(self) -> Path | None:
         """The user's Python file that `model.name: module:function` points at, beside the pipeline."""
-        module, _, function = self.pipeline.model.name.partition(":")
-        return self.folder / f"{module}.py" if function else None
+        return self._python_file(self.pipeline.model.name)
 
     @property
     def preprocess_file(self) -> Path | None:
         """The user's Python file that `preprocess` points at, beside the pipeline."""
         config = self.pipeline.preprocess
-        return self.folder / f"{config.function.partition(':')[0]}.py" if config else None
+        return self._python_file(config.function) if config else None
 
-    def module_digest(self) -> str | None:
-        """Digest of the user's module and the files beside it that it imports: the stages that call it depend on them."""
-        return _digest(self.module_file)
-
-    def preprocess_digest(self) -> str | None:
-        """Digest of the module with the preprocess function, and of the files beside it that it imports."""
-        return _digest(self.preprocess_file)
-
-
-def _digest(file: Path | None) -> str | None:
-    return user_files.digest(file) if file else None
+    def _python_file(self, name: str) -> Path | None:
+        module, _, function = name.partition(":")
+        return self.folder / f"{module}.py" if function else None
 
 
 def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> LoadedPipeline:
@@ -266,24 +256,22 @@ def read_pipeline(path: Path, overrides: dict[str, Any] | None = None) -> Loaded
     if isinstance(source, dict) and isinstance(source.get("path"), str):
         name = expand(source["path"], where=f"{file}: source.path")
         raw["source"] = source | {"path": name if is_remote(name) else str(folder / name)}
-    if isinstance(raw.get("store"), str):
-        raw["store"] = expand(raw["store"], where=f"{file}: store")
-    if isinstance(raw.get("store"), dict):
-        where = f"{file}: store"
-        raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in raw["store"].items()}
+    store, where = raw.get("store"), f"{file}: store"
+    if isinstance(store, str):
+        raw["store"] = expand(store, where=where)
+    elif isinstance(store, dict):
+        raw["store"] = {k: expand(v, where=where) if isinstance(v, str) else v for k, v in store.items()}
     loaded = LoadedPipeline(pipeline=load(Pipeline, raw, where=str(file)), file=file, folder=folder)
-    if (module := loaded.module_file) and not module.is_file():
-        raise ConfigError(
-            f"model.name: {loaded.pipeline.model.name!r} needs {module}, which does not exist",
-            where=str(file),
-            fix="put the module beside the pipeline, or name a built-in model: mlp, wide_deep",
-        )
-    if (features := loaded.preprocess_file) and not features.is_file():
-        raise ConfigError(
-            f"preprocess needs {features}, which does not exist",
-            where=str(file),
-            fix="put the module with the function beside the pipeline",
-        )
+    own, preprocess = (
+        "put the module beside the pipeline, or name a built-in model: mlp, wide_deep",
+        loaded.preprocess_file,
+    )
+    for what, module, fix in (
+        (f"model.name: {loaded.pipeline.model.name!r}", loaded.module_file, own),
+        ("preprocess", preprocess, "put the module with the function beside the pipeline"),
+    ):
+        if module and not module.is_file():
+            raise ConfigError(f"{what} needs {module}, which does not exist", where=str(file), fix=fix)
     return loaded
 
 

@@ -36,27 +36,27 @@ def column_table(
         notes: sentences of the inference and of the transform's fit; those about a column are its why.
         parameters: the fitted transform as JSON; None: it is not fitted yet, and the config is shown.
     """
-    said: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     gone: set[str] = set()
     for note in notes:
         if (about := about_column(note)) is not None:
             name, why = about
-            said.setdefault(name, []).append(why)
+            reasons.setdefault(name, []).append(why)
             if f"column {name!r} is left out" in note:
                 gone.add(name)
     configs = pipeline.column_configs()
     read = {column.name: column for column in columns.read}
-    made = _made(parameters) if parameters is not None else None
+    transforms = _fitted_transforms(parameters) if parameters is not None else None
     rows = []
     for column in columns.schema.columns:
         own = read.get(column.name, column)
-        transform, why = _way(own, column.name in read, configs.get(column.name), pipeline, made)
+        transform, why = _way(own, column.name in read, configs.get(column.name), pipeline, transforms)
         if column.name in gone:
             transform, why = LEFT_OUT, ""
-        rows.append(_row(column.name, _type(own), transform, [*([why] if why else []), *said.pop(column.name, [])]))
+        rows.append(_row(column.name, _type(own), transform, [*([why] if why else []), *reasons.pop(column.name, [])]))
     ignored = {name: ["role: ignore"] for name, config in configs.items() if config.role == "ignore"}
     known = set(columns.schema.names())
-    for name, why_ in {**ignored, **said}.items():
+    for name, why_ in {**ignored, **reasons}.items():
         if name not in known:
             rows.append(_row(name, "", LEFT_OUT, why_))
     return rows
@@ -94,7 +94,7 @@ def _type(column: Column) -> str:
 
 
 def _way(
-    column: Column, is_read: bool, config: ColumnConfig | None, pipeline: Pipeline, made: Mapping[str, str] | None
+    column: Column, is_read: bool, config: ColumnConfig | None, pipeline: Pipeline, transforms: Mapping[str, str] | None
 ) -> tuple[str, str]:
     """Its transform, and why it is that."""
     if column.name in pipeline.label.columns() and not column.is_feature:
@@ -113,14 +113,19 @@ def _way(
         why = f"role: {column.role}, and a feature"
     if auto and column.names_things:
         why += ", as its integers are names: say standardize for a quantity"
-    if column.is_list and column.type != "bytes" and made is not None and "pooled" in made.get(column.name, ""):
+    if (
+        column.is_list
+        and column.type != "bytes"
+        and transforms is not None
+        and "pooled" in transforms.get(column.name, "")
+    ):
         why += ", pooled as its lists differ in length: say shape: n for a vector"
-    if made is None:
+    if transforms is None:
         return "auto" if auto else ", ".join(op.op for op in config.transform if op != "auto"), why  # type: ignore[union-attr]
-    return made.get(column.name, LEFT_OUT), why
+    return transforms.get(column.name, LEFT_OUT), why
 
 
-def _made(parameters: Mapping[str, Any]) -> dict[str, str]:
+def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
     """{raw column: what the model is given of it}."""
     parts: dict[str, list[str]] = {}
     owners = {part["name"]: part for part in parameters.get("parts", [])}
@@ -151,8 +156,8 @@ def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
         notes += inferred["notes"]
     parameters = None
     for run in runs:
-        made = next((s["fingerprint"] for s in run.get("stages", []) if s["stage"] == TRANSFORM.name), None)
-        manifest = store.find(TRANSFORM.name, made) if made else None
+        fingerprint = next((s["fingerprint"] for s in run.get("stages", []) if s["stage"] == TRANSFORM.name), None)
+        manifest = store.find(TRANSFORM.name, fingerprint) if fingerprint else None
         if manifest is not None:
             parameters = manifest.result["parameters"]
             notes += manifest.result["notes"]

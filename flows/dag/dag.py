@@ -10,13 +10,10 @@ looks for the output. Nothing in here knows which. The steps themselves stand in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 from flows.dag.gate_stages import GateSteps
 from flows.dag.run_spec import Executor, RunResult, RunSpec
-from flows.dag.step import Output
-from headway.evaluation.tasks import Task
-from headway.registry.registry import Version
 
 
 def run_dag(run_spec: RunSpec, executor: Executor, *, freeze: bool = True) -> RunResult:
@@ -27,67 +24,50 @@ def run_dag(run_spec: RunSpec, executor: Executor, *, freeze: bool = True) -> Ru
     Raises:
         ConfigError, DataError: with the place and the fix; what was done before is kept.
     """
-    return _Dag(run_spec, executor, freeze).run()
+    dag = _Dag(run_spec, executor, freeze)
+    for stage in dag.stages():
+        if stage == run_spec.last:
+            break
+    return dag.run_result
 
 
 class _Dag(GateSteps):
-    def run(self) -> RunResult:
-        ingested = self._ingest()
-        if self._stops("ingest"):
-            return self.run_result
-        statistics = self._statistics(ingested)
-        self.statistics = statistics.fingerprint
-        if self._stops("statistics"):
-            return self.run_result
-        self._complete_schema(statistics)
-        validated = self._validate(ingested, statistics, self._splits(ingested))
+    def stages(self) -> Iterator[str]:
+        """Run one stage after the other; yields the name of each that a run may end with."""
+        self._ingest()
+        yield "ingest"
+        self._statistics()
+        yield "statistics"
+        validated = self._validate()
         self._freeze_schema(validated)
-        if self._stops("validate") or not self._passed(validated):
-            return self.run_result
-        transform = self._transform(statistics, self._analyse(ingested))
-        task = self._task(transform)
-        if self._stops("transform"):
-            return self.run_result
-        train = self._train(ingested, statistics, transform)
-        if self._stops("train"):
-            return self.run_result
+        yield "validate"
+        self._refuse_errors(validated)
+        self._transform()
+        self._check_task()
+        yield "transform"
+        self._train()
+        yield "train"
         champion = self.run_spec.registry.champion()
-        if champion is not None and champion.facts.get("train") == train.fingerprint and not self.run_spec.force:
+        trained = self.trained.fingerprint
+        if champion is not None and not self.run_spec.force and champion.facts.get("train") == trained:
             self._already(champion)
-            return self.run_result
-        return self._judge(ingested, statistics, transform, train, champion, task)
-
-    def _judge(
-        self,
-        ingested: Mapping[str, Output],
-        statistics: Output,
-        transform: Output,
-        train: Output,
-        champion: Version | None,
-        task: Task | None,
-    ) -> RunResult:
-        candidate = self._evaluate(
-            "evaluate", ingested, transform, self._trained_model(train), {"train": train.fingerprint}
-        )
-        self.run_result.evaluation = candidate.result
+            return
+        self.candidate = self._evaluate_trained("evaluate")
+        self.run_result.evaluation = self.candidate.result
         if champion is not None:
             self._note_other_rows(champion)
-        judges = self._judges(ingested, transform, champion, task)
-        if self._stops("evaluate"):
-            return self.run_result
-        verdict = self._gate(statistics, transform, train, candidate, judges)
+        judges = self._judges(champion)
+        yield "evaluate"
+        verdict = self.run_result.verdict = self._gate(judges)
         if verdict is None:
-            self.run_result.later = [
-                "gate",
-                *(["evaluate test"] if self.parts["test"] else []),
-                "export",
-                "replay",
-                "promote",
-            ]
-            return self.run_result
-        self.run_result.verdict = verdict
+            tested = ["evaluate test"] if self.parts["test"] else []
+            self.run_result.later = ["gate", *tested, "export", "replay", "promote"]
+            return
         if verdict["promote"]:
-            self._test(ingested, transform, train)
-        if self._stops("gate") or (not verdict["promote"] and self.run_spec.last is None):
-            return self.run_result
-        return self._ship(ingested, transform, train, candidate)
+            self._test()
+        yield "gate"
+        if not verdict["promote"] and self.run_spec.last is None:
+            return
+        export = self._export()
+        yield "export"
+        self._replay(export)

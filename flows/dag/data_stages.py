@@ -6,21 +6,22 @@ is made only if it runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from beam_jobs.ingest.range_worker import NOTES
 from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.leakage_check import SpanOutput, SplitsRequest
 from flows.config.columns import Columns, resolve, unknown_columns
 from flows.dag.column_table import column_table
 from flows.dag.references import check_metrics, possible_tasks
 from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, VALIDATE, Executor, RunResult, RunSpec
-from flows.dag.split_proof import splits
 from flows.dag.step import Output, Stage, Step
 from headway.errors import DataError
 from headway.messages import agree, counted, some
 from headway.sources.discovery.formats_table import select_window, spans
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
+from headway.storage import user_files
 from headway.tabular.splits import window_splits
 from headway.validation.serving import checksum
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, errors
@@ -29,7 +30,12 @@ from tfcore.transform.parameters import TransformRequest
 
 
 class DataSteps:
-    """The window of one execution, and the steps up to the transform."""
+    """The window of one execution, and the steps up to the transform; later steps find the outputs of earlier ones here."""
+
+    ingested: dict[str, Output]
+    """By span, in the window's order."""
+    statistics: Output
+    transform: Output
 
     def __init__(self, run_spec: RunSpec, executor: Executor, freeze: bool):
         self.run_spec, self.executor, self.pipeline = run_spec, executor, run_spec.loaded.pipeline
@@ -53,20 +59,16 @@ class DataSteps:
                 )
         self.run_result = RunResult(spans=self.window, notes=notes)
         self.requests: dict[str, IngestRequest] = {}
-        self.statistics = ""
         self.reference: dict[str, Any] | None = None
         self.training, self.model = self.pipeline.training, self.pipeline.model
 
-    def _stops(self, stage: str) -> bool:
-        return self.run_spec.last == stage
-
     def _call(self, stage: Stage, title: str, key: dict[str, Any], request: Any, **runtime: Any) -> Output:
         key = {"stage": stage.name, "version": stage.version, **key}
-        output = self.executor.call(Step(stage, title, key, request, runtime))
+        output = self.executor.call_many([Step(stage, title, key, request, runtime)])[0]
         self.run_result.outputs.append(output)
         return output
 
-    def _ingest(self) -> dict[str, Output]:
+    def _ingest(self) -> None:
         steps = []
         for span in self.window:
             request = self.requests[span] = IngestRequest(
@@ -84,36 +86,34 @@ class DataSteps:
             steps.append(Step(INGEST, f"ingest {span}", key, lambda r=request: r, {"runner": self.pipeline.runner}))  # type: ignore[misc]
         outputs = self.executor.call_many(steps)
         self.run_result.outputs += outputs
-        return dict(zip(self.window, outputs, strict=True))
+        self.ingested = dict(zip(self.window, outputs, strict=True))
 
-    def _of(self, ingested: Mapping[str, Output], split: str) -> list[tuple[Output, str]]:
+    def _of(self, split: str) -> list[tuple[Output, str]]:
         """(the span's ingest, its split) of each part of a window's split."""
-        return [(ingested[span], part) for span, part in self.parts[split]]
+        return [(self.ingested[span], part) for span, part in self.parts[split]]
 
-    def _examples(self, ingested: Mapping[str, Output], split: str) -> list[dict[str, Any]]:
-        return [{"path": str(out.path), "split": part, "result": out.get()} for out, part in self._of(ingested, split)]
+    def _examples(self, split: str) -> list[dict[str, Any]]:
+        return [{"path": str(out.path), "split": part, "result": out.get()} for out, part in self._of(split)]
 
-    def _statistics(self, ingested: Mapping[str, Output]) -> Output:
-        used = {name: self._of(ingested, name) for name, parts in self.parts.items() if parts}
-        key = {"inputs": {name: [[out.fingerprint, part] for out, part in parts] for name, parts in used.items()}}
+    def _examples_key(self, split: str) -> list[list[str]]:
+        return [[out.fingerprint, part] for out, part in self._of(split)]
+
+    def _spans_key(self) -> list[list[str]]:
+        return [[span, out.fingerprint] for span, out in self.ingested.items()]
+
+    def _statistics(self) -> None:
+        used = [name for name, parts in self.parts.items() if parts]
 
         def request() -> StatisticsRequest:
-            first = next(iter(ingested.values())).get()
             splits = {
-                name: tuple(out.path / out.get()["splits"][part]["statistics"] for out, part in parts)
-                for name, parts in used.items()
+                name: tuple(out.path / out.get()["splits"][part]["statistics"] for out, part in self._of(name))
+                for name in used
             }
-            return StatisticsRequest.model_validate({"columns": first["columns"], "splits": splits})
+            columns = self.ingested[self.window[0]].get()["columns"]
+            return StatisticsRequest.model_validate({"columns": columns, "splits": splits})
 
-        return self._call(STATISTICS, "statistics", key, request)
-
-    def _complete_schema(self, statistics: Output) -> None:
-        """The first time: with what the window's statistics show."""
-        if not self.columns.inferred or not self.freeze or statistics.result is None:
-            return
-        folder = self.run_spec.store.local(statistics.path)
-        splits = [SplitStatistics.load(folder / name) for name in statistics.result["rows"]]
-        self.columns = self.columns.completed(splits)
+        key = {"inputs": {name: self._examples_key(name) for name in used}}
+        self.statistics = self._call(STATISTICS, "statistics", key, request)
 
     def _freeze_schema(self, validated: Output) -> None:
         """The first time: what the window showed becomes what later windows are held against, unless it was refused."""
@@ -123,17 +123,36 @@ class DataSteps:
         self.columns = self.columns.frozen(self.run_spec.loaded)
         self.run_result.notes = list(self.columns.notes)
 
-    def _splits(self, ingested: Mapping[str, Output]) -> Output:
+    def _splits(self) -> Output:
         """The proof that the window's splits keep keys, rows and times apart."""
-        key, request = splits(self.pipeline.split, self.parts, self.requests, ingested)
+        used = {name: tuple(parts) for name, parts in self.parts.items() if parts}
+        key = {
+            "config": self.pipeline.split.model_dump(mode="json"),
+            "inputs": {
+                "parts": {name: [list(part) for part in parts] for name, parts in used.items()},
+                "spans": self._spans_key(),
+            },
+        }
+
+        def request() -> SplitsRequest:
+            outputs = self.ingested.items()
+            spans = tuple(SpanOutput(request=self.requests[span], notes=out.path / NOTES) for span, out in outputs)
+            return SplitsRequest(split=self.pipeline.split, spans=spans, parts=used)
+
         return self._call(SPLITS, "splits", key, request)
 
-    def _validate(self, ingested: Mapping[str, Output], statistics: Output, proven: Output) -> Output:
+    def _validate(self) -> Output:
+        if self.columns.inferred and self.freeze and self.statistics.result is not None:
+            # the first time the schema is completed with what the window's statistics show
+            folder = self.run_spec.store.local(self.statistics.path)
+            completed = [SplitStatistics.load(folder / name) for name in self.statistics.result["rows"]]
+            self.columns = self.columns.completed(completed)
+        proven = self._splits()
         schema = self.columns.schema
         splits = tuple(name for name, parts in self.parts.items() if parts)
         features = tuple(column for column in self.columns.read if column.is_feature)
         serving = self.run_spec.loaded.serving_file
-        self.reference = self._reference(statistics)
+        self.reference = self._reference()
         key = {
             "config": self.pipeline.validation.model_dump(mode="json", exclude={"serving"}),
             "serving": checksum(serving) if serving else None,
@@ -143,18 +162,18 @@ class DataSteps:
             "champion": self.reference,
             "split": self.pipeline.split.at_ingest(),
             "inputs": {
-                "statistics": statistics.fingerprint,
+                "statistics": self.statistics.fingerprint,
                 "splits": proven.fingerprint,
-                "spans": [[span, out.fingerprint] for span, out in ingested.items()],
+                "spans": self._spans_key(),
             },
         }
 
         def request() -> ValidateRequest:
             return ValidateRequest(
                 schema=schema,
-                statistics=statistics.path,
+                statistics=self.statistics.path,
                 splits=splits,
-                spans=tuple(SpanFacts(span=span, **out.get()["counts"]) for span, out in ingested.items()),
+                spans=tuple(SpanFacts(span=span, **out.get()["counts"]) for span, out in self.ingested.items()),
                 stored=self.columns.stored,
                 task=self.pipeline.task,
                 config=self.pipeline.validation,
@@ -168,7 +187,7 @@ class DataSteps:
 
         return self._call(VALIDATE, "validate", key, request)
 
-    def _reference(self, statistics: Output) -> dict[str, Any] | None:
+    def _reference(self) -> dict[str, Any] | None:
         """What drift is measured from: the statistics that the champion was trained on.
 
         The window that made the champion is held against what it was held against then, so that nothing runs anew.
@@ -176,66 +195,61 @@ class DataSteps:
         champion = self.run_spec.registry.champion()
         if champion is None:
             return None
-        made = champion.facts.get("statistics")
-        if made == statistics.fingerprint:
+        trained_on = champion.facts.get("statistics")
+        if trained_on == self.statistics.fingerprint:
             return champion.facts.get("reference")
         spans = champion.facts.get("train_parts") or [["?"]]
         first, last = spans[0][0], spans[-1][0]
         name = f"version {champion.number} ({first if first == last else f'{first} to {last}'})"
-        return {"name": name, "statistics": made}
+        return {"name": name, "statistics": trained_on}
 
     def _champion_facts(self) -> ChampionFacts | None:
         if self.reference is None:
             return None
-        made = self.reference["statistics"]
+        trained_on = self.reference["statistics"]
         return ChampionFacts(
             name=self.reference["name"],
-            statistics=self.run_spec.store.output(STATISTICS.name, made) if made else None,
+            statistics=self.run_spec.store.output(STATISTICS.name, trained_on) if trained_on else None,
         )
 
-    def _passed(self, validated: Output) -> bool:
-        """Raise on errors; False in a plan that cannot know yet."""
+    def _refuse_errors(self, validated: Output) -> None:
+        """Raise a DataError if validation found errors; a plan that cannot know yet assumes that it finds none."""
         if validated.result is None:
-            return True  # a plan assumes that data passes
+            return
         self.run_result.anomalies = validated.result["anomalies"]
-        wrong = errors(validated.result)
-        if wrong:
+        if wrong := errors(validated.result):
             lines = "\n".join(f"  - {a['message']}" + (f"\n    fix: {a['fix']}" if a["fix"] else "") for a in wrong)
             raise DataError(f"validation found {counted(len(wrong), 'error')}:\n{lines}", where=str(validated.path))
-        return True
 
-    def _analyse(self, ingested: Mapping[str, Output]) -> Output | None:
+    def _analyse(self) -> Output | None:
         """What the user's preprocess function makes of the train split; None without one."""
-        config = self.pipeline.preprocess
-        if config is None:
+        config, file = self.pipeline.preprocess, self.run_spec.loaded.preprocess_file
+        if config is None or file is None:
             return None
         key = {
             "config": {"function": config.function},
-            "module": self.run_spec.loaded.preprocess_digest(),
-            "inputs": {"examples": [[out.fingerprint, part] for out, part in self._of(ingested, "train")]},
+            "module": user_files.digest(file),
+            "inputs": {"examples": self._examples_key("train")},
         }
 
         def request() -> dict[str, Any]:
             return {
-                "examples": self._examples(ingested, "train"),
-                "file": str(self.run_spec.loaded.preprocess_file),
+                "examples": self._examples("train"),
+                "file": file,
                 "function": config.function,
             }
 
         return self._call(ANALYSE, "analyse", key, request)
 
-    def _preprocess(self) -> str | None:
-        file = self.run_spec.loaded.preprocess_file
-        return str(file) if file else None
-
-    def _transform(self, statistics: Output, analysed: Output | None) -> Output:
+    def _transform(self) -> None:
+        analysed = self._analyse()
         transforms = self.columns.transforms(self.pipeline.column_configs())
         columns = tuple(column for column in self.columns.read if column.name in self.columns.stored)
         key: dict[str, Any] = {
             "config": {name: t.model_dump(mode="json") for name, t in transforms.items()},
             "columns": [column.model_dump(mode="json") for column in columns],
             "task": self.pipeline.task,
-            "inputs": {"statistics": statistics.fingerprint},
+            "inputs": {"statistics": self.statistics.fingerprint},
         }
         derived = self.pipeline.preprocess
         if derived is not None and analysed is not None:
@@ -243,24 +257,19 @@ class DataSteps:
             key["derived"] = {name: t.model_dump(mode="json") for name, t in derived.columns.items()}
 
         def request() -> TransformRequest:
-            made = TransformRequest(
-                columns=columns, transforms=transforms, statistics=statistics.path / "train", task=self.pipeline.task
-            )
-            if derived is None or analysed is None:
-                return made
-            found = analysed.get()
-            return made.model_copy(
-                update={
-                    "derived": DerivedParameters.model_validate(
-                        {"function": derived.function, "reads": found["reads"], "columns": found["columns"]}
-                    ),
+            more: dict[str, Any] = {}
+            if derived is not None and analysed is not None:
+                found = analysed.get()
+                parameters = {"function": derived.function, "reads": found["reads"], "columns": found["columns"]}
+                more = {
+                    "derived": DerivedParameters.model_validate(parameters),
                     "derived_statistics": analysed.path / "train",
                     "derived_transforms": derived.columns,
                 }
-            )
+            statistics, task = self.statistics.path / "train", self.pipeline.task
+            return TransformRequest(columns=columns, transforms=transforms, statistics=statistics, task=task, **more)
 
-        output = self._call(TRANSFORM, "transform", key, request)
-        if self.inferring and output.result is not None:
-            notes = [*self.columns.notes, *output.result["notes"]]
-            self.run_result.columns = column_table(self.columns, self.pipeline, notes, output.result["parameters"])
-        return output
+        self.transform = self._call(TRANSFORM, "transform", key, request)
+        if self.inferring and (result := self.transform.result) is not None:
+            notes = [*self.columns.notes, *result["notes"]]
+            self.run_result.columns = column_table(self.columns, self.pipeline, notes, result["parameters"])

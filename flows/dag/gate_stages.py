@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ from flows.dag.model_stages import ModelSteps
 from flows.dag.references import best_version, check_metrics, data_of, label_facts
 from flows.dag.run_spec import GATE
 from flows.dag.step import Output
-from headway.evaluation.baseline import LabelFacts
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.tasks import Task
 from headway.messages import counted, metrics_line
@@ -36,16 +35,18 @@ class Judge:
 class GateSteps(ModelSteps):
     """The steps that compare a model with the champion and with the best of the last champions."""
 
-    def _task(self, transform: Output) -> Task | None:
-        """The task, once the train labels are known, checked against the metrics that the pipeline names."""
-        if transform.result is None:
-            return None
-        task: Task = transform.result["parameters"]["label"]["task"]
+    def _task(self) -> Task | None:
+        """The task, once the train labels are known."""
+        return None if self.transform.result is None else self.transform.result["parameters"]["label"]["task"]
+
+    def _check_task(self) -> None:
+        """Check the task against the metrics that the pipeline names and the champion's task."""
+        if (task := self._task()) is None:
+            return
         check_metrics(self.run_spec.loaded, (task,))
         champion = self.run_spec.registry.champion()
         if champion is not None and (reason := self._other_task(champion, task)):
             self.run_result.notes.append(f"the champion, version {champion.number}, cannot be compared: {reason}")
-        return task
 
     @staticmethod
     def _other_task(champion: Version, task: Task | None) -> str | None:
@@ -54,57 +55,41 @@ class GateSteps(ModelSteps):
             return None
         return f"it was trained for a {theirs} label, and this pipeline's label is {task}"
 
-    def _judges(
-        self, ingested: Mapping[str, Output], transform: Output, champion: Version | None, task: Task | None
-    ) -> list[Judge]:
+    def _judges(self, champion: Version | None) -> list[Judge]:
         """The champion, and the best of the last ones when it is another, on the candidate's evaluation rows."""
         if champion is None:
             return []
-        best = best_version(
-            self.run_spec,
-            champion,
-            task=task,
-            evaluation=self._eval_parts(),
-            split=self._split_digest(),
-            ranked=self.pipeline.ndcg_at is not None,
-        )
+        task = self._task()
+        evaluation = tuple(self.parts["eval"])
+        best = best_version(self.run_spec, champion, task=task, evaluation=evaluation, split=self._split_digest())
         judges = [Judge("champion", champion)] + ([] if best is None else [Judge("reference", best)])
         for judge in judges:
             judge.reason = self._other_task(judge.version, task)
             if judge.reason is None:
                 judge.scored = self._evaluate(
                     f"evaluate {judge.role} {judge.version.number}",
-                    ingested,
-                    transform,
                     {"kind": "saved_model", "path": str(judge.version.saved_model)},
                     {"version": judge.version.number, "export": judge.version.facts.get("export")},
                 )
         return judges
 
-    def _test(self, ingested: Mapping[str, Output], transform: Output, train: Output) -> None:
+    def _test(self) -> None:
         """Score the test split with a candidate that passed: reported, and never used to decide."""
-        parts = self._of(ingested, "test")
-        if not sum(out.get()["splits"][part]["rows"] for out, part in parts if out.result is not None):
+        if not sum(out.get()["splits"][part]["rows"] for out, part in self._of("test") if out.result is not None):
             return
-        tested = self._evaluate(
-            "evaluate test", ingested, transform, self._trained_model(train), {"train": train.fingerprint}, "test"
-        )
+        tested = self._evaluate_trained("evaluate test", "test")
         if tested.result is None or self.run_result.verdict is None:
             return  # a plan
         self.run_result.test = {"rows": tested.result["rows"], "metrics": tested.result["metrics"]}
-        told = f"on the {counted(tested.result['rows'], 'row')} of the test split, which decide nothing: "
-        told += metrics_line(tested.result["metrics"])
-        reasons = [*self.run_result.verdict["reasons"], told]
+        sentence = f"on the {counted(tested.result['rows'], 'row')} of the test split, which decide nothing: "
+        sentence += metrics_line(tested.result["metrics"])
+        reasons = [*self.run_result.verdict["reasons"], sentence]
         self.run_result.verdict = self.run_result.verdict | {"reasons": reasons, "test": self.run_result.test}
 
-    def _eval_parts(self) -> tuple[tuple[str, str], ...]:
-        return tuple((span, part) for span, part in self.parts["eval"])
-
-    def _gate(
-        self, statistics: Output, transform: Output, train: Output, candidate: Output, judges: Sequence[Judge]
-    ) -> dict[str, Any] | None:
+    def _gate(self, judges: Sequence[Judge]) -> dict[str, Any] | None:
         """The verdict; None in a plan that cannot know."""
-        rolled_back = self._rolled_back(train.fingerprint)
+        candidate, trained = self.candidate, self.trained.fingerprint
+        rolled_back = self._rolled_back(trained)
         group = self.columns.of_role("group")
         settings = {
             "slices": list(self.pipeline.evaluation.slices),
@@ -118,30 +103,30 @@ class GateSteps(ModelSteps):
             **settings,
             "rolled_back": rolled_back,
             "inputs": {
-                "train": train.fingerprint,
+                "train": trained,
                 "candidate": candidate.fingerprint,
                 **{judge.role: judge.key() for judge in judges},
             },
         }
 
         def request() -> GateRequest:
-            parameters = transform.get()["parameters"]
+            parameters = self.transform.get()["parameters"]
             known = {judge.role: self._champion(judge) for judge in judges}
             return GateRequest(
                 task=parameters["label"]["task"],
                 config=self.pipeline.gate,
                 candidate=Candidate(
-                    model=train.fingerprint,
+                    model=trained,
                     predictions=candidate.path / candidate.get()["predictions"],
                     rolled_back=rolled_back,
-                    train=tuple((span, part) for span, part in self.parts["train"]),
+                    train=tuple(self.parts["train"]),
                     data=data_of(self.run_spec, self.parts["train"]),
                 ),
                 champion=known.get("champion"),
                 reference=known.get("reference"),
-                label=LabelFacts.model_validate(label_facts(parameters, statistics.get())),
+                label=label_facts(parameters, self.statistics.get()),
                 baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},
-                eval=self._eval_parts(),
+                eval=tuple(self.parts["eval"]),
                 split=self._split_digest(),
                 slices=self.pipeline.evaluation.slices,
                 group=group.name if group else None,
@@ -172,8 +157,6 @@ class GateSteps(ModelSteps):
     def _rolled_back(self, train: str) -> str | None:
         """Which version of this very model was rolled back, and why."""
         registry = self.run_spec.registry
-        for number, why in registry.rolled_back().items():
-            version = next((v for v in registry.versions() if v.number == number), None)
-            if version is not None and version.facts.get("train") == train:
-                return f"version {number}, {why}"
-        return None
+        rolled_back = registry.rolled_back()
+        numbers = [version.number for version in registry.versions() if version.facts.get("train") == train]
+        return next((f"version {number}, {why}" for number, why in rolled_back.items() if number in numbers), None)

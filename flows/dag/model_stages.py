@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from flows.dag.data_stages import DataSteps
 from flows.dag.references import data_of
-from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN, RunResult
+from flows.dag.run_spec import ALREADY, EVALUATE, EXPORT, REPLAY, TRAIN
 from flows.dag.step import Output
 from headway.registry.registry import Version
 from headway.registry.standing import standing_of
+from headway.storage import user_files
 from headway.storage.fingerprint import fingerprint
 from tfcore.train.settings.auto import Facts, described, resolve
 from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
@@ -20,19 +20,23 @@ from tfcore.transform.parameters import TransformParameters
 class ModelSteps(DataSteps):
     """The steps that train, evaluate, export and replay a model."""
 
+    trained: Output
+    candidate: Output
+    """The evaluation of the trained model."""
+
     def _module(self) -> dict[str, Any]:
         """Part of the key of a stage that calls the user's module."""
-        digest = self.run_spec.loaded.module_digest()
-        return {"module": digest} if digest else {}
+        file = self.run_spec.loaded.module_file
+        return {"module": user_files.digest(file)} if file else {}
 
-    def _resolve(self, statistics: Output, transform: Output) -> None:
+    def _resolve(self) -> None:
         """The training's and the model's settings, those left out chosen by size; in a plan that cannot know it yet they
         stay as they are."""
-        if transform.result is None or statistics.result is None:
+        if self.transform.result is None or self.statistics.result is None:
             return
-        parameters = TransformParameters.model_validate(transform.result["parameters"])
+        parameters = TransformParameters.model_validate(self.transform.result["parameters"])
         facts = Facts(
-            rows=statistics.result["rows"].get("train", 0),
+            rows=self.statistics.result["rows"].get("train", 0),
             width=len(parameters.numeric) + len(parameters.categorical),
             task=parameters.label.task,
             images=any(fitted.pixels is not None for fitted in parameters.fitted),
@@ -45,10 +49,9 @@ class ModelSteps(DataSteps):
             "says": described(self.training, self.model),
         }
 
-    def _train(self, ingested: Mapping[str, Output], statistics: Output, transform: Output) -> Output:
-        self._resolve(statistics, transform)
+    def _train(self) -> None:
+        self._resolve()
         training = self.training
-        examples = [[out.fingerprint, part] for out, part in self._of(ingested, "train")]
         key: dict[str, Any] = {
             "config": {
                 "model": self.model.model_dump(mode="json"),
@@ -56,55 +59,46 @@ class ModelSteps(DataSteps):
                 "seed": self.run_spec.chosen_seed,
             },
             **self._module(),
-            "inputs": {"transform": transform.fingerprint, "examples": examples},
+            "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key("train")},
         }
         if training.ranking is not None:
             key["config"]["ranking_version"] = RANKING_VERSION
         name = fingerprint({"stage": "train", "version": TRAIN.version, **key})
 
         def request() -> dict[str, Any]:
-            module = self.run_spec.loaded.module_file
             return {
-                "examples": self._examples(ingested, "train"),
-                "transform": transform.get()["parameters"],
+                "examples": self._examples("train"),
+                "transform": self.transform.get()["parameters"],
                 "model": self.model.model_dump(mode="json"),
                 "training": training.model_dump(mode="json"),
-                "seed": self.run_spec.chosen_seed,
-                "module": str(module) if module else None,
-                "preprocess": self._preprocess(),
-                "checkpoints": str(self.run_spec.store.checkpoints / name),
-                "summaries": str(self.run_spec.store.summaries / self.pipeline.name / name),
-                "control": str(self.run_spec.loaded.control_file),
+                **self._code(),
+                "checkpoints": self.run_spec.store.checkpoints / name,
+                "summaries": self.run_spec.store.summaries / self.pipeline.name / name,
+                "control": self.run_spec.loaded.control_file,
             }
 
-        return self._call(TRAIN, "train", key, request)
+        self.trained = self._call(TRAIN, "train", key, request)
 
-    def _evaluate(
-        self,
-        title: str,
-        ingested: Mapping[str, Output],
-        transform: Output,
-        model: dict[str, Any],
-        identity: dict[str, Any],
-        split: str = "eval",
-    ) -> Output:
+    def _code(self) -> dict[str, Any]:
+        """Part of the request of a stage that builds the model."""
+        loaded = self.run_spec.loaded
+        return {"seed": self.run_spec.chosen_seed, "module": loaded.module_file, "preprocess": loaded.preprocess_file}
+
+    def _evaluate(self, title: str, model: dict[str, Any], identity: dict[str, Any], split: str = "eval") -> Output:
         config, group = self.pipeline.evaluation, self.columns.of_role("group")
         key = {
             "config": config.model_dump(mode="json", exclude={"ndcg_at"}) | self._ranked(),
             "group": group.name if group else None,
             **(self._module() if "train" in identity else {}),
             "model": identity,
-            "inputs": {
-                "transform": transform.fingerprint,
-                "examples": [[out.fingerprint, part] for out, part in self._of(ingested, split)],
-            },
+            "inputs": {"transform": self.transform.fingerprint, "examples": self._examples_key(split)},
         }
 
         def request() -> dict[str, Any]:
             return {
                 "model": model,
-                "examples": self._examples(ingested, split),
-                "transform": transform.get()["parameters"],
+                "examples": self._examples(split),
+                "transform": self.transform.get()["parameters"],
                 "slices": list(config.slices),
                 "slice_min_rows": config.slice_min_rows,
                 "group": group.name if group else None,
@@ -119,16 +113,10 @@ class ModelSteps(DataSteps):
         at = self.pipeline.ndcg_at
         return {} if at is None else {"ndcg_at": at}
 
-    def _trained_model(self, train: Output) -> dict[str, Any]:
-        module = self.run_spec.loaded.module_file
-        return {
-            "kind": "trained",
-            "path": str(train.path),
-            "config": self.model.model_dump(mode="json"),
-            "seed": self.run_spec.chosen_seed,
-            "module": str(module) if module else None,
-            "preprocess": self._preprocess(),
-        }
+    def _evaluate_trained(self, title: str, split: str = "eval") -> Output:
+        config = self.model.model_dump(mode="json")
+        model = {"kind": "trained", "path": self.trained.path, "config": config, **self._code()}
+        return self._evaluate(title, model, {"train": self.trained.fingerprint}, split)
 
     def _split_digest(self) -> str:
         """Of what decides a row's split: with another one, eval rows are others."""
@@ -144,54 +132,46 @@ class ModelSteps(DataSteps):
                 "hashes, changed since): metrics of that run and of this one are of different rows"
             )
 
-    def _ship(self, ingested: Mapping[str, Output], transform: Output, train: Output, candidate: Output) -> RunResult:
+    def _export(self) -> Output:
         key = {
             "config": {},
             **self._module(),
-            "inputs": {"train": train.fingerprint, "transform": transform.fingerprint},
+            "inputs": {"train": self.trained.fingerprint, "transform": self.transform.fingerprint},
         }
 
         def request() -> dict[str, Any]:
-            model = self._trained_model(train)
             return {
-                "trained": str(train.path),
-                "transform": transform.get()["parameters"],
-                "model": model["config"],
-                "module": model["module"],
-                "preprocess": model["preprocess"],
-                "seed": model["seed"],
+                "trained": self.trained.path,
+                "transform": self.transform.get()["parameters"],
+                "model": self.model.model_dump(mode="json"),
+                **self._code(),
             }
 
-        export = self._call(EXPORT, "export", key, request)
-        self.run_result.export = export
-        if self._stops("export"):
-            return self.run_result
-        replayed = self._replay(ingested, transform, candidate, export)
-        self.run_result.replay = replayed.result
-        if export.result is not None and candidate.result is not None:
-            self.run_result.facts = self._facts(transform, train, candidate, export)
-        return self.run_result
+        export = self.run_result.export = self._call(EXPORT, "export", key, request)
+        return export
 
-    def _replay(self, ingested: Mapping[str, Output], transform: Output, candidate: Output, export: Output) -> Output:
+    def _replay(self, export: Output) -> None:
         key = {
             "config": self.pipeline.export.model_dump(mode="json"),
-            "inputs": {"export": export.fingerprint, "candidate": candidate.fingerprint},
+            "inputs": {"export": export.fingerprint, "candidate": self.candidate.fingerprint},
         }
 
         def request() -> dict[str, Any]:
-            parameters = transform.get()["parameters"]
+            parameters = self.transform.get()["parameters"]
             return {
                 "saved_model": export.path / export.get()["saved_model"],
-                "examples": self._examples(ingested, "eval"),
-                "predictions": candidate.path / candidate.get()["predictions"],
+                "examples": self._examples("eval"),
+                "predictions": self.candidate.path / self.candidate.get()["predictions"],
                 "columns": TransformParameters.model_validate(parameters).raw,
                 "task": parameters["label"]["task"],
                 "rows": self.pipeline.export.replay_rows,
             }
 
-        return self._call(REPLAY, "replay", key, request)
+        self.run_result.replay = self._call(REPLAY, "replay", key, request).result
+        if export.result is not None and self.candidate.result is not None:
+            self.run_result.facts = self._facts(export)
 
-    def _facts(self, transform: Output, train: Output, candidate: Output, export: Output) -> dict[str, Any]:
+    def _facts(self, export: Output) -> dict[str, Any]:
         verdict = self.run_result.verdict or {}
         return {
             "pipeline": self.pipeline.name,
@@ -199,14 +179,14 @@ class ModelSteps(DataSteps):
             "train_parts": [list(part) for part in self.parts["train"]],
             "eval_parts": [list(part) for part in self.parts["eval"]],
             "split": self._split_digest(),
-            "task": transform.get()["parameters"]["label"]["task"],
-            "train": train.fingerprint,
-            "statistics": self.statistics,
+            "task": self.transform.get()["parameters"]["label"]["task"],
+            "train": self.trained.fingerprint,
+            "statistics": self.statistics.fingerprint,
             "reference": self.reference,
             "export": export.fingerprint,
             "seed": self.run_spec.chosen_seed,
             "data": data_of(self.run_spec, self.parts["train"]),
-            "metrics": candidate.get()["metrics"],
+            "metrics": self.candidate.get()["metrics"],
             "baselines": (verdict.get("metrics") or {}).get("baselines") or {},
             "test": self.run_result.test,
             "standing": standing_of(verdict) if "comparisons" in verdict else None,
@@ -215,10 +195,6 @@ class ModelSteps(DataSteps):
 
     def _already(self, champion: Version) -> None:
         reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
-        self.run_result.verdict = {
-            "verdict": ALREADY,
-            "promote": False,
-            "reasons": [reason],
-            "champion": champion.number,
-        }
+        verdict = {"verdict": ALREADY, "promote": False, "reasons": [reason], "champion": champion.number}
+        self.run_result.verdict = verdict
         self.run_result.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}

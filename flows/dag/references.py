@@ -70,9 +70,8 @@ def check_metrics(loaded: LoadedPipeline, tasks: Collection[Task]) -> None:
         raise problems[0]
     more = RANKED if ranked else ()
     either = " or ".join(f"{task} ({', '.join((*METRICS[task], *more))})" for task in tasks)
-    named = sorted(
-        {*pipeline.gate.thresholds, *(pipeline.gate.tolerance or {}), *filter(None, [pipeline.gate.primary])}
-    )
+    gate = pipeline.gate
+    named = sorted({*gate.thresholds, *(gate.tolerance or {})} | ({gate.primary} if gate.primary else set()))
     raise ConfigError(
         f"the metrics {', '.join(named)} do not all exist for any one task that this label can have",
         where=f"{loaded.file}: gate",
@@ -87,21 +86,20 @@ def data_of(run_spec: RunSpec, parts: Iterable[tuple[str, str]]) -> dict[str, st
     return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in run_spec.files(span)]}) for span in spans}
 
 
-def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """The `LabelFacts` of a fitted transform and of the statistics stage's result, as JSON."""
+def label_facts(parameters: Mapping[str, Any], statistics: Mapping[str, Any]) -> LabelFacts:
+    """The facts of the labels in a fitted transform and in the statistics stage's result."""
     label = parameters["label"]
     train = statistics["columns"].get("train", [])
     median = next((column.get("median") for column in train if column["column"] == LABEL), None)
-    facts = LabelFacts(
+    return LabelFacts(
         counts=tuple(label.get("counts") or ()),
         mean=label.get("mean"),
         median=median if label["task"] == "regression" else None,
     )
-    return facts.model_dump(mode="json")
 
 
 def best_version(
-    run_spec: RunSpec, champion: Version, *, task: Task | None, evaluation: Parts, split: str, ranked: bool
+    run_spec: RunSpec, champion: Version, *, task: Task | None, evaluation: Parts, split: str
 ) -> Version | None:
     """The best of the last champions, when that is another than the present one and can score these rows fairly."""
     config = run_spec.loaded.pipeline.gate
@@ -116,22 +114,12 @@ def best_version(
             versions[number] = registry.version(number)
         except StoreError:  # it is gone or damaged, and nothing to compare with
             continue
-    barred = {
-        number
-        for number, version in versions.items()
-        if version.facts.get("task") != known_task
-        or trained_on(
-            tuple((span, part) for span, part in version.facts.get("train_parts", [])),
-            version.facts.get("split", ""),
-            evaluation,
-            split,
-        )
-    }
-    best = best_champion(
-        history,
-        {number: version.facts for number, version in versions.items()},
-        config.primary_metric(known_task, ranked=ranked),
-        most=config.reference_champions,
-        barred=barred,
-    )
+    facts = {number: version.facts for number, version in versions.items()}
+    barred = set()
+    for number, known in facts.items():
+        parts = tuple((span, part) for span, part in known.get("train_parts", []))
+        if known.get("task") != known_task or trained_on(parts, known.get("split", ""), evaluation, split):
+            barred.add(number)
+    metric = config.primary_metric(known_task, ranked=run_spec.loaded.pipeline.ndcg_at is not None)
+    best = best_champion(history, facts, metric, most=config.reference_champions, barred=barred)
     return None if best is None else versions[best]

@@ -39,7 +39,7 @@ from headway.monitor import Monitor
 from headway.records.spec import feature_spec, total
 from headway.schema.columns import Column
 from tfcore.data.examples import Examples
-from tfcore.export.signatures import COMPARED_OUTPUT, tensor_names
+from tfcore.export.signatures import COMPARED_OUTPUT, replay_columns
 
 VERSION = 2
 BOUND = 1e-5
@@ -230,27 +230,16 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
 
 
 def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
-    """What the replay script is asked; see there."""
+    """The request to the replay script; see there."""
     per_record = {e.result["rows_per_record"] for e in request.examples}
     if len(per_record) != 1:
         raise DataError(f"spans were ingested with different records.rows: {sorted(per_record)}")
     rows_per_record = per_record.pop()
-    names = tensor_names(request.columns)
     return {
         "saved_model": str(saved_model),
         "spec": feature_spec(request.columns, rows_per_record),
         "rows_per_record": rows_per_record,
-        "columns": [
-            {
-                "name": column.name,
-                "tensor": names[column.name],
-                "dtype": column.type,
-                "nullable": column.nullable,
-                "dictionary": column.encoding == "dictionary",
-                "shape": list(column.shape),
-            }
-            for column in request.columns
-        ],
+        "columns": replay_columns(request.columns),
         "shards": shards,
         "expected": str(expected),
         "output": COMPARED_OUTPUT[request.task],

@@ -27,14 +27,12 @@ EVALUATE = Stage("evaluate", "tfcore.evaluation.stage:predict", tensorflow=True,
 GATE = Stage("gate", "headway.evaluation.gate:gate")
 EXPORT = Stage("export", "tfcore.export.saved_model:export", tensorflow=True)
 REPLAY = Stage("replay", "flows.dag.replay_stage:replay")
-STAGES = (INGEST, STATISTICS, SPLITS, VALIDATE, ANALYSE, TRANSFORM, TRAIN, EVALUATE, GATE, EXPORT, REPLAY)
 ALREADY = "already champion"
 
 
 class Executor(Protocol):
-    def call(self, step: Step) -> Output: ...
-
-    def call_many(self, steps: Sequence[Step]) -> list[Output]: ...
+    def call_many(self, steps: Sequence[Step]) -> list[Output]:
+        """The outputs of `steps`, all of one stage, in their order."""
 
 
 @dataclass(frozen=True)

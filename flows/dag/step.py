@@ -20,6 +20,7 @@ from typing import Any
 
 from headway.config import Frozen
 from headway.storage.fingerprint import fingerprint
+from headway.storage.store import Store
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,15 @@ class Step:
     def fingerprint(self) -> str:
         return fingerprint(self.key)
 
+    def find(self, store: Store) -> Output | None:
+        return find_output(store, stage=self.stage.name, fingerprint=self.fingerprint, title=self.title)
+
+    def output(
+        self, path: Path, result: dict[str, Any] | None, *, seconds: float = 0.0, why: str | None = None
+    ) -> Output:
+        """The output of a step that did not find one."""
+        return Output(self.title, self.stage.name, self.fingerprint, path, result, False, seconds, why)
+
 
 @dataclass(frozen=True)
 class Output:
@@ -93,3 +103,10 @@ class Output:
         if self.result is None:
             raise RuntimeError(f"{self.title} has not run")
         return self.result
+
+
+def find_output(store: Store, *, stage: str, fingerprint: str, title: str, **_: Any) -> Output | None:
+    """The whole output of a step that the store has; takes the entry of a run's record, too."""
+    manifest = store.find(stage, fingerprint)
+    path = store.output(stage, fingerprint)
+    return None if manifest is None else Output(title, stage, fingerprint, path, manifest.result, hit=True)

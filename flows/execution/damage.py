@@ -1,7 +1,7 @@
 """Checks the inputs of a failed step for damage: changed bytes, missing files.
 
-    for found in damaged_inputs(store, request):
-        found.path, found.problem            # .../train-00000-of-00004.tfrecord, "has crc32c ... : its bytes changed"
+    for (stage, fingerprint), (file, problem) in damaged_inputs(store, request).items():
+        file, problem            # .../train-00000-of-00004.tfrecord, "has crc32c ... : its bytes changed"
 
 A cached output is trusted when its files have their sizes; its bytes are read against their checksums only here, after a
 failure, and by `headway verify`, whose `--repair` removes what the next run can make anew:
@@ -28,42 +28,17 @@ NEVER = (Cancelled, ConfigError, Locked, Rejected)
 """Errors that no damaged byte causes."""
 
 
-@dataclass(frozen=True)
-class Damaged:
-    """An output of the store that is not as it was written."""
-
-    stage: str
-    fingerprint: str
-    path: Path
-    """The first file of it that is damaged."""
-    problem: str
-    gone: bool = False
-    """It is not there, or has no valid manifest, which is the same."""
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.stage, self.fingerprint
-
-
-def damaged_inputs(store: Store, request: Any) -> list[Damaged]:
-    """The outputs of the store that a request names and that are damaged. Reads every byte of what it names."""
-    found = {}
+def damaged_inputs(store: Store, request: Any) -> dict[tuple[str, str], tuple[Path, str]]:
+    """{(stage, fingerprint): (first damaged file, problem)} of the store's outputs that a request names. Reads every byte."""
+    named = set()
     for text in map(str, names(request)):
         path = Path(text)
         if path.is_absolute() and path.is_relative_to(store.stages):
             stage, *more = path.relative_to(store.stages).parts
             if more and not stage.startswith("."):
-                found[stage, more[0]] = store.output(stage, more[0])
-    return [one for (stage, name), folder in sorted(found.items()) if (one := _damage(store, stage, name, folder))]
-
-
-def _damage(store: Store, stage: str, fingerprint: str, folder: Path) -> Damaged | None:
-    manifest = store.manifest(folder)
-    if manifest is None:
-        return Damaged(stage, fingerprint, folder, "is gone, or its manifest is damaged", gone=True)
-    for name, problem in store.checksum_problems(folder, manifest):
-        return Damaged(stage, fingerprint, folder / name, problem)
-    return None
+                named.add((stage, more[0]))
+    problems = {key: next(store.output_problems(key[0], store.output(*key)), None) for key in sorted(named)}
+    return {key: problem for key, problem in problems.items() if problem is not None}
 
 
 @dataclass(frozen=True)
@@ -118,7 +93,7 @@ def remove_outputs(store: Store, damaged: Sequence[Place]) -> list[Place]:
             lock.check()
             stage = place.path.parent.name
             # a run may have made it anew since it was looked at
-            if next(iter(store.output_problems(stage, place.path)), None) is not None:
+            if next(store.output_problems(stage, place.path), None) is not None:
                 store.discard(place.path)
                 removed.append(place)
     return removed

@@ -1,28 +1,29 @@
 """One run from start to end: lock, plan, DAG, promotion, record.
 
-    result = execute(run_spec, executor_for, report)       # {"run": ..., "state": "promoted", "version": 3, ...}
+    result = execute(run_spec, report)       # {"run": ..., "state": "promoted", "version": 3, ...}
 
-Used by the command line and by the Prefect flow, which differ only in who calls the steps.
+Used by the command line, which calls stages one after the other without a server, and by the Prefect flow, which puts tasks
+between the DAG and the engine.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from flows.dag.dag import run_dag
 from flows.dag.replay_stage import ReplayProcess
-from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec
+from flows.dag.run_spec import ALREADY, GATE, REPLAY, Executor, RunResult, RunSpec
 from flows.dag.step import Output
-from flows.execution.engine import Planner
+from flows.execution.engine import Engine, Planner
 from flows.execution.tensorflow_process import Child
 from flows.progress.terminal import Reporter
 from headway.clock import now
 from headway.errors import Cancelled, HeadwayError
+from headway.monitor import Monitor
 from headway.redaction import redact, redacted
 from headway.registry.gc import not_collecting
 from headway.registry.registry import Event, Version
@@ -32,32 +33,17 @@ GC_SECONDS = 60.0
 """How long a run waits at least for `headway gc` to end."""
 
 
-@dataclass(frozen=True)
-class Helpers:
-    """The helper processes of a run. Both start early when a plan says that they will be needed."""
-
-    child: Child
-    replay: ReplayProcess
-
-    @classmethod
-    @contextmanager
-    def open(cls, report: Reporter) -> Iterator[Helpers]:
-        replay = ReplayProcess()
-        try:
-            with Child(on_line=lambda line: report.note(f"  | {line}")) as child:
-                yield cls(child, replay)
-        finally:
-            replay.close()
-
-
-ExecutorFor = Callable[[Helpers, Callable[[Output], None]], Executor]
-"""(the processes, what to tell of each output) -> who calls the steps."""
-
-
 def execute(
-    run_spec: RunSpec, executor_for: ExecutorFor, report: Reporter, *, wait_seconds: float = 0.0, run: str | None = None
+    run_spec: RunSpec,
+    report: Reporter,
+    *,
+    wrap: Callable[[Executor], Executor] = lambda engine: engine,
+    wait_seconds: float = 0.0,
 ) -> dict[str, Any]:
     """Run the DAG under the pipeline's lock, promote what the gate lets through, and record the run.
+
+    Args:
+        wrap: gives the executor that calls the engine.
 
     Returns:
         The run as it is kept in runs/<run>.json.
@@ -67,7 +53,7 @@ def execute(
         HeadwayError: as the stages raise; the run is recorded as failed.
     """
     name = run_spec.loaded.pipeline.name
-    run = run or new_run_name()
+    run = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(2)  # sorts by time
     run_spec.store.create()
     lock = run_spec.store.lock(f"run-{name}", {"run": run})
 
@@ -76,17 +62,12 @@ def execute(
 
     with lock.held(wait_seconds=wait_seconds, on_wait=on_wait):
         not_collecting(run_spec.store, wait_seconds=max(wait_seconds, GC_SECONDS), on_wait=on_wait)
-        return _Run(run_spec, run, executor_for, report).go()
-
-
-def new_run_name() -> str:
-    """Sorts by time."""
-    return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(2)
+        return _Run(run_spec, run, report).go(wrap)
 
 
 class _Run:
-    def __init__(self, run_spec: RunSpec, run: str, executor_for: ExecutorFor, report: Reporter):
-        self.run_spec, self.executor_for, self.report = run_spec, executor_for, report
+    def __init__(self, run_spec: RunSpec, run: str, report: Reporter):
+        self.run_spec, self.report = run_spec, report
         self.began = time.perf_counter()
         self.notes: list[str] = []
         pipeline = run_spec.loaded.pipeline
@@ -104,15 +85,23 @@ class _Run:
             "stages": [],
         }
 
-    def go(self) -> dict[str, Any]:
+    def go(self, wrap: Callable[[Executor], Executor]) -> dict[str, Any]:
         for folder in self.run_spec.store.sweep():
             self.report.note(f"removed the incomplete folder of a run that died: {folder.name}")
         if self.run_spec.registry.repair():
             self.report.note("a promotion was interrupted before it served the champion: it is served now")
         try:
-            with Helpers.open(self.report) as helpers:
-                self._begin(helpers)
-                run_result = run_dag(self.run_spec, self.executor_for(helpers, self._output))
+            relayed = Child(on_line=lambda line: self.report.note(f"  | {line}"))
+            with relayed as child, closing(ReplayProcess()) as replay:
+                self._begin(child, replay)
+                engine = Engine(
+                    self.run_spec.store,
+                    child=child,
+                    monitor_for=self._monitor,
+                    on_output=self._output,
+                    runtime={REPLAY.name: {"process": replay}},
+                )
+                run_result = run_dag(self.run_spec, wrap(engine))
             self._finish(run_result)
         except HeadwayError as error:
             for note in self.notes:  # what was found out on the way may be why
@@ -128,17 +117,21 @@ class _Run:
             raise
         return self.record
 
-    def _begin(self, helpers: Helpers) -> None:
-        """Look ahead; start TensorFlow now if it will be needed, so that it imports while Beam ingests."""
+    def _monitor(self, title: str) -> Monitor:
+        """The verdict's reasons are a run's last words, once."""
+        return Monitor(self.report.stop) if title == GATE.name else self.report.monitor(title)
+
+    def _begin(self, child: Child, replay: ReplayProcess) -> None:
+        """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
         planner = Planner(self.run_spec.store)
         plan = run_dag(self.run_spec, planner, freeze=False)
         self.notes = plan.notes
         if planner.tensorflow:
             self.record["spans"] = plan.spans
             self.run_spec.store.save_run(self.record)
-            helpers.child.spawn()
+            child.spawn()
             if self.run_spec.last in (None, "replay"):
-                helpers.replay.start()
+                replay.start()
 
     def _output(self, output: Output) -> None:
         self.report.output(output)
@@ -168,16 +161,13 @@ class _Run:
         if verdict is not None:
             kept = ("verdict", "promote", "reasons", "primary", "outcome")
             record["verdict"] = {key: verdict[key] for key in kept if verdict.get(key) is not None}
-            if baselines := (verdict.get("metrics") or {}).get("baselines"):
-                record["baselines"] = baselines
-            if run_result.test is not None:
-                record["test"] = run_result.test
+            record |= {"test": run_result.test} if run_result.test is not None else {}
+        baselines = ((verdict or {}).get("metrics") or {}).get("baselines")
         if run_result.evaluation is not None:
             record["metrics"] = run_result.evaluation.get("metrics")
         elif run_result.facts.get("metrics"):
-            record["metrics"] = run_result.facts["metrics"]
-            if run_result.facts.get("baselines"):
-                record["baselines"] = run_result.facts["baselines"]
+            record["metrics"], baselines = run_result.facts["metrics"], run_result.facts.get("baselines")
+        record |= {"baselines": baselines} if baselines else {}
         record["state"] = "done"
         if verdict is not None and verdict["verdict"] == ALREADY:
             record |= {"state": ALREADY, "version": verdict["champion"]}

@@ -9,14 +9,13 @@ flow run's job variables hold its command.
 
 from __future__ import annotations
 
-import base64
 import os
 import secrets
 import shlex
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
+
+import httpx
 
 from headway.errors import ConfigError
 
@@ -41,10 +40,10 @@ def auth_string(file: Path, environ: Mapping[str, str] = os.environ) -> str:
         file.unlink()
     except FileNotFoundError:
         pass
-    made = f"headway:{secrets.token_urlsafe(24)}"
+    auth = f"headway:{secrets.token_urlsafe(24)}"
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        out.write(made + "\n")
-    return made
+        out.write(auth + "\n")
+    return auth
 
 
 def named(environ: Mapping[str, str]) -> str | None:
@@ -54,12 +53,11 @@ def named(environ: Mapping[str, str]) -> str | None:
         raise ConfigError(
             f"{SERVER} and {CLIENT} differ", where="environment", fix=f"set both to the same value, or unset {CLIENT}"
         )
-    given = server or client
+    given = server or client or None
     if given and ":" not in given:
-        raise ConfigError(
-            "is not user:password", where=SERVER if server else CLIENT, fix=f"export {SERVER}=user:password"
-        )
-    return given or None
+        where = SERVER if server else CLIENT
+        raise ConfigError("is not user:password", where=where, fix=f"export {SERVER}=user:password")
+    return given
 
 
 def server_settings(auth: str, address: str, port: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -96,15 +94,10 @@ def check(address: str, auth: str, file: Path) -> None:
 
 
 def _lets_in(address: str, auth: str | None) -> bool:
-    headers = {} if auth is None else {"Authorization": f"Basic {base64.b64encode(auth.encode()).decode()}"}
-    request = urllib.request.Request(f"{address}/api/admin/version", headers=headers)
-    try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30):
-            return True
-    except urllib.error.HTTPError as error:
-        if error.code != 401:
-            raise
-        return False
+    user, _, password = (auth or "").partition(":")
+    login = None if auth is None else (user, password)
+    answer = httpx.get(f"{address}/api/admin/version", auth=login, timeout=30, trust_env=False)
+    return answer.status_code != 401 and bool(answer.raise_for_status())
 
 
 def shell_prefix(file: Path, environ: Mapping[str, str]) -> str:

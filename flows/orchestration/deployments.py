@@ -1,21 +1,26 @@
-"""Removes deployments from the server that prefect.yaml no longer names, if `make up` created them.
+"""The work pool and the deployments on the server of PREFECT_API_URL.
 
+    create_pool("headway"); pool_online("headway")
     notes = reconcile(Path("prefect.yaml"), Path(".headway/prefect"), deploy)
 
 `prefect deploy` makes and renews; it removes nothing, so a deployment or a schedule that is deleted from the file would go on
-firing. `deployed.json` in the folder remembers what was put there; deployments and schedules that somebody else made, in
-the UI or by hand, are left alone.
+firing. `reconcile` removes those: `deployed.json` in the folder remembers what was put there; deployments and schedules
+that somebody else made, in the UI or by hand, are left alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
+from prefect.exceptions import ObjectAlreadyExists
+from prefect.workers.process import ProcessWorker
 
 from headway.config import read_yaml
 from headway.storage.atomic_io import replace_text
@@ -23,6 +28,21 @@ from headway.storage.atomic_io import replace_text
 NAME = "deployed.json"
 Record = dict[str, dict[str, Any]]
 """{deployment's id: {"name": "flow/deployment", "schedules": [id, ...]}}"""
+
+
+def create_pool(name: str) -> None:
+    """Create a pool of local processes, unless it exists."""
+    template = ProcessWorker.get_default_base_job_template()
+    pool = WorkPoolCreate(name=name, type="process", base_job_template=template, description="Headway")
+    with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
+        client.create_work_pool(pool)
+
+
+def pool_online(name: str) -> bool:
+    """Whether a worker polls the pool."""
+    with get_client(sync_client=True) as client:
+        answer = client._client.post(f"/work_pools/{name}/workers/filter", json={})
+        return any(worker["status"] == "ONLINE" for worker in answer.json())
 
 
 def reconcile(file: Path, folder: Path, deploy: Callable[[], None]) -> list[str]:

@@ -11,20 +11,20 @@ pid files, logs, the password (`flows.orchestration.access`). The server listens
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from flows.orchestration import access
-from flows.orchestration.daemon import Daemon, end
-from flows.orchestration.processes import FOLDER_VARIABLE, Processes
+from flows.orchestration.processes import FOLDER_VARIABLE, Daemon, Processes, end
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted
 
@@ -38,28 +38,15 @@ _SAVE_SECONDS = 75.0
 """How long a worker gets to let its flow runs save."""
 
 
-@dataclass(frozen=True)
 class Place:
     """The folder of prefect.yaml, and the port of its server."""
 
-    root: Path
-    port: int
-
-    @property
-    def folder(self) -> Path:
-        return self.root / ".headway" / "prefect"
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def auth(self) -> Path:
-        return self.folder / access.NAME
-
-    @property
-    def processes(self) -> Processes:
-        return Processes(self.folder / "flow-runs")
+    def __init__(self, root: Path, port: int):
+        self.root, self.port = root, port
+        self.address = f"http://127.0.0.1:{port}"
+        self.folder = root / ".headway" / "prefect"
+        self.auth = self.folder / access.NAME
+        self.processes = Processes(self.folder / "flow-runs")
 
     def environment(self, auth: str) -> dict[str, str]:
         """For the server, the worker, the watch and the deploy; a database named in the shell's environment is kept."""
@@ -99,19 +86,18 @@ def start(place: Place) -> list[str]:
     env = place.environment(auth)
     _server(place, server, env, auth)
     os.environ.update(env)  # Prefect reads its settings when it is imported
-    from flows.orchestration import deployments, work_pool
+    from flows.orchestration import deployments
 
-    work_pool.create(POOL)
-    work_pool.remove_old_automation()
+    deployments.create_pool(POOL)
     notes = deployments.reconcile(place.root / "prefect.yaml", place.folder, lambda: _deploy(place, env))
     if watch.pid() is None:
         watch.start([*_PYTHON, "flows.orchestration.watch", "--pool", POOL], env=env, cwd=place.folder)
     if worker.pid() is None:
         if left := place.processes.pids():
-            told = counted(len(left), "flow run")
-            notes.append(f"{told} of a worker that died: left alone (process {', '.join(map(str, left.values()))})")
+            runs = counted(len(left), "flow run")
+            notes.append(f"{runs} of a worker that died: left alone (process {', '.join(map(str, left.values()))})")
         worker.start([*_PYTHON, "flows.orchestration.worker", "--pool", POOL], env=env, cwd=place.folder)
-        _wait(worker, lambda: work_pool.online(POOL), 60, "worker")
+        _wait(worker, lambda: deployments.pool_online(POOL), 60, "worker")
     return notes
 
 
@@ -137,12 +123,9 @@ def _server(place: Place, server: Daemon, env: dict[str, str], auth: str) -> Non
 
 
 def _healthy(place: Place) -> bool:
-    try:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{place.address}/api/health", timeout=2) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
+    with contextlib.suppress(httpx.HTTPError):
+        return httpx.get(f"{place.address}/api/health", timeout=2, trust_env=False).status_code == 200
+    return False
 
 
 def _wait(daemon: Daemon, ready: Callable[[], bool], seconds: float, what: str) -> None:
@@ -160,16 +143,8 @@ def _wait(daemon: Daemon, ready: Callable[[], bool], seconds: float, what: str) 
 
 
 def _deploy(place: Place, env: dict[str, str]) -> None:
-    command = [
-        *_PYTHON,
-        "flows.launcher",
-        "prefect",
-        "--no-prompt",
-        "deploy",
-        "--all",
-        "--prefect-file",
-        "prefect.yaml",
-    ]
+    deploy = ("prefect", "--no-prompt", "deploy", "--all", "--prefect-file", "prefect.yaml")
+    command = [*_PYTHON, "flows.launcher", *deploy]
     done = subprocess.run(command, env=env, cwd=place.root, capture_output=True, text=True, check=False)
     if done.returncode:
         last = "".join(f"\n  | {line}" for line in (done.stdout + done.stderr).splitlines()[-15:])
@@ -193,7 +168,7 @@ def stop(place: Place) -> list[str]:
     return stopped
 
 
-def told(place: Place, environ: Mapping[str, str]) -> str:
+def instructions(place: Place, environ: Mapping[str, str]) -> str:
     """What a person needs after `start`, in a shell with this environment."""
     prefect = Path(sys.executable).with_name("prefect")
     shown = os.path.relpath(prefect, place.root) if prefect.is_relative_to(place.root) else str(prefect)
@@ -219,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.what == "start":
             environ = dict(os.environ)
             notes = start(place)
-            print("\n".join([told(place, environ), *(f"note: {note}" for note in notes)]))
+            print("\n".join([instructions(place, environ), *(f"note: {note}" for note in notes)]))
         else:
             print(f"stopped: {', '.join(stop(place)) or 'nothing, since nothing was running'}")
     except HeadwayError as error:

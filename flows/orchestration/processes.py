@@ -1,12 +1,19 @@
-"""The flow run processes of this machine: each writes its pid to a file of its own while it lives.
+"""Processes of this machine that outlive the command that started them, known by files that hold their pids.
 
-    enlist(environ)                          # first thing in a flow run's process: flows.launcher
+    enlist(environ)                          # first things in a flow run's process: flows.launcher
+    outlive_reader()                         # nothing that it prints raises BrokenPipeError
     found = Processes(folder)
     found.lives(flow_run)                    # True, False, or None where nothing is known of it here
     found.pids()                             # {flow run: pid} of those that live
 
-`make up` names the folder in HEADWAY_FLOW_RUNS. A flow run is found by its file whichever worker started it, also after
-that worker died; a file that a killed process left says that the run is over.
+    worker = Daemon(folder, "worker")
+    worker.start(command, env=env, cwd=cwd)  # its output goes to folder/worker.log
+    worker.pid()                             # None when it is dead
+    worker.stop()                            # it and all that it started; nothing else
+
+`make up` names the folder of flow runs in HEADWAY_FLOW_RUNS. A flow run is found by its file whichever worker started it,
+also after that worker died; a file that a killed process left says that the run is over. Each daemon leads a session of
+its own, and what it starts stays in it: so its children are found even after it died.
 """
 
 from __future__ import annotations
@@ -16,8 +23,14 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TextIO
 
 from headway.errors import StoreError
 from headway.storage.atomic_io import replace_text
@@ -28,16 +41,43 @@ FLOW_RUN_VARIABLE = "PREFECT__FLOW_RUN_ID"
 _NAME = re.compile(r"[0-9a-fA-F-]{1,64}")
 
 
+@dataclass(frozen=True)
+class PidFile:
+    """A file that names a process: its pid, when it began, and where the pid means something."""
+
+    path: Path
+
+    def write(self, pid: int) -> None:
+        replace_text(self.path, json.dumps({"pid": pid, "started": started(pid), "place": place()}))
+
+    def process(self) -> tuple[int, str] | None:
+        """(pid, start) of the process; None without a file, or where the pid means nothing here."""
+        try:
+            facts = json.loads(self.path.read_text())
+            return (int(facts["pid"]), str(facts["started"])) if facts["place"] == place() else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def lives(self) -> bool | None:
+        """Whether the process lives; None where that is not known."""
+        known = self.process()
+        return None if known is None else alive(*known)
+
+    def pid(self) -> int | None:
+        """The pid while the process lives."""
+        known = self.process()
+        return known[0] if known is not None and alive(*known) else None
+
+
 def enlist(environ: Mapping[str, str]) -> None:
     """Write this process down, until it ends by itself; nothing when no folder or no flow run is named."""
     folder, flow_run = environ.get(FOLDER_VARIABLE), environ.get(FLOW_RUN_VARIABLE, "")
     if not folder or not _NAME.fullmatch(flow_run):
         return
-    file = _file(Path(folder), flow_run)
-    pid = os.getpid()
+    file, pid = Path(folder) / f"{flow_run}.json", os.getpid()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(file, json.dumps({"pid": pid, "started": started(pid), "place": place()}))
+        PidFile(file).write(pid)
     except (OSError, StoreError):
         return  # a run without a file is judged by its heartbeats
 
@@ -49,43 +89,142 @@ def enlist(environ: Mapping[str, str]) -> None:
     atexit.register(leave)
 
 
+class Outliving:
+    """A text stream whose writes never fail for want of a reader: what nobody reads is dropped.
+
+    A flow run prints into a pipe that its worker reads. When the worker dies the pipe breaks, and the next line printed
+    would end the run: rich, which Prefect prints with, raises SystemExit. The log on Prefect's server still gets every line.
+    """
+
+    def __init__(self, inner: TextIO):
+        self._inner = inner
+
+    def write(self, text: str) -> int:
+        try:
+            return self._inner.write(text)
+        except BrokenPipeError:
+            self._let_go()
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        try:
+            self._inner.flush()
+        except BrokenPipeError:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Point the descriptor at nothing: what is buffered, and what other code prints to it, goes there from now on."""
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, self._inner.fileno())
+        os.close(nothing)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def outlive_reader() -> None:
+    """From now on nothing that this process prints raises BrokenPipeError."""
+    sys.stdout, sys.stderr = Outliving(sys.stdout), Outliving(sys.stderr)
+
+
 class Processes:
     """The flow run processes that the pid files in a folder name."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
+    def _file(self, flow_run: str) -> PidFile:
+        return PidFile(self.folder / f"{flow_run}.json")
+
+    def _known(self) -> list[str]:
+        return sorted(file.stem for file in self.folder.glob("*.json"))
+
     def lives(self, flow_run: str) -> bool | None:
         """Whether the flow run's process lives; None when it has no file, or ran where its pid means nothing here."""
-        known = self._known(_file(self.folder, flow_run))
-        return None if known is None else alive(*known)
+        return self._file(flow_run).lives()
 
     def pids(self) -> dict[str, int]:
         """{flow run: pid} of the processes that live."""
-        found = {}
-        for file in sorted(self.folder.glob("*.json")):
-            known = self._known(file)
-            if known is not None and alive(*known):
-                found[file.stem] = known[0]
-        return found
+        return {name: pid for name in self._known() if (pid := self._file(name).pid()) is not None}
 
     def forget(self, flow_run: str) -> None:
         """Remove the file of a process that is dead."""
         if self.lives(flow_run) is False:
             with contextlib.suppress(OSError):
-                _file(self.folder, flow_run).unlink()
+                self._file(flow_run).path.unlink()
 
     def dead(self) -> list[str]:
         """Flow runs whose process ended without removing its file."""
-        return [file.stem for file in sorted(self.folder.glob("*.json")) if self.lives(file.stem) is False]
+        return [name for name in self._known() if self.lives(name) is False]
 
-    def _known(self, file: Path) -> tuple[int, str] | None:
+
+class Daemon:
+    """A process that leads a session of its own; see the module."""
+
+    def __init__(self, folder: Path, name: str):
+        self.name = name
+        self.file, self.log = PidFile(folder / f"{name}.pid"), folder / f"{name}.log"
+        self.pid = self.file.pid
+
+    def start(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self.file.write(process.pid)
+
+    def _members(self) -> list[int]:
+        """The living processes of its session."""
+        known = self.file.process()
+        if known is None or (alive(known[0]) and not alive(*known)):
+            return []  # another process has that pid now, which says that the whole session is gone
+        return [pid for pid in _pids() if _session(pid) == known[0] and alive(pid)]
+
+    def stop(self) -> None:
+        """End its leader, then what is left."""
+        if (pid := self.pid()) is not None:
+            end([pid], 15.0)
+        end(self._members(), 5.0)
+        self.file.path.unlink(missing_ok=True)
+
+    def last_words(self, lines: int = 15) -> str:
+        """The end of its log."""
         try:
-            facts = json.loads(file.read_text())
-            return (int(facts["pid"]), str(facts["started"])) if facts["place"] == place() else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "".join(f"\n  | {line}" for line in text.splitlines()[-lines:])
 
 
-def _file(folder: Path, flow_run: str) -> Path:
-    return folder / f"{flow_run}.json"
+def end(pids: Sequence[int], seconds: float) -> None:
+    """SIGTERM, and SIGKILL to those that live `seconds` later."""
+    _signal(pids, signal.SIGTERM)
+    deadline = time.monotonic() + seconds
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    _signal([pid for pid in pids if alive(pid)], signal.SIGKILL)
+
+
+def _signal(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return -1
+
+
+def _pids() -> list[int]:
+    if Path("/proc/self").exists():
+        return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    asked = subprocess.run(["ps", "-axo", "pid="], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in asked.stdout.split()]

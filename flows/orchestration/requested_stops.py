@@ -1,8 +1,8 @@
 """Polls Prefect's server from inside a flow run for a request to stop.
 
-    asked = Asked(flow_run_id, stop)
-    with asked.now_and_then():               # sets `stop` within seconds of a cancellation
-        asked.check()                        # before a step, and before a promotion: raises Cancelled
+    stops = StopRequests(flow_run_id, stop)
+    with stops.polling():                    # sets `stop` within seconds of a cancellation
+        stops.check()                        # before a step, and before a promotion: raises Cancelled
 
 A worker passes on a cancellation to the flow runs that it started, while it lives. The state of a flow run may also be set
 through the API, which no worker hears of, and a flow run may have outlived its worker.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -20,16 +21,13 @@ from prefect.client.orchestration import get_client
 from headway.errors import Cancelled
 
 SECONDS = 3.0
-_OVER = {
-    "CANCELLING": "the flow run is being cancelled",
-    "CANCELLED": "the flow run's state was set to Cancelled",
-    "CRASHED": "the flow run's state was set to Crashed",
-    "FAILED": "the flow run's state was set to Failed",
-    "COMPLETED": "the flow run's state was set to Completed",
+_OVER = {"CANCELLING": "the flow run is being cancelled"} | {
+    state: f"the flow run's state was set to {state.title()}"
+    for state in ("CANCELLED", "CRASHED", "FAILED", "COMPLETED")
 }
 
 
-class Asked:
+class StopRequests:
     """The state of one flow run on the server.
 
     Args:
@@ -54,7 +52,7 @@ class Asked:
         except Exception:  # an outage is not a cancellation, whatever form it takes
             return None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Ask once; `stop` is set when the run is not to go on."""
         if self.why is None and (why := _OVER.get(self.state() or "")):
             self.why = why
@@ -66,20 +64,20 @@ class Asked:
         Raises:
             Cancelled: the run is not to go on.
         """
-        self.look()
+        self.poll()
         if self.stop.is_set():
             raise Cancelled(self.why or "stopped on request; what was done is kept")
 
     @contextlib.contextmanager
-    def now_and_then(self, seconds: float = SECONDS) -> Iterator[None]:
+    def polling(self, seconds: float = SECONDS) -> Iterator[None]:
         """Look every few seconds, in a thread."""
         done = threading.Event()
 
         def watch() -> None:
             while not done.wait(seconds) and self.why is None:
-                self.look()
+                self.poll()
 
-        thread = threading.Thread(target=watch, name="asked", daemon=True)
+        thread = threading.Thread(target=watch, name="stops", daemon=True)
         thread.start()
         try:
             yield
@@ -88,8 +86,6 @@ class Asked:
 
     def wait_for_server(self, seconds: float = 600.0) -> None:
         """Wait until the server answers, so that it hears how the run ended; at most `seconds`."""
-        waiting = threading.Event()
-        tries = int(seconds / SECONDS)
-        while self.state() is None and tries > 0 and not self.stop.is_set():
-            waiting.wait(SECONDS)
-            tries -= 1
+        deadline = time.monotonic() + seconds
+        while self.state() is None and time.monotonic() < deadline and not self.stop.wait(SECONDS):
+            pass

@@ -1,6 +1,6 @@
 """Reports a run to Prefect: log lines through the run logger, and artifacts.
 
-    report = RunLog(asked, pipeline="flights")           # inside a flow
+    report = RunLog(stops, pipeline="flights")           # inside a flow
     report.note("...")                                   # the flow's log; a step's lines go to its task's log
 
 Progress is a line every ten seconds at most. The TensorFlow process's own lines come through `note` as well.
@@ -20,7 +20,7 @@ from prefect.logging import get_run_logger
 
 from flows.dag.run_spec import GATE
 from flows.dag.step import Output
-from flows.orchestration.requested_stops import Asked
+from flows.orchestration.requested_stops import StopRequests
 from flows.progress.artifacts import artifacts_of, key_of, verdict_markdown
 from flows.progress.terminal import Lines
 from headway.redaction import redact, redacted
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
 
-class _AlreadyTold(logging.Filter):
+class _AlreadyLogged(logging.Filter):
     """Drops the traceback that Prefect prints of a state which a flow returned: its message was logged before."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -40,8 +40,8 @@ class _AlreadyTold(logging.Filter):
 def without_tracebacks() -> None:
     """From now on a flow that returns a failed or cancelled state is logged without a traceback; once is enough."""
     logger = logging.getLogger("prefect.flow_runs")
-    if not any(isinstance(present, _AlreadyTold) for present in logger.filters):
-        logger.addFilter(_AlreadyTold())
+    if not any(isinstance(present, _AlreadyLogged) for present in logger.filters):
+        logger.addFilter(_AlreadyLogged())
 
 
 class RunLog(Lines):
@@ -49,14 +49,14 @@ class RunLog(Lines):
 
     seconds = 10.0
 
-    def __init__(self, asked: Asked, *, pipeline: str):
-        super().__init__(asked.stop)
-        self._asked, self._pipeline = asked, pipeline
+    def __init__(self, stops: StopRequests, *, pipeline: str):
+        super().__init__(stops.stop)
+        self._stops, self._pipeline = stops, pipeline
         self._flow: Logger = get_run_logger()
         self._verdict: tuple[UUID, dict[str, Any]] | None = None
 
     def check(self) -> None:
-        self._asked.check()
+        self._stops.check()
 
     def note(self, line: str) -> None:
         self.logger().info("%s", redact(line.strip()))
@@ -70,9 +70,9 @@ class RunLog(Lines):
                     create_table_artifact(redacted(artifact.table), key=key, description=redact(artifact.description))
                 else:
                     text, about = redact(artifact.markdown), redact(artifact.description)
-                    made = create_markdown_artifact(text, key=key, description=about)
-                    if output.stage == GATE.name and isinstance(made, UUID):
-                        self._verdict = (made, output.get())
+                    artifact_id = create_markdown_artifact(text, key=key, description=about)
+                    if output.stage == GATE.name and isinstance(artifact_id, UUID):
+                        self._verdict = (artifact_id, output.get())
             except Exception as error:  # the run matters more than a picture of it
                 self.logger().warning("artifact %s was not published: %s", key, error)
 
@@ -80,10 +80,10 @@ class RunLog(Lines):
         """Complete the verdict's artifact, if there is one: what became of the candidate."""
         if self._verdict is None:
             return
-        made, result = self._verdict
+        artifact_id, result = self._verdict
         try:
             with get_client(sync_client=True) as client:
-                client.update_artifact(made, ArtifactUpdate(data=redact(verdict_markdown(result, ending))))
+                client.update_artifact(artifact_id, ArtifactUpdate(data=redact(verdict_markdown(result, ending))))
         except Exception as error:
             self.logger().warning("the verdict's artifact was not completed: %s", error)
 

@@ -20,9 +20,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flows.orchestration.processes import FOLDER_VARIABLE, Processes
 
@@ -31,8 +30,7 @@ PENDING_SECONDS = 120.0
 LOOK_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class FlowRun:
+class FlowRun(NamedTuple):
     """A flow run that has not ended, as the server has it."""
 
     id: str
@@ -42,8 +40,7 @@ class FlowRun:
     """What its newest heartbeat is called; None before the first."""
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     flow_run: str
     state: str
     message: str

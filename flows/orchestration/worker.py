@@ -20,7 +20,7 @@ import time
 from typing import Any
 from uuid import UUID
 
-import anyio.abc
+import anyio
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from headway.messages import counted
@@ -47,12 +47,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         finally:
             self._polling = False
 
-    async def run(
-        self,
-        flow_run: Any,
-        configuration: Any,
-        task_status: anyio.abc.TaskStatus[int] | None = None,
-    ) -> ProcessWorkerResult:
+    async def run(self, flow_run: Any, configuration: Any, task_status: Any = None) -> ProcessWorkerResult:
         status = task_status or anyio.TASK_STATUS_IGNORED
 
         class Noting:
@@ -71,11 +66,11 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
     async def drain(self, seconds: float) -> None:
         """Take no new flow runs, and wait until those there are have ended; at most `seconds`."""
         self._draining = True
-        told: set[int] = set()
+        signalled: set[int] = set()
         deadline = time.monotonic() + seconds
         while self.engines or self._submitting_flow_run_ids or self._polling:
-            for pid in set(self.engines.values()) - told:
-                told.add(pid)
+            for pid in set(self.engines.values()) - signalled:
+                signalled.add(pid)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
             if time.monotonic() > deadline:

@@ -40,11 +40,11 @@ def artifacts_of(output: Output) -> list[Artifact]:
                 Artifact("statistics-train", "columns of the train split", table=column_rows(result)),
             ]
         case "validate":
-            told = f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
-            found = [Artifact("validation", told, table=summary_table(result))] if result["anomalies"] else []
+            summary = f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
+            found = [Artifact("validation", summary, table=summary_table(result))] if result["anomalies"] else []
             if result.get("splits"):
-                said = "; ".join(["splits and their labels", *result.get("proof", [])])
-                found.append(Artifact("splits", said, table=result["splits"]))
+                description = "; ".join(["splits and their labels", *result.get("proof", [])])
+                found.append(Artifact("splits", description, table=result["splits"]))
             return found
         case "evaluate":
             role = output.title.removeprefix("evaluate").split()[:1]  # champion, reference or test
@@ -72,7 +72,7 @@ def splits_markdown(result: Mapping[str, Any]) -> str:
 
 
 def column_rows(result: Mapping[str, Any], split: str = "train") -> Rows:
-    """One row a column; what a type does not have stays empty."""
+    """One row per column; what a type does not have stays empty."""
     shown = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
     return [
         {

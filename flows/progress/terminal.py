@@ -8,11 +8,11 @@ Progress goes to stderr; what a command answers goes to stdout.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from flows.dag.step import Output
@@ -20,22 +20,14 @@ from headway.messages import counted, duration, metrics_line, number
 from headway.monitor import Monitor
 from headway.redaction import redact
 
-_LINE_SECONDS = 5.0
-"""Without a terminal a stage says how far it is this often."""
 
-
-class Reporter:
+class Reporter(contextlib.AbstractContextManager["Reporter"]):
     """The base class, which reports nothing."""
 
     def __init__(self, stop: threading.Event | None = None):
         self.stop = stop or threading.Event()
 
-    def __enter__(self) -> Reporter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *exc: object) -> None: ...
 
     def monitor(self, title: str) -> Monitor:
         return Monitor(self.stop)
@@ -54,16 +46,21 @@ class Reporter:
 class Lines(Reporter):
     """Plain lines on stderr."""
 
-    seconds = _LINE_SECONDS
+    seconds = 5.0
+    """How much time lies at least between two reports of a step's progress."""
 
     def monitor(self, title: str) -> Monitor:
-        return _LineMonitor(self, title)
+        return _StepMonitor(self, title)
 
     def output(self, output: Output) -> None:
         self.note(line_of(output))
 
     def note(self, line: str) -> None:
         print(redact(line), file=sys.stderr, flush=True)
+
+    def update(self, title: str, done: float, total: float | None, status: str) -> None:
+        """A step's progress."""
+        self.note(f"  {title}: {status}")
 
 
 class Pace:
@@ -84,39 +81,41 @@ class Pace:
         if self._first is None or done < self._first[1]:
             self._first = (now, done)
             return "", ""
-        seconds, made = now - self._first[0], done - self._first[1]
-        if seconds < self._SECONDS or made <= 0:
+        seconds, progressed = now - self._first[0], done - self._first[1]
+        if seconds < self._SECONDS or progressed <= 0:
             return "", ""
-        rate = made / seconds
+        rate = progressed / seconds
         speed = f", {rate:,.0f} {unit}/s" if rate >= 10 else f", {rate:.2g} {unit}/s"
-        known = total and (made >= self._SHARE * total or seconds >= self._LONG)
+        known = total and (progressed >= self._SHARE * total or seconds >= self._LONG)
         return speed, f", {duration((total - done) / rate)} left" if total and known else ""
 
 
-class _LineMonitor(Monitor):
+class _StepMonitor(Monitor):
     def __init__(self, reporter: Lines, title: str):
         super().__init__(reporter.stop)
         self._reporter, self._title, self._pace = reporter, title, Pace()
-        self._said = time.monotonic()
+        self._reported = time.monotonic()
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
         speed, left = self._pace.words(done, total, unit)
         now = time.monotonic()
-        if now - self._said < self._reporter.seconds:
-            return
-        self._said = now
-        share = f" of {total:,.0f}" if total else ""
-        self._reporter.note(f"  {self._title}: {done:,.0f}{share} {unit}{speed}{_facts(facts)}{left}")
+        if now - self._reported >= self._reporter.seconds:
+            self._reported = now
+            share = f" of {total:,.0f}" if total else ""
+            status = f"{done:,.0f}{share} {unit}{speed}{_facts(facts)}{left}"
+            self._reporter.update(self._title, done, total, status)
 
     def log(self, line: str) -> None:
         self._reporter.note(f"  {self._title}: {line}")
 
 
-class Bars(Reporter):
+class Bars(Lines):
     """A bar for each running step on a terminal, and a line for each finished one."""
 
-    def __init__(self, stop: threading.Event | None = None):
-        super().__init__(stop)
+    seconds = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
@@ -134,17 +133,15 @@ class Bars(Reporter):
         self.progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.progress.stop()
 
     def monitor(self, title: str) -> Monitor:
         self._tasks[title] = self.progress.add_task(title, total=None, status="")
-        return _BarMonitor(self, title)
+        return super().monitor(title)
 
     def output(self, output: Output) -> None:
-        self.note(line_of(output))
+        super().output(output)
         for title in [title for title in self._tasks if title == output.title or title.startswith(f"{output.stage} (")]:
             self.progress.remove_task(self._tasks.pop(title))
 
@@ -156,19 +153,6 @@ class Bars(Reporter):
         self.progress.console.print(redact(line), highlight=False, markup=False, soft_wrap=True)
 
 
-class _BarMonitor(Monitor):
-    def __init__(self, reporter: Bars, title: str):
-        super().__init__(reporter.stop)
-        self._reporter, self._title, self._pace = reporter, title, Pace()
-
-    def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        speed, left = self._pace.words(done, total, unit)
-        self._reporter.update(self._title, done, total, f"{done:,.0f} {unit}{speed}{_facts(facts)}{left}")
-
-    def log(self, line: str) -> None:
-        self._reporter.note(f"  {self._title}: {line}")
-
-
 def _facts(facts: dict[str, Any]) -> str:
     shown = [
         f"{name.replace('_', ' ')} {number(value)}"
@@ -178,11 +162,9 @@ def _facts(facts: dict[str, Any]) -> str:
     return "".join(f", {text}" for text in shown[:2])
 
 
-def reporter(*, json: bool, stop: threading.Event | None = None) -> Reporter:
+def reporter(*, json: bool) -> Reporter:
     """Bars on a terminal, lines otherwise, silence with --json."""
-    if json:
-        return Reporter(stop)
-    return Bars(stop) if sys.stderr.isatty() else Lines(stop)
+    return Reporter() if json else Bars() if sys.stderr.isatty() else Lines()
 
 
 def line_of(output: Output) -> str:
@@ -203,25 +185,22 @@ def _detail(output: Output) -> str:
             return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
         case "splits":
             wrong = len(result["anomalies"])
-            return "; ".join(result["says"]) if not wrong else f"{wrong} finding{'s' * (wrong != 1)}"
+            return counted(wrong, "finding") if wrong else "; ".join(result["says"])
         case "validate":
             return f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
         case "analyse":
-            return (
-                f"{counted(result['rows'], 'row')}, gives {', '.join(column['name'] for column in result['columns'])}"
-            )
+            names = ", ".join(column["name"] for column in result["columns"])
+            return f"{counted(result['rows'], 'row')}, gives {names}"
         case "transform":
             parameters = result["parameters"]
-            label = parameters["label"]
-            return f"{counted(len(parameters['fitted']), 'column')}, {label['task']}"
+            return f"{counted(len(parameters['fitted']), 'column')}, {parameters['label']['task']}"
         case "train":
             loss, speed = result.get("final_loss"), result.get("steps_per_second")
-            told = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
-            return ", ".join(told + [f"{number(speed)} steps/s"] * (speed is not None))
+            parts = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
+            return ", ".join(parts + [f"{number(speed)} steps/s"] * (speed is not None))
         case "evaluate":
-            if result.get("incompatible"):
-                return f"cannot score these rows: {result['incompatible']}"
-            return metrics_line(result["metrics"])
+            incompatible = result.get("incompatible")
+            return f"cannot score these rows: {incompatible}" if incompatible else metrics_line(result["metrics"])
         case "gate":
             return str(result["verdict"])
         case "export":

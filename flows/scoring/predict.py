@@ -19,7 +19,6 @@ from flows.scoring.remote_output import into_bucket
 from headway.errors import ConfigError, StoreError
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
-from headway.schema.columns import Schema
 from headway.schema.pbtxt import from_text
 from headway.sources.discovery.formats_table import ONE_SPAN, SourceConfig, files
 from headway.storage.filesystem import is_remote
@@ -88,7 +87,7 @@ def find_model(loaded: LoadedPipeline, model: str) -> tuple[Path, int | None]:
 
     Raises:
         StoreError: there is no champion, or no such version.
-        ConfigError: it is no version and no folder either.
+        ConfigError: it is neither a version nor a folder.
     """
     name = loaded.pipeline.name
     if model == "champion" or model.isdigit():
@@ -114,26 +113,18 @@ def model_digest(folder: Path) -> str:
 def _passed(
     loaded: LoadedPipeline, described: ModelMetadata, source: SourceConfig, columns: Sequence[str] | None
 ) -> list[Passed]:
-    """The columns that go through. Text formats give them the type of the model or the pipeline's schema, if one has it."""
-    known = {column.name: column for column in (*_schema(loaded).columns, *described.columns)}
+    """The columns that go through; by default the keys, by role, then those of the split. Text formats give them the type
+    of the model or the pipeline's schema, if one has it."""
+    path, split = loaded.schema_file, loaded.pipeline.split
+    schema = from_text(path.read_text(encoding="utf-8"), where=str(path)).columns if path.is_file() else ()
+    known = {column.name: column for column in (*schema, *described.columns)}
+    keys = [name for name, config in loaded.pipeline.column_configs().items() if config.role == "key"]
+    keys += split.key if split.mode == "hash" else ()
     inputs = {column.name for column in described.columns}
     found = []
-    for name in dict.fromkeys(_keys(loaded) if columns is None else columns):
+    for name in dict.fromkeys(keys if columns is None else columns):
         column = known.get(name) if source.format not in _TYPED else None
         if column is not None and name not in inputs:
             column = column.model_copy(update={"nullable": True})  # a key that is missing costs no prediction
         found.append(Passed(name=name, column=column))
     return found
-
-
-def _schema(loaded: LoadedPipeline) -> Schema:
-    path = loaded.schema_file
-    return from_text(path.read_text(encoding="utf-8"), where=str(path)) if path.is_file() else Schema(columns=())
-
-
-def _keys(loaded: LoadedPipeline) -> list[str]:
-    """Keys by role, then those of the split."""
-    configs = loaded.pipeline.column_configs()
-    split = loaded.pipeline.split
-    keys = [name for name, config in configs.items() if config.role == "key"]
-    return [*keys, *(split.key if split.mode == "hash" else ())]

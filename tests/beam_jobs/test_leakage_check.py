@@ -130,7 +130,7 @@ def test_the_rows_named_are_those_of_the_file(window):
     assert message == "1 key (k) is in train and in eval: k 'c257' (train: a a.csv row 258; eval: a b.csv row 242)"
 
 
-def test_a_column_that_splits_a_key_is_an_error_and_without_a_key_it_is_said(window):
+def test_a_column_that_splits_a_key_is_an_error_and_without_a_key_it_is_reported(window):
     part = Column(name="t", type="bytes", nullable=False, role="key")
     content = ["7,train,1,1", "8,train,1,0", "7,eval,1,1", "9,test,2,1", "8,test,1,1", ",train,1,0"]
     split = SplitConfig(mode="column", column="t", key="k")
@@ -318,7 +318,7 @@ def test_an_eval_month_that_is_a_byte_copy_of_train_is_an_error_by_time(window):
     assert (found["severity"], found["kind"]) == ("error", "duplicate rows") and "leave it out" in found["fix"]
 
 
-def test_copies_within_one_split_count_twice_and_that_is_told(window):
+def test_copies_within_one_split_count_twice_and_that_is_reported(window):
     result = window(SplitConfig(eval=0.4), a=rows(range(200)), b=rows(range(200)))
     [found] = result["anomalies"]
     assert (found["severity"], found["kind"]) == ("warning", "duplicate rows") and "b b.csv of a a.csv" in found[
@@ -349,7 +349,7 @@ def test_few_different_rows_are_counted(window):
         ),
     ],
 )
-def test_a_group_in_two_splits_is_told_whatever_splits_the_rows(window, split, fix):
+def test_a_group_in_two_splits_is_reported_whatever_splits_the_rows(window, split, fix):
     group, by = KEY.model_copy(update={"role": "group"}), Column(name="t", type="bytes", nullable=False, role="key")
     days = [f"2013-01-{day:02d}" for day in range(1, 31 if split.key else 3)]
     lines = [line for day in days for line in rows([f"q{i}" for i in range(150)], day)]
@@ -368,7 +368,7 @@ def test_a_group_in_two_splits_is_told_whatever_splits_the_rows(window, split, f
     "split",
     [SplitConfig(key="k", unique=True, eval=0.4), SplitConfig(unique="k"), SplitConfig(mode="time", unique="k")],
 )
-def test_what_is_declared_unique_and_is_so_is_said_to_be(window, split):
+def test_what_is_declared_unique_and_is_so_is_reported_as_unique(window, split):
     result = window(split, a=rows(range(50)), b=rows(range(50, 80), "2013-02-01"))
     assert result["anomalies"] == [] and "k is unique: no value occurs twice in 80 rows" in result["says"][-1]
 
@@ -430,7 +430,7 @@ def test_a_span_without_rows_is_noted_too(window):
     assert result["anomalies"] == [] and "unique" in result["says"][-1]
 
 
-def test_damaged_notes_are_told(window, tmp_path):
+def test_damaged_notes_are_reported(window, tmp_path):
     split = SplitConfig(key="k")
     window(split, a=rows(range(30)))
     request = _request(tmp_path / "raw", "a").model_copy(update={"split": split})
@@ -446,7 +446,7 @@ def test_damaged_notes_are_told(window, tmp_path):
         prove(asked, tmp_path, Monitor())
 
 
-def test_an_unknown_key_column_is_told_with_its_setting(tmp_path):
+def test_an_unknown_key_column_is_reported_with_its_setting(tmp_path):
     (tmp_path / "raw" / "a").mkdir(parents=True)
     (tmp_path / "raw" / "a" / "a.csv").write_text("k,t,x,y\n1,,1,1\n")
     request = _request(tmp_path / "raw", "a").model_copy(update={"split": SplitConfig(unique="kk")})
@@ -459,7 +459,7 @@ def overlaps(result):
     return [a for a in result["anomalies"] if a["kind"] == "row overlap"]
 
 
-def test_rows_that_stand_twice_under_two_ids_are_told_with_their_share(window):
+def test_rows_that_stand_twice_under_two_ids_are_reported_with_their_share(window):
     """Every row of one file is in the other under a new id: the key proves nothing of what the rows hold."""
     split = SplitConfig(key="k", eval=0.2)
     values = [f"2013-01-01,{i},{i % 2}" for i in range(400)]
@@ -472,7 +472,7 @@ def test_rows_that_stand_twice_under_two_ids_are_told_with_their_share(window):
     assert result["says"] and "no k is in two splits" in result["says"][0]
 
 
-def test_rows_that_are_there_once_are_not_said_to_repeat(window):
+def test_rows_that_are_there_once_are_not_reported_as_repeated(window):
     split = SplitConfig(key="k", eval=0.2)
     lines = [f"a{i},2013-01-01,{i},{i % 2}" for i in range(300)]
     assert overlaps(window(split, a=lines)) == []

@@ -45,7 +45,7 @@ def test_validate_and_show_say_what_is_proven_and_a_leak_stops_the_run(typed, sm
 
 
 @pytest.mark.slow
-def test_unknown_columns_are_told_with_their_setting_and_the_nearest_name(typed, small):
+def test_unknown_columns_are_reported_with_their_setting_and_the_nearest_name(typed, small):
     typed("validate", small, check=0)
     for setting, value, name in (("split.key", "costumer", "customer"), ("split.unique", "ordr", "order")):
         said = typed("validate", small, "--set", f"{setting}={value}", check=2).stderr

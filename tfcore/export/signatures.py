@@ -27,7 +27,7 @@ A column name that TensorFlow cannot use for a tensor gets one it can, with a pa
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from headway.config import Frozen
 from headway.evaluation.tasks import Task
@@ -97,6 +97,16 @@ def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
         )
         names[column.name] = name
     return {column.name: names[column.name] for column in columns}
+
+
+def replay_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """Columns as JSON values for the replay script, which knows no `Column`."""
+    names = tensor_names(columns)
+    return [
+        {"name": column.name, "tensor": names[column.name], "dtype": column.type, "nullable": column.nullable}
+        | {"dictionary": column.encoding == "dictionary", "shape": list(column.shape)}
+        for column in columns
+    ]
 
 
 def output_names(names: Sequence[str]) -> dict[str, str]:

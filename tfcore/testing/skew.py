@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headway.records.spec import feature_spec, total
 from headway.schema.columns import LABEL
-from tfcore.export.signatures import tensor_names
+from tfcore.export.signatures import replay_columns
 from tfcore.testing.example_shards import Written
 
 SECONDS = 240.0
@@ -55,11 +55,12 @@ def assert_no_skew(
         np.save(Path(folder) / "expected.npy", np.asarray(expected), allow_pickle=False)
         described = json.loads((moved / "assets.extra" / "signatures.json").read_text(encoding="utf-8"))
         inputs = {tensor["name"] for tensor in described["serving_default"]["inputs"]}
+        columns = replay_columns([column for column in examples.columns if column.name != LABEL])
         question = {
             "saved_model": str(moved),
             "spec": feature_spec(examples.columns, per_record),
             "rows_per_record": per_record,
-            "columns": _columns(examples, inputs),
+            "columns": [column for column in columns if column["tensor"] in inputs],
             "shards": [{"path": str(examples.folder / s["file"]), "rows": total(s["rows"])} for s in shards],
             "expected": str(Path(folder) / "expected.npy"),
             "output": output,
@@ -74,24 +75,6 @@ def assert_no_skew(
             f"{worst['signature']} differs by {worst['difference']:.3g} in row {worst['row']} (bound {bound:g}): "
             f"it says {worst['found']}, expected {worst['expected']}\n  the row: {worst['columns']}"
         )
-
-
-def _columns(examples: Written, inputs: set[str]) -> list[dict[str, Any]]:
-    """Those the model takes, as `tfcore.export.replay_main` wants them said."""
-    raw = [column for column in examples.columns if column.name != LABEL]
-    names = tensor_names(raw)
-    return [
-        {
-            "name": column.name,
-            "tensor": names[column.name],
-            "dtype": column.type,
-            "nullable": column.nullable,
-            "dictionary": column.encoding == "dictionary",
-            "shape": list(column.shape),
-        }
-        for column in raw
-        if names[column.name] in inputs
-    ]
 
 
 def _ask(question: dict[str, Any]) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def test_records_have_the_rows_asked_for(request_for, write_csv, tmp_path, rows)
     assert [row["id"] for row in splits["all"]] == list(range(100))
 
 
-def test_an_empty_batch_or_range_is_no_trouble(request_for, tmp_path):
+def test_an_empty_batch_or_range_is_not_an_error(request_for, tmp_path):
     path = tmp_path / "raw.csv"
     path.write_text("id,x,s,y\n1,1\n")
     facts, splits, rejected = run(request_for(path, where="x > 0"), tmp_path / "out")
@@ -224,7 +224,7 @@ def test_text_stays_as_written_beside_a_bad_number(request_for, tmp_path):
         assert [row["s"] for row in splits["all"]] == [text.encode()] * 2
 
 
-def test_rows_of_an_odd_shape_among_others_are_set_aside_by_their_place(tmp_path):
+def test_rows_of_another_shape_are_quarantined_by_their_place(tmp_path):
     def one(x, e):
         def entry(name, body, tag):
             return wire.entry(wire.key(name), wire.field(wire.field(body), tag))
@@ -270,7 +270,7 @@ def test_an_integer_beyond_int64_names_file_and_row(request_for, tmp_path, setti
     assert error.value.problem == "id * 4 does not fit int64 (id = 4611686018427387904)"
 
 
-def test_columns_that_only_the_split_looks_at_cost_no_row_and_may_go(request_for, tmp_path):
+def test_columns_that_only_the_split_reads_cost_no_row_and_may_be_missing(request_for, tmp_path):
     """Rows keep their split when a column of the hash is not stored, holds what does not fit, or is gone; and no less."""
     header, lines = "id,x,s,y", [f"{i},{i / 4},s{i % 3},{i % 2}" for i in range(300)]
     path = tmp_path / "raw.csv"

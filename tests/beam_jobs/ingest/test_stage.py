@@ -18,9 +18,8 @@ import pytest
 
 from beam_jobs.ingest import range_worker, stage
 from beam_jobs.ingest.stage import ingest, ingest_many
-from beam_jobs.runners import pipeline
+from beam_jobs.runners import driver, local, pipeline
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.local import LocalRunner
 from beam_jobs.runners.pipeline import WorkOnRange
 from beam_jobs.runners.range_job import RangeJob
 from beam_jobs.runners.work_dir import WorkDir
@@ -166,7 +165,7 @@ def test_classic_records_and_a_file_without_rows(request_for, write_csv, tmp_pat
 # --- progress, errors, stopping
 
 
-def test_progress_is_told_in_rows_on_the_callers_thread(request_for, write_csv, tmp_path, out):
+def test_progress_is_reported_in_rows_on_the_callers_thread(request_for, write_csv, tmp_path, out):
     table = {"id": list(range(90)), "x": [1.0] * 90, "s": ["a"] * 90, "y": [1.0] * 90}
     pq.write_table(pa.table(table), tmp_path / "raw.parquet", row_group_size=30)
     monitor = Recorder()
@@ -220,13 +219,13 @@ def test_a_full_disk_is_a_store_error_with_a_fix(request_for, write_csv, out, mo
 
 def test_a_file_that_goes_away_is_a_data_error(request_for, write_csv, out, monkeypatch):
     path = write_csv(5)
-    request, original = request_for(path), LocalRunner.run
+    request, original = request_for(path), local.run_ranges
 
     def run(*args):
         path.unlink()
         original(*args)
 
-    monkeypatch.setattr(LocalRunner, "run", run)
+    monkeypatch.setattr(driver, "run_ranges", run)
     with pytest.raises(DataError, match="cannot be read"):
         ingest(request, out, Monitor(), runner=ONE)
 
@@ -247,7 +246,7 @@ def test_only_a_process_that_a_runner_started_is_headways_own(tmp_path, monkeypa
     assert list(work.process(element)) == [] and owned()
 
 
-def test_a_disk_that_takes_no_error_either_is_told(request_for, write_csv, out, monkeypatch):
+def test_a_disk_that_takes_no_error_file_either_is_reported(request_for, write_csv, out, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, "no room")
 
@@ -337,12 +336,12 @@ except KeyboardInterrupt:
 
 
 def lossy(times):
-    """LocalRunner.run that loses every other element, so many times."""
-    original, left = LocalRunner.run, [times]
+    """run_ranges that loses every other element, so many times."""
+    original, left = local.run_ranges, [times]
 
-    def run(self, jobs, elements):
+    def run(config, jobs, elements):
         left[0] -= 1
-        original(self, jobs, elements[:: 2 if left[0] >= 0 else 1])
+        original(config, jobs, elements[:: 2 if left[0] >= 0 else 1])
 
     return run
 
@@ -350,7 +349,7 @@ def lossy(times):
 def test_lost_ranges_are_run_again(request_for, write_csv, tmp_path, monkeypatch, digests):
     request = request_for(write_csv(400), range_bytes=1024)
     want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
-    monkeypatch.setattr(LocalRunner, "run", lossy(1))
+    monkeypatch.setattr(driver, "run_ranges", lossy(1))
     monitor = Recorder()
     assert ingest(request, tmp_path / "lost", monitor, runner=ONE) == want
     assert digests(tmp_path / "lost") == digests(tmp_path / "whole")
@@ -358,7 +357,7 @@ def test_lost_ranges_are_run_again(request_for, write_csv, tmp_path, monkeypatch
 
 
 def test_a_runner_that_keeps_losing_ranges_is_an_error(request_for, write_csv, out, monkeypatch):
-    monkeypatch.setattr(LocalRunner, "run", lambda self, jobs, elements: None)
+    monkeypatch.setattr(driver, "run_ranges", lambda config, jobs, elements: None)
     with pytest.raises(HeadwayError, match="lost 1 of 1 ranges"):
         ingest(request_for(write_csv(4)), out, Monitor(), runner=ONE)
 
@@ -410,7 +409,7 @@ def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tm
     assert len(begun) <= 2 < len(open_source(request.source).ranges(request.files))
 
 
-def test_what_goes_wrong_in_putting_a_span_together_is_told_as_it_is(request_for, write_csv, tmp_path, monkeypatch):
+def test_what_goes_wrong_in_putting_a_span_together_is_reported_as_it_is(request_for, write_csv, tmp_path, monkeypatch):
     def collect(request, ranges, work_dir, out):
         work_dir.remove()
         raise StoreError("the disk is full", where=str(out))

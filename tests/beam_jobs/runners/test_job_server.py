@@ -33,8 +33,8 @@ def _reach(name, **options):
         ("spark", {}, "the spark runner needs a job server\n.*spark_job_server_jar"),
         ("portable", {}, "needs the address of a job server\n.*job_endpoint"),
         ("flink", {"flink_job_server_jar": "/no/such.jar"}, "'/no/such.jar' is neither a jar nor a folder of jars"),
-        ("flink", {"job_endpoint": "8081"}, "'8081' is no address"),
-        ("flink", {"job_endpoint": "localhost:http"}, "'localhost:http' is no address"),
+        ("flink", {"job_endpoint": "8081"}, "'8081' is not an address"),
+        ("flink", {"job_endpoint": "localhost:http"}, "'localhost:http' is not an address"),
         ("flink", {"job_endpoint": "localhost:99999"}, "no job server answers at localhost:99999"),
         ("flink", {"job_endpoint": "localhost:1"}, "no job server answers at localhost:1"),
         ("portable", {"job_endpoint": "no.such.host.invalid:80"}, "no job server answers at no.such.host.invalid:80"),
@@ -45,7 +45,7 @@ def test_a_cluster_that_cannot_be_reached_is_a_config_error(name, options, messa
         _reach(name, **options)
 
 
-def test_something_else_that_listens_there_is_no_job_server(monkeypatch):
+def test_something_else_that_listens_there_is_not_a_job_server(monkeypatch):
     monkeypatch.setattr(job_server, "_REACH_SECONDS", 0.5)
     with socket.create_server(("localhost", 0)) as server, pytest.raises(ConfigError, match="does not speak gRPC"):
         _reach("flink", job_endpoint=f"localhost:{server.getsockname()[1]}")
@@ -56,7 +56,7 @@ def test_runners_without_a_job_server_are_left_as_they_are():
         assert _reach(name, **options) == RunnerConfig(name=name, options=options)
 
 
-def test_a_job_server_that_does_not_start_says_what_it_said(tmp_path):
+def test_a_job_server_that_does_not_start_is_an_error_with_its_log(tmp_path):
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\necho this is no Java >&2\nexit 7\n")
     java.chmod(0o755)
@@ -122,7 +122,7 @@ def test_a_stop_cancels_the_job_once_even_one_that_is_still_on_its_way():
         assert calls == [1]
 
 
-def test_a_cluster_that_never_begins_is_said_and_given_up(tmp_path, monkeypatch):
+def test_a_cluster_that_never_begins_is_reported_and_given_up(tmp_path, monkeypatch):
     lines = []
 
     class Loud(Monitor):
@@ -136,9 +136,9 @@ def test_a_cluster_that_never_begins_is_said_and_given_up(tmp_path, monkeypatch)
     assert not lines
     monkeypatch.setattr(module, "_SAY_SECONDS", 0.0)
     waiting.check(), waiting.check()
-    assert lines == ["no worker of the flink runner has begun in 0 s"]
+    assert lines == ["no worker of the flink runner has started a range within 0 s"]
     monkeypatch.setattr(module, "_BEGIN_SECONDS", 0.0)
-    with pytest.raises(HeadwayError, match="no worker of the flink runner began with a range in 0 s"):
+    with pytest.raises(HeadwayError, match="no worker of the flink runner started a range within 0 s"):
         waiting.check()
     with work_dir.attempt(3):
         waiting.check()

@@ -28,7 +28,7 @@ def work_dir(tmp_path):
     return made
 
 
-def test_rows_are_told_batch_by_batch(work_dir, monkeypatch):
+def test_rows_are_reported_batch_by_batch(work_dir, monkeypatch):
     monkeypatch.setattr(range_job, "_REPORT_SECONDS", -1.0)
     seen = []
     assert RangeJob(lambda rows: seen.append(work_dir.rows({})), work_dir, f"{__name__}:reading").run(PIECE)

@@ -65,7 +65,7 @@ def test_workers_run_in_the_pools_interpreter_whatever_the_path_says(monkeypatch
     assert worker.poll() is not None
 
 
-def test_a_taken_port_is_said():
+def test_a_taken_port_is_reported():
     with Pool() as pool, pytest.raises(OSError, match=f"port {pool.port} cannot be had"):
         Pool(pool.port)
 

@@ -83,7 +83,7 @@ def test_a_usage_error_is_two_and_a_plain_sentence(arguments, words, capsys):
     assert words in said.err and "fix:" in said.err and "Traceback" not in said.err and not said.out
 
 
-def test_without_a_command_the_help_is_told_as_an_error(capsys):
+def test_without_a_command_the_help_is_reported_as_an_error(capsys):
     assert main([]) == 2
     assert "rollback" in capsys.readouterr().err
     assert main(["run", "--help"]) == 0
@@ -122,7 +122,7 @@ def test_the_arguments_of_debug_and_knobs_stand_anywhere(tmp_path, capsys):
     assert str(tmp_path) in json.loads(capsys.readouterr().out)["error"]
 
 
-def test_a_missing_pipeline_is_told_without_a_traceback(tmp_path, capsys):
+def test_a_missing_pipeline_is_reported_without_a_traceback(tmp_path, capsys):
     assert main(["plan", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert "pipeline.yaml" in error and "fix:" in error
@@ -162,7 +162,7 @@ SMALL = "name: small\nsource: {format: csv, path: d.csv}\nlabel: y\n"
         ("label=y = 1", "write '==' in place of '=': y == 1"),
     ],
 )
-def test_a_wrong_value_is_told_with_the_way_out(override, words, tmp_path, capsys):
+def test_a_wrong_value_is_reported_with_the_way_out(override, words, tmp_path, capsys):
     (tmp_path / "pipeline.yaml").write_text(SMALL)
     assert main(["plan", str(tmp_path), "--set", override]) == 2
     assert words in capsys.readouterr().err
@@ -186,7 +186,7 @@ def test_the_port_of_make_up_is_blamed_only_when_it_is_the_cause(monkeypatch, ca
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system in which no folder can be made")
-def test_a_store_that_cannot_be_made_is_told():
+def test_a_store_that_cannot_be_made_is_reported():
     from headway.errors import StoreError
     from headway.storage.store import Store
 

@@ -62,7 +62,7 @@ def _files(folder):
     return {path.relative_to(folder): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_model_that_goes_wrong_is_told_where_and_the_store_stays_as_it_is(broken, headway, typed):
+def test_a_model_that_goes_wrong_is_reported_where_and_the_store_stays_as_it_is(broken, headway, typed):
     done = typed("debug", "step", broken, "--set", "store=none")
     assert done.returncode == 5 and "headway ingest" in done.stderr
     typed("ingest", broken, check=0)

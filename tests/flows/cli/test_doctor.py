@@ -6,7 +6,7 @@ from flows.cli import doctor
 from tfcore.ops.library import sources
 
 
-def test_an_op_that_is_not_built_is_no_fault_and_comes_with_its_use_and_its_command(monkeypatch, tmp_path):
+def test_an_op_that_is_not_built_is_not_a_fault_and_comes_with_its_use_and_its_command(monkeypatch, tmp_path):
     monkeypatch.delenv("HEADWAY_OPS", raising=False)
     library = tmp_path / "headway_ops.so"
     monkeypatch.setattr(doctor, "expected", lambda: library)

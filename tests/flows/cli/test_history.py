@@ -78,7 +78,7 @@ def test_a_run_whose_process_is_gone_is_killed_and_says_how_long_it_ran():
         assert (settled(run, owner)["state"], settled(run, owner)["seconds"]) == ("killed", 20.0)
 
 
-def test_a_killed_run_is_told_by_runs_as_such(store, tmp_path):
+def test_runs_lists_a_killed_run_as_killed(store, tmp_path):
     store.save_run(_run("20240503-100000-dd", state="running", seconds=0.0, seen="2024-05-01T10:05:00.000Z"))
     newest = runs_of(store)[0]
     assert (newest["state"], newest["seconds"]) == ("killed", 300.0)
@@ -126,5 +126,5 @@ def test_no_time_is_estimated_before_it_means_something():
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.04, "0.0 s"), (45, "45 s"), (120, "2 min"), (102_700, "29 h"), (400_000, "5 days")]
 )
-def test_a_time_is_told_in_the_unit_that_a_person_would_say(seconds, words):
+def test_a_time_is_reported_in_the_unit_that_a_person_would_say(seconds, words):
     assert duration(seconds) == words

@@ -65,7 +65,7 @@ def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
     assert next(c for c in again.read if c.name == "price").parse.as_ == "number"
 
 
-def test_a_transform_of_a_column_that_is_no_feature_is_an_error(tmp_path):
+def test_a_transform_of_a_column_that_is_not_a_feature_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="its transform would do nothing"):
         _loaded(tmp_path, PIPELINE.replace("junk: ignore", "junk: {role: ignore, transform: log}"))
     both = _loaded(tmp_path, PIPELINE.replace("{transform: vocabulary, role: group}", "{role: [group, feature]}"))

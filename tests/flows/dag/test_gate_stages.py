@@ -139,7 +139,7 @@ def test_what_is_as_good_stays_and_what_sinks_step_by_step_is_stopped(run):
     assert "evaluate reference 1" not in titles and third.verdict["promote"] and registry.champion().number == 3
 
 
-def test_a_champion_of_another_task_is_told_plainly(run, monkeypatch):
+def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
     run("2024-01", 0.10)
     changed = {"notes": [], "parameters": {"label": {"task": "regression", "mean": 0.4}}}
     monkeypatch.setattr(Predicted, "_transform", lambda self, step, out: changed)

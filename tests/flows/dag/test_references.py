@@ -8,6 +8,7 @@ import pytest
 from flows.config.pipeline import read_pipeline
 from flows.dag.references import check_metrics, label_facts, possible_tasks
 from headway.errors import ConfigError
+from headway.evaluation.baseline import LabelFacts
 from headway.messages import metrics_line
 from headway.schema.columns import Column
 from headway.tabular.label import LabelConfig
@@ -76,13 +77,13 @@ def test_a_task_is_known_as_far_as_the_label_tells(task, label, tasks):
         ),
     ],
 )
-def test_a_metric_that_the_task_does_not_have_is_told_by_a_plan(typed, project, label, gate, words):
+def test_a_metric_that_the_task_does_not_have_is_reported_by_a_plan(typed, project, label, gate, words):
     told = typed("plan", project(label, gate), check=2).stderr
     assert all(word in told for word in [*words, "pipeline.yaml", "fix:"]), told
     assert not (project(label, gate) / "store").exists()
 
 
-def test_a_metric_that_only_the_data_rule_out_is_told_before_training(typed, project):
+def test_a_metric_that_only_the_data_rule_out_is_reported_before_training(typed, project):
     """Three classes in text: an AUC might have been meant for two."""
     folder = project("t", "gate: {thresholds: {auc: {min: 0.8}}}\nvalidation: {severity: {few_rows: ignore}}\n")
     typed("plan", folder, check=0)
@@ -101,9 +102,9 @@ def test_classes_have_no_order_to_judge(project):
 def test_what_the_constant_needs_of_the_labels():
     statistics = {"columns": {"train": [{"column": "label", "median": 2.0}, {"column": "x", "median": 9.0}]}}
     parameters = {"label": {"task": "regression", "mean": 3.0}}
-    assert label_facts(parameters, statistics) == {"counts": [], "mean": 3.0, "median": 2.0}
+    assert label_facts(parameters, statistics) == LabelFacts(counts=(), mean=3.0, median=2.0)
     parameters = {"label": {"task": "binary", "counts": (7, 3)}}
-    assert label_facts(parameters, statistics) == {"counts": [7, 3], "mean": None, "median": None}
+    assert label_facts(parameters, statistics) == LabelFacts(counts=(7, 3), mean=None, median=None)
 
 
 def test_a_line_of_metrics_has_the_baselines_beside_them():

@@ -57,8 +57,9 @@ def run(tmp_path, monkeypatch):
         CALLS.clear()
         LINES.clear()
         made = Engine(store, child=None, monitor_for=lambda title: Lines())
-        one = made.call(Step(Stage("one", "stages:first"), "one", {"n": 1}, lambda: request))
-        made.call(Step(Stage("two", "stages:second"), "two", {"n": number}, lambda: {"of": one.path} | request))
+        [one] = made.call_many([Step(Stage("one", "stages:first"), "one", {"n": 1}, lambda: request)])
+        two = Step(Stage("two", "stages:second"), "two", {"n": number}, lambda: {"of": one.path} | request)
+        made.call_many([two])
         return made if engine else one.path
 
     return walk
@@ -97,11 +98,11 @@ def test_what_is_wrong_as_it_was_written_ends_the_run_and_does_not_loop(run):
     assert CALLS == ["second", "first", "second"]
 
 
-def test_an_output_that_is_damaged_again_at_once_is_said(run):
+def test_an_output_that_is_damaged_again_at_once_is_reported(run):
     path = run()
     (path / "data").write_text("wrong")
     engine = run(number=2, engine=True)
     (path / "data").write_text("WRONG")
     with pytest.raises(StoreError, match="it was made anew in this run, and is damaged again") as caught:
-        engine.call(Step(Stage("two", "stages:second"), "two", {"n": 3}, lambda: {"of": path}))
+        engine.call_many([Step(Stage("two", "stages:second"), "two", {"n": 3}, lambda: {"of": path})])
     assert "check the disk" in caught.value.fix

@@ -251,7 +251,7 @@ def test_the_child_ends_when_its_parent_is_killed(stages, tmp_path):
     assert gone(pid, 3.0)
 
 
-def test_a_module_that_cannot_be_imported_is_said_at_the_first_call(stages, tmp_path):
+def test_a_module_that_cannot_be_imported_is_reported_at_the_first_call(stages, tmp_path):
     with Child(preload=("no_such_tensorflow",), environment=stages) as child, pytest.raises(ChildError) as info:
         child.call("my_stages:echo", {"rows": 1}, tmp_path)
     assert "cannot import" in info.value.problem and "headway doctor" in info.value.fix

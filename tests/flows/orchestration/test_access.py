@@ -35,7 +35,7 @@ def test_one_of_the_environment_is_respected(tmp_path, names):
         ({access.SERVER: "hunter2"}, "is not user:password"),
     ],
 )
-def test_a_mistake_is_told_without_the_password(tmp_path, environ, said):
+def test_a_mistake_is_reported_without_the_password(tmp_path, environ, said):
     with pytest.raises(ConfigError, match=said) as info:
         access.auth_string(tmp_path / "auth", environ)
     assert "hunter2" not in str(info.value)
@@ -65,7 +65,7 @@ def test_what_to_type_never_shows_it(tmp_path):
     assert access.login_hint(file, {access.CLIENT: "a:b"}) == "$PREFECT_API_AUTH_STRING"
 
 
-def test_a_server_with_another_password_is_told(tmp_path):
+def test_a_server_with_another_password_is_reported(tmp_path):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             right = server.open or self.headers["Authorization"] == "Basic aGVhZHdheTpyaWdodA=="  # headway:right

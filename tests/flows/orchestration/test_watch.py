@@ -12,7 +12,7 @@ import pytest
 
 from flows.orchestration import requested_stops as asking
 from flows.orchestration.processes import Processes
-from flows.orchestration.requested_stops import Asked
+from flows.orchestration.requested_stops import StopRequests
 from flows.orchestration.watch import FlowRun, Server, Watch, once
 from headway.errors import Cancelled
 from headway.storage.process_identity import place, started
@@ -29,7 +29,7 @@ def _ends(watch, runs, times):
 @pytest.mark.parametrize(
     ("state", "ended"), [("RUNNING", "CRASHED"), ("PENDING", "CRASHED"), ("CANCELLING", "CANCELLED")]
 )
-def test_a_dead_process_is_told_at_the_second_look(state, ended):
+def test_a_dead_process_is_reported_at_the_second_look(state, ended):
     watch = Watch({"a": False}.get)
     assert _ends(watch, [FlowRun("a", state)], [0, 5]) == [[], [("a", ended, "its process is gone")]]
 
@@ -114,7 +114,7 @@ def test_what_is_looked_at_and_what_follows(tmp_path, capsys):
     assert processes.pids() == {"lives": os.getpid()} and processes.lives("unknown") is None
 
 
-def test_a_run_that_ended_meanwhile_is_not_told_as_crashed(tmp_path, capsys):
+def test_a_run_that_ended_meanwhile_is_not_reported_as_crashed(tmp_path, capsys):
     _file(tmp_path, "dead", os.getpid(), began="1")
     processes = Processes(tmp_path)
     watch, server = Watch(processes.lives), Server(Answers({"dead": "RUNNING"}, accepts=False), "headway")
@@ -155,7 +155,7 @@ def test_a_process_writes_itself_down_while_it_lives(tmp_path):
 def test_printing_outlives_the_reader(closed):
     script = """
         import logging, subprocess, sys
-        from flows.orchestration.streams import outlive_reader
+        from flows.orchestration.processes import outlive_reader
         outlive_reader()
         from rich.console import Console
         sys.stdin.readline()
@@ -200,11 +200,11 @@ def test_signals_of_one_stop_are_one_stop():
 def test_a_flow_run_asks_whether_it_may_go_on(monkeypatch):
     states = iter(["RUNNING", None, "CANCELLED"])
     stop = threading.Event()
-    asked = Asked("0e0f", stop)
-    monkeypatch.setattr(Asked, "state", lambda self: next(states))
-    asked.check()
-    asked.check()  # no answer is no cancellation
+    stops = StopRequests("0e0f", stop)
+    monkeypatch.setattr(StopRequests, "state", lambda self: next(states))
+    stops.check()
+    stops.check()  # no answer is no cancellation
     with pytest.raises(Cancelled, match="the flow run's state was set to Cancelled"):
-        asked.check()
+        stops.check()
     assert stop.is_set()
     assert asking.SECONDS <= 5

@@ -23,7 +23,7 @@ def test_a_row_is_one_line_whatever_its_cells_hold():
     assert text_table([{"a": "x\ny\tz"}]).splitlines() == ["  a", "  x\\ny\\tz"]
 
 
-def test_no_rows_are_no_table():
+def test_without_rows_the_table_is_empty():
     assert text_table([]) == ""
 
 
