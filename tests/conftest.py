@@ -23,6 +23,7 @@ import pytest
 from hypothesis import settings
 
 from flows.cli.app import main
+from flows.execution.tensorflow_process import Child
 from headway.process_tuning import uncollected
 from headway.storage import filesystem
 
@@ -152,9 +153,39 @@ def headway():
     return run
 
 
+class WarmChild:
+    """The TensorFlow process of commands that are typed in this process, one for all: each start takes seconds. It begins
+    anew when it has died, and where the environment or the working directory is another."""
+
+    def __init__(self):
+        self.listener, self.place, self.child = print, None, None
+
+    def lent(self, *, on_line):
+        """In place of `Child`."""
+        self.listener = on_line
+        place = ({**os.environ, "PYTEST_CURRENT_TEST": ""}, Path.cwd())
+        if self.place != place:
+            self.close()
+            self.place, self.child = place, Child(on_line=lambda line: self.listener(line))
+        return contextlib.nullcontext(self.child)
+
+    def close(self):
+        if self.child is not None:
+            self.child.close()
+
+
+@pytest.fixture(scope="session")
+def warm_child():
+    child = WarmChild()
+    yield child
+    child.close()
+
+
 @pytest.fixture
-def typed(monkeypatch):
-    """The same without a process, where that is not what the test is about: it spares a second of imports a command."""
+def typed(monkeypatch, warm_child):
+    """The same without a process, where that is not what the test is about: it spares a second of imports a command, and
+    the start of a TensorFlow process."""
+    monkeypatch.setattr("flows.execution.run.Child", warm_child.lent)
 
     def run(*arguments, check=None, env=None):
         out, err = io.StringIO(), io.StringIO()
