@@ -24,6 +24,7 @@ from headway.leakage.window_proof import IndexedSpan, Proof, Window
 from headway.messages import agree, counted, some
 from headway.storage.fingerprint import first_difference
 from headway.tabular.splits import Part, SplitConfig
+from headway.validation.anomaly import Severity
 
 FEW_MISSING = 0.01
 """A larger share of rows without a key is warned of."""
@@ -121,15 +122,13 @@ class _Prover:
         keys = ", ".join(self.config.key)
         if key == "group":
             keep = f"give all rows of a group the same split in {self.config.column!r}"
-            self.window.find(
-                "warning",
-                "group overlap",
-                f"{a}, {b}",
-                f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in {b}, so their "
-                f"order is scored on groups that the model was trained on{again}",
-                f"split by the group: split: {{key: {name}}}"
-                + (f", or {keep}" if self.config.mode == "column" else ""),
+            message = (
+                f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in {b}, "
             )
+            message += f"so their order is scored on groups that the model was trained on{again}"
+            fix = f"split by the group: split: {{key: {name}}}"
+            fix += f", or {keep}" if self.config.mode == "column" else ""
+            self.window.find("warning", "group overlap", f"{a}, {b}", message, fix)
             return
         if self.config.mode == "column":
             fix = f"give all rows of a key the same split in {self.config.column!r}, or use split: {{mode: hash, key: [{keys}]}}"
@@ -170,14 +169,9 @@ class _Prover:
         shown_rows = "; ".join(shown(rows, splits=False) for rows in examined.examples if rows)
         again = f": {shown_rows}" if shown_rows else ", but their rows could not be found again in the files"
         count = examined.count
-        self.window.find(
-            "error",
-            "duplicate key",
-            ", ".join(self.parts),
-            f"{count:,} value{'s' * (count != 1)} of {name}, declared unique, {'occurs' if count == 1 else 'occur'} "
-            f"more than once{again}",
-            "remove the duplicate rows from the files, or remove from split.unique the columns that are not unique",
-        )
+        message = f"{counted(count, 'value')} of {name}, declared unique, {agree(count, 'occurs', 'occur')} more than once{again}"
+        fix = "remove the duplicate rows from the files, or remove from split.unique the columns that are not unique"
+        self.window.find("error", "duplicate key", ", ".join(self.parts), message, fix)
 
     def _columns(self, key: KeyName) -> Mapping[str, str]:
         return self.spans[0].index.keys[key].columns
@@ -189,13 +183,10 @@ class _Prover:
             mine, theirs = first.index.keys.get(key), indexed.index.keys.get(key)
             if mine is None or theirs is None or mine != theirs:
                 before, after = (dict(k.columns) if k else "no key" for k in (mine, theirs))
-                self.window.find(
-                    "error",
-                    "split proof",
-                    f"{first.span}, {indexed.span}",
-                    f"keys of spans {first.span} and {indexed.span} cannot be compared: one has {before}, the other {after}",
-                    "delete the spans' outputs in stages/ingest and run again",
-                )
+                message = f"keys of spans {first.span} and {indexed.span} cannot be compared: "
+                message += f"one has {before}, the other {after}"
+                fix = "delete the spans' outputs in stages/ingest and run again"
+                self.window.find("error", "split proof", f"{first.span}, {indexed.span}", message, fix)
                 return False
         return True
 
@@ -230,13 +221,10 @@ class _Prover:
             return
         name = _name(list(self._columns(key)))
         together = " and go into one split together" if self.config.mode == "hash" and key == "key" else ""
-        self.window.find(
-            "warning" if missing > FEW_MISSING * rows else "info",
-            "missing key",
-            ", ".join(self.parts),
-            f"{missing:,} of {rows:,} rows have no {name} (null or NaN): they are not compared{together}",
-            "filter them (source.where), or fill the column",
-        )
+        message = f"{missing:,} of {rows:,} rows have no {name} (null or NaN): they are not compared{together}"
+        fix = "filter them (source.where), or fill the column"
+        severity: Severity = "warning" if missing > FEW_MISSING * rows else "info"
+        self.window.find(severity, "missing key", ", ".join(self.parts), message, fix)
 
     # --- rows split by a hash of all columns
 
@@ -245,14 +233,10 @@ class _Prover:
         first = self.spans[0]
         for indexed in self.spans[1:]:
             if indexed.index.rule != first.index.rule:
-                self.window.find(
-                    "error",
-                    "split proof",
-                    f"{first.span}, {indexed.span}",
-                    f"spans {first.span} and {indexed.span} were split by different rules ({_differing(first, indexed)}): "
-                    "equal rows may be in two splits",
-                    "delete their outputs in stages/ingest and run again",
-                )
+                message = f"spans {first.span} and {indexed.span} were split by different rules "
+                message += f"({_differing(first, indexed)}): equal rows may be in two splits"
+                fix = "delete their outputs in stages/ingest and run again"
+                self.window.find("error", "split proof", f"{first.span}, {indexed.span}", message, fix)
                 return
         ends: dict[str, tuple[int, int]] = {}
         for split in self.parts:
@@ -261,13 +245,9 @@ class _Prover:
                 ends[split] = min(low for low, _ in found), max(high for _, high in found)
         for a, b in itertools.combinations(ends, 2):
             if ends[a][0] <= ends[b][1] and ends[b][0] <= ends[a][1]:
-                self.window.find(
-                    "error",
-                    "key overlap",
-                    f"{a}, {b}",
-                    f"the hashes of {a} rows and of {b} rows overlap: equal rows may be in both",
-                    "delete the spans' outputs in stages/ingest and run again",
-                )
+                message = f"the hashes of {a} rows and of {b} rows overlap: equal rows may be in both"
+                fix = "delete the spans' outputs in stages/ingest and run again"
+                self.window.find("error", "key overlap", f"{a}, {b}", message, fix)
                 return
         columns = list(first.index.rule["columns"])
         self.window.say(
@@ -282,15 +262,11 @@ def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
     total, judging = sum(keys.values()), keys.get("eval", 0)
     if (total >= FEW_KEYS and judging >= FEW_EVAL_KEYS) or total * 2 >= window.rows:
         return
-    window.find(
-        "warning",
-        "few keys",
-        "eval",
-        f"{counted(window.rows, 'row')} have only {counted(total, 'distinct value')} of {name}, and eval has "
-        f"{judging:,} of them: rows of one value go together, so eval may be unlike train, and its metrics are less certain "
-        "than its number of rows says",
-        "split by a key of more values (split.key), by time, or by a column (split.mode)",
-    )
+    message = f"{counted(window.rows, 'row')} have only {counted(total, 'distinct value')} of {name}, and eval has "
+    message += f"{judging:,} of them: rows of one value go together, so eval may be unlike train, and its metrics are "
+    message += "less certain than its number of rows says"
+    fix = "split by a key of more values (split.key), by time, or by a column (split.mode)"
+    window.find("warning", "few keys", "eval", message, fix)
 
 
 def repeated_in_train(window: Window) -> None:
@@ -317,14 +293,11 @@ def repeated_in_train(window: Window) -> None:
         if part < FEW_REPEATED:
             window.say(f"{told} ({of})")
             continue
-        window.find(
-            "warning",
-            "row overlap",
-            f"train, {split}",
-            f"{told} ({of}; {counted(len(content), 'column')} compared): metrics on such rows measure what the model memorized",
-            "remove duplicate rows from the files, name a key in split.key that such rows share, or leave out split.key: "
-            "identical rows then go into one split",
-        )
+        message = f"{told} ({of}; {counted(len(content), 'column')} compared): "
+        message += "metrics on such rows measure what the model memorized"
+        fix = "remove duplicate rows from the files, name a key in split.key that such rows share, or leave out split.key: "
+        fix += "identical rows then go into one split"
+        window.find("warning", "row overlap", f"train, {split}", message, fix)
 
 
 def repeats(window: Window, columns: Sequence[str]) -> None:

@@ -38,13 +38,9 @@ def in_order(window: Window) -> None:
         last = max(window.parts[a], key=lambda part: place[part[0]])[0]
         first = min(window.parts[b], key=lambda part: place[part[0]])[0]
         if place[last] >= place[first]:
-            window.find(
-                "error",
-                "time overlap",
-                f"{a}, {b}",
-                f"span {last} of {a} does not come before span {first} of {b}",
-                "give eval later spans than train",
-            )
+            message = f"span {last} of {a} does not come before span {first} of {b}"
+            fix = "give eval later spans than train"
+            window.find("error", "time overlap", f"{a}, {b}", message, fix)
             return
     column = window.spans[0].index.time
     if column is None:
@@ -64,14 +60,10 @@ def in_order(window: Window) -> None:
             whole = False
             kind = before.kinds[0]
             at_a, at_b = _span_of(window, a, "high", before.high), _span_of(window, b, "low", after.low)
-            window.find(
-                "error",
-                "time overlap",
-                f"{a}, {b}",
-                f"{a} has rows up to {column} {time_text(before.high, kind)} (span {at_a}), and {b} begins at "
-                f"{time_text(after.low, kind)} (span {at_b})",
-                "make sure that a span holds only rows of its own time, or filter the others (source.where)",
-            )
+            message = f"{a} has rows up to {column} {time_text(before.high, kind)} (span {at_a}), and {b} begins at "
+            message += f"{time_text(after.low, kind)} (span {at_b})"
+            fix = "make sure that a span holds only rows of its own time, or filter the others (source.where)"
+            window.find("error", "time overlap", f"{a}, {b}", message, fix)
     if whole and kept:
         parts = ", then ".join(
             f"{name} from {time_text(t.low, t.kinds[0])} to {time_text(t.high, t.kinds[0])}" for name, t in kept
@@ -87,13 +79,9 @@ def _readable(window: Window, column: str, times: Mapping[str, TimeRange | None]
     found = [time for time in times.values() if time is not None]
     kinds = sorted({kind for time in found for kind in time.kinds})
     if len(kinds) > 1:
-        window.find(
-            "error",
-            "split proof",
-            ", ".join(times),
-            f"times cannot be compared: column {column!r} is a {' in some files and a '.join(kinds)} in others",
-            "write the column the same way in every file",
-        )
+        message = f"times cannot be compared: column {column!r} is a {' in some files and a '.join(kinds)} in others"
+        fix = "write the column the same way in every file"
+        window.find("error", "split proof", ", ".join(times), message, fix)
         return False
     rows = sum(split["rows"] for split in window.proof.splits.values())
     for count, what in (
@@ -104,13 +92,9 @@ def _readable(window: Window, column: str, times: Mapping[str, TimeRange | None]
         ),
     ):
         if count:
-            window.find(
-                "warning",
-                "split proof",
-                ", ".join(times),
-                f"{count:,} of {rows:,} rows {what} in column {column!r}: they are not compared",
-                "filter them (source.where), or write the column in another way",
-            )
+            message = f"{count:,} of {rows:,} rows {what} in column {column!r}: they are not compared"
+            fix = "filter them (source.where), or write the column in another way"
+            window.find("warning", "split proof", ", ".join(times), message, fix)
     return True
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from headway.leakage.key_index import SpanIndex, SplitIndex, read
 from headway.tabular.splits import Part
-from headway.validation.anomaly import Anomaly
+from headway.validation.anomaly import Anomaly, Severity, finding
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,5 @@ class Window:
     def say(self, sentence: str) -> None:
         self.proof.says.append(sentence)
 
-    def find(
-        self, severity: Literal["error", "warning", "info"], kind: str, where: str, message: str, fix: str
-    ) -> None:
-        self.proof.anomalies.append(Anomaly(severity=severity, kind=kind, where=where, message=message, fix=fix))
+    def find(self, severity: Severity, kind: str, where: str, message: str, fix: str) -> None:
+        self.proof.anomalies.append(finding(severity, kind, where, message, fix))

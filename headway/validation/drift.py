@@ -14,7 +14,7 @@ from headway.messages import counted
 from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.anomaly import Anomaly, listed, value_text
+from headway.validation.anomaly import Anomaly, finding, listed, value_text
 from headway.validation.config import DriftConfig, ValidateConfig
 from headway.validation.distance import jensen_shannon, l_infinity, quantile_distance
 
@@ -22,14 +22,10 @@ from headway.validation.distance import jensen_shannon, l_infinity, quantile_dis
 def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig) -> Iterator[Anomaly]:
     """An anomaly for each column of both that is further apart than its bounds; `whose` names the champion."""
     if min(ours.rows, theirs.rows) < config.drift.min_rows:
-        yield Anomaly(
-            severity="info",
-            kind="drift",
-            where="train",
-            message=f"drift was not checked: {counted(ours.rows, 'train row')}, {theirs.rows:,} of {whose}; at least "
-            f"{config.drift.min_rows:,} of each are needed",
-            fix="widen the window, or lower validation.drift.min_rows",
-        )
+        message = f"drift was not checked: {counted(ours.rows, 'train row')}, {theirs.rows:,} of {whose}; at least "
+        message += f"{config.drift.min_rows:,} of each are needed"
+        fix = "widen the window, or lower validation.drift.min_rows"
+        yield finding("info", "drift", "train", message, fix)
         return
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
@@ -88,15 +84,10 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
 def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, told: str, whose: str) -> Anomaly:
     """Values that are images or documents have no shares to compare."""
     longest = max(ours.longest or 0, theirs.longest or 0)
-    return Anomaly(
-        severity="info",
-        kind="drift",
-        column=ours.name,
-        where="train",
-        message=f"the values of {told} were not compared with those of {whose}: they have up to {longest:,} bytes, and values "
-        f"are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared",
-        fix=f"nothing to do; validation.columns.{ours.name}.severity.drift: ignore leaves this out",
-    )
+    message = f"the values of {told} were not compared with those of {whose}: they have up to {longest:,} bytes, and "
+    message += f"values are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared"
+    fix = f"nothing to do; validation.columns.{ours.name}.severity.drift: ignore leaves this out"
+    return finding("info", "drift", "train", message, fix, column=ours.name)
 
 
 def _absent(column: ColumnStatistics) -> float:
@@ -111,15 +102,9 @@ def _figures(column: ColumnStatistics, at: list[float]) -> str:
 
 
 def _anomaly(column: str, message: str, bound: str, distance: float) -> Anomaly:
-    return Anomaly(
-        severity="warning",
-        kind="drift",
-        column=column,
-        where="train",
-        message=message,
-        fix=f"check what changed in the source; if it is right, raise validation.columns.{column}.drift.{bound} above "
-        f"{distance:.3f}",
-    )
+    fix = f"check what changed in the source; if it is right, raise validation.columns.{column}.drift.{bound} above "
+    fix += f"{distance:.3f}"
+    return finding("warning", "drift", "train", message, fix, column=column)
 
 
 def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
@@ -127,42 +112,28 @@ def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> It
     left = {value for value, _ in ours.top()}
     gone = [(value, count) for value, count in theirs.top() if value not in left]
     if gone:
-        yield Anomaly(
-            severity="warning",
-            kind="vanished label",
-            column=LABEL,
-            where="train",
-            message=f"no train row has a label that {whose} was trained on: {listed(gone, len(gone))}",
-            fix="check the label expression and the spans of the window, or widen the window",
-        )
+        message = f"no train row has a label that {whose} was trained on: {listed(gone, len(gone))}"
+        fix = "check the label expression and the spans of the window, or widen the window"
+        yield finding("warning", "vanished label", "train", message, fix, column=LABEL)
 
 
 def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig) -> Iterator[Anomaly]:
     """Features whose logged requests are further from the train rows than the bounds of drift."""
     if min(train.rows, logged.rows) < config.drift.min_rows:
-        yield Anomaly(
-            severity="info",
-            kind="skew",
-            where="serving",
-            message=f"skew was not checked: {counted(train.rows, 'train row')}, {counted(logged.rows, 'logged request')}; at "
-            f"least {config.drift.min_rows:,} of each are needed",
-            fix="log more requests, or lower validation.drift.min_rows",
-        )
+        message = f"skew was not checked: {counted(train.rows, 'train row')}, "
+        message += f"{counted(logged.rows, 'logged request')}; at least {config.drift.min_rows:,} of each are needed"
+        fix = "log more requests, or lower validation.drift.min_rows"
+        yield finding("info", "skew", "serving", message, fix)
         return
     for name, asked in logged.columns.items():
         taught = train.columns.get(name)
         if taught is None or taught.type != asked.type or not _flat(asked):
             continue
         if asked.missing == asked.rows and taught.present:
-            yield Anomaly(
-                severity="warning",
-                kind="skew",
-                column=name,
-                where="serving",
-                message=f"none of the {asked.rows:,} logged requests has a value of {name!r}; "
-                f"{taught.present / taught.rows:.2%} of the train rows do",
-                fix=f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}",
-            )
+            message = f"none of the {asked.rows:,} logged requests has a value of {name!r}; "
+            message += f"{taught.present / taught.rows:.2%} of the train rows do"
+            fix = f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}"
+            yield finding("warning", "skew", "serving", message, fix, column=name)
             continue
         for found in _column(asked, taught, "the train rows", config.drift_of(name)):
             message = found.message.replace(
