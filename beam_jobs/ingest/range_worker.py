@@ -32,7 +32,8 @@ from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
 from headway.records.whole_groups import grouper
 from headway.schema.columns import LABEL, Column
-from headway.sources.discovery.formats_table import Chunk, Range, open_source
+from headway.sources.base import Chunk, Range
+from headway.sources.discovery.formats_table import open_source
 from headway.sources.formats.parquet_wide import WIDE
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine

@@ -17,8 +17,6 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from flows.config.pipeline import ColumnConfig, LoadedPipeline
 from headway.errors import ConfigError
 from headway.messages import agree, counted, some
@@ -26,7 +24,9 @@ from headway.schema.columns import LABEL, STORED, Column, Role, Schema, column_y
 from headway.schema.pbtxt import from_text, to_text, with_split
 from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
 from headway.schema_inference.split_columns import chosen, row_columns
-from headway.sources.discovery.formats_table import InputFile, open_source
+from headway.sources.base import InputFile
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.sample import Sample
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.atomic_io import replace_text
 from headway.tabular.expressions import parse
@@ -137,7 +137,7 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
 
 
 def _split_columns(
-    loaded: LoadedPipeline, schema: Schema, prefix: pa.Table | None, files: Sequence[InputFile]
+    loaded: LoadedPipeline, schema: Schema, prefix: Sample | None, files: Sequence[InputFile]
 ) -> tuple[Schema, list[str]]:
     """The schema with what a split without a key hashes, where that is needed and not there yet; and what to tell of it."""
     pipeline = loaded.pipeline
@@ -183,7 +183,9 @@ def new_columns(loaded: LoadedPipeline, files: Sequence[InputFile]) -> list[Colu
     configs = {name: config for name, config in loaded.pipeline.column_configs().items() if name in names}
     typed = loaded.pipeline.source.format != "csv"
     found, _ = infer(
-        prefix.select([name for name in prefix.column_names if name in names]),
+        dataclasses.replace(
+            prefix, table=prefix.table.select([name for name in prefix.table.column_names if name in names])
+        ),
         configs,
         only=False,
         needed=frozenset(),
@@ -193,7 +195,7 @@ def new_columns(loaded: LoadedPipeline, files: Sequence[InputFile]) -> list[Colu
     return list(found.columns)
 
 
-def _infer(loaded: LoadedPipeline, prefix: pa.Table) -> tuple[Schema, list[str]]:
+def _infer(loaded: LoadedPipeline, prefix: Sample) -> tuple[Schema, list[str]]:
     pipeline = loaded.pipeline
     return infer(
         prefix,

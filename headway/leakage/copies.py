@@ -49,8 +49,9 @@ def copies(files: Sequence[File]) -> Iterator[Anomaly]:
         whole = any(all(file in copied for file in files if file.span == span) for span in spans)
         message = f"{counted(len(across), 'file')} of one split "
         message += f"{agree(len(across), 'is a byte copy', 'are byte copies')} of "
-        message += f"{agree(len(across), 'one', 'files')} of another: {some([f'{file} of {before}' for before, file in across], _SHOWN)}; metrics "
-        message += "would be measured on rows that the model was trained on"
+        message += f"{agree(len(across), 'one', 'files')} of another: "
+        message += f"{some([f'{file} of {before}' for before, file in across], _SHOWN)}; "
+        message += "metrics would be measured on rows that the model was trained on"
         fix = "bring the data of the span that was copied, or leave it out of the window"
         splits = ", ".join(dict.fromkeys(str(file.split) for pair in across for file in pair))
         yield finding("error" if whole else "warning", "duplicate rows", splits, message, fix)

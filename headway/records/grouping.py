@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.tabular.list_arrays import flatten, is_list
+from headway.tabular.list_arrays import as_batch, flatten, is_list
 from headway.tabular.stacked import CODES, DTYPES, Stack, joined
 
 RECORD_BYTES = 1 << 20
@@ -149,4 +149,4 @@ def one_batch(batches: list[Rows]) -> Rows:
         return batches[0]
     if isinstance(batches[0], Stack):
         return joined(batches)
-    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
+    return as_batch(pa.Table.from_batches(batches).unify_dictionaries())

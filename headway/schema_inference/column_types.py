@@ -21,9 +21,8 @@ from headway.schema.calendar_days import Temporal
 from headway.schema.columns import STORED, Column, ColumnConfig, Schema, Shape, StoredType, column_yaml, suggest
 from headway.schema_inference.identifiers import meaning_of
 from headway.schema_inference.text_patterns import recognized
-from headway.sources.sample import told as notes_of
-from headway.sources.type_conflicts import told as clash_of
-from headway.sources.type_inference import ONE_IN, told, told_several
+from headway.sources.sample import Sample
+from headway.sources.type_inference import ONE_IN
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.list_arrays import is_list, is_text
@@ -38,7 +37,7 @@ LONG_BYTES = 1024
 
 
 def infer(
-    prefix: pa.Table,
+    sample: Sample,
     configs: Mapping[str, ColumnConfig],
     *,
     only: bool,
@@ -46,10 +45,10 @@ def infer(
     where: str,
     typed: bool = True,
 ) -> tuple[Schema, list[str]]:
-    """The schema of `prefix`, and sentences about the columns that were left out and what its source has to tell.
+    """The schema of a sample, and sentences about the columns that were left out and what its source has to tell.
 
     Args:
-        configs: what the pipeline says of single columns; wins over what the prefix shows.
+        configs: what the pipeline says of single columns; wins over what the sample shows.
         only: take the configured and needed columns only, rather than all there are.
         needed: columns that the label, the split or the filter reads.
         typed: whether the format tells text from numbers, so that text of digits was meant to be text.
@@ -58,7 +57,7 @@ def infer(
         ConfigError: a column that does not exist, or whose type Headway cannot store.
         DataError: a column that is one thing in one file and another in the next.
     """
-    names = list(prefix.column_names)
+    names = list(sample.table.column_names)
     for name in [*configs, *sorted(needed)]:
         if name not in names:
             fix = suggest(name, names)
@@ -67,7 +66,7 @@ def infer(
                 fix += f"say source.csv.delimiter: {json.dumps(separators[0])}"
             raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=fix)
     columns: list[Column] = []
-    notes = notes_of(prefix.schema)
+    notes = list(sample.notes)
     for name in names:
         config = configs.get(name)
         wanted = name in needed or (config is not None and config.role != "ignore")
@@ -75,13 +74,13 @@ def infer(
             continue
         if only and not wanted:
             continue
-        if clash := clash_of(prefix.schema.field(name)):
-            both = [one.name for one in prefix.schema if clash_of(one) == clash]
+        if clash := sample.conflicts.get(name):
+            both = [other for other in names if sample.conflicts.get(other) == clash]
             fix = "write it one way in every file"
             if not needed & {*both}:
                 fix += f", or leave it out: {column_yaml(both, 'ignore', auto=not only)}"
             raise DataError(clash, where=where, fix=fix)
-        values = prefix.column(name)
+        values = sample.table.column(name)
         said = config.stored_shape() if config is not None else None
         shape = _shape(values.type) if said is None else said
         separator = config.separator if config is not None else None
@@ -128,10 +127,10 @@ def infer(
                 )
             notes.append(f"column {name!r} is left out: {why}")
             continue
-        if (odd := told(prefix.schema.field(name))) and not (config is not None and config.type):
+        if (odd := sample.misfits.get(name)) and not (config is not None and config.type):
             keep = f"say 'type: string' to keep them ({column_yaml(name, '{type: string}', auto=not only)})"
             notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
-        if (several := told_several(prefix.schema.field(name))) and said is None:
+        if (several := sample.several.get(name)) and said is None:
             keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
             notes.append(f"column {name!r} is read as one value per row: {several}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import difflib
 import re
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -37,6 +38,56 @@ _CONVERT = {
 }
 """Formats by other names, and ones that are not read: what to do."""
 Gaps = Literal["error", "allow"]
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """All that is known of a format beside its part of `source:`, which is `SourceConfig`'s field of that name."""
+
+    noun: str
+    """As a sentence calls a file of it."""
+    reader: str
+    """Its Source in `headway.sources.formats`: module.Class."""
+    pattern: str
+    """What a folder's files must end in to be taken; a file that is named outright may end in anything."""
+    endings: str
+    """The same for people."""
+    magic: tuple[bytes, ...] = ()
+    """What its files begin with."""
+    text: bool = False
+
+
+FORMATS: dict[Format, FileFormat] = {
+    "parquet": FileFormat("a Parquet file", "parquet.ParquetSource", r"\.parquet$", ".parquet", (b"PAR1",)),
+    "csv": FileFormat("a CSV file", "csv.CsvSource", r"\.csv(\.gz)?$", ".csv, .csv.gz", text=True),
+    "jsonl": FileFormat(
+        "JSON lines",
+        "jsonl.JsonlSource",
+        r"\.(jsonl|ndjson|json)(\.gz)?$",
+        ".jsonl, .ndjson, .json, also .gz",
+        text=True,
+    ),
+    "examples": FileFormat(
+        "a TFRecord file",
+        "tfexample.ExamplesSource",
+        r"\.tfrecords?(-\d+-of-\d+)?(\.gz)?$",
+        ".tfrecord, .tfrecords, also .gz",
+    ),
+    "images": FileFormat(
+        "an image",
+        "images.ImagesSource",
+        r"(?i)\.(jpe?g|png)$",
+        ".jpg, .jpeg, .png",
+        (b"\x89PNG\r\n", b"\xff\xd8\xff"),
+    ),
+    "arrow": FileFormat(
+        "an Arrow file",
+        "arrow.ArrowSource",
+        r"\.(arrow|arrows|feather|ipc)$",
+        ".arrow, .arrows, .feather, .ipc",
+        (b"ARROW1", b"\xff\xff\xff\xff"),
+    ),
+}
 
 
 class CsvConfig(Frozen):

@@ -1,49 +1,23 @@
 """Limits the size of one value: a row with a larger one is quarantined, and the batches stay small.
 
-    source = SizeLimitedSource(source, 16 << 20)
+    chunk = bounded(chunk, 16 << 20)
 
 Columns of fixed width cost nothing; of the others, the size of the whole column in a batch is looked at first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.sources.base import Chunk, InputFile, Malformed, Range, Source
+from headway.sources.base import Chunk, Malformed
 from headway.tabular.list_arrays import flatten, is_list, is_text
 
 _SHOWN = 200
 _FIXED = frozenset(kind.id for kind in (pa.int64(), pa.float32(), pa.float64(), pa.int32(), pa.bool_()))
 Sizes = NDArray[np.int64]
-
-
-class SizeLimitedSource:
-    """A source whose rows with an oversize cell come as malformed."""
-
-    def __init__(self, source: Source, max_bytes: int):
-        self.source = source
-        self._max = max_bytes
-
-    def names(self, file: InputFile) -> list[str]:
-        return self.source.names(file)
-
-    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        return self.source.ranges(files)
-
-    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        for chunk in self.source.read(piece, columns, types):
-            whole = bounded(chunk, self._max)
-            del chunk  # batches are large: none is held here while it is worked on, or the next one read
-            yield whole
-            del whole
-
-    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
-        return self.source.prefix(files, rows)
 
 
 def bounded(chunk: Chunk, max_bytes: int) -> Chunk:

@@ -23,8 +23,8 @@ BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
 _PIECE = 1 << 16
 _TAIL = 16 << 10
-SAMPLE_BYTES, SAMPLE_PIECES = 1 << 18, 8
-"""What a schema is inferred from: so many pieces of each file."""
+SAMPLE_FILES, SAMPLE_PIECES, SAMPLE_BYTES = 8, 8, 1 << 18
+"""What a schema is inferred from: so many pieces of each of the first files."""
 
 
 class TextFile:
@@ -206,9 +206,37 @@ def row_offsets(data: bytes, rows: list[int]) -> list[int]:
     return [int(starts[row]) if row < len(starts) else -1 for row in rows]
 
 
-def pieces(text: TextFile, start: int, size: int) -> Iterator[bytes]:
-    """Whole lines from places spread over a plain file, since one sorted by a column shows one value at its beginning;
-    a small file whole."""
+def cuts(text: TextFile, start: int, size: int, step: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of the ranges of a plain file of so many bytes: each ends at the first line end at or after `step` bytes."""
+    while start < size:
+        end = min(text.line_end(min(start + step, size)), size)
+        if end <= start:
+            raise DataError(f"ends at byte {start}, not at {size}", where=text.path)
+        yield start, end
+        start = end
+
+
+def sample(
+    text: TextFile, start: int, size: int, last_end: Callable[[bytes], int], *, plain: bool
+) -> Iterator[tuple[int, bytes]]:
+    """(offset, whole lines) to infer a schema from; of a file that cannot be cut at line ends, its beginning.
+
+    Args:
+        last_end: as of `TextFile.blocks`.
+        plain: whether it can be cut.
+    """
+    if plain:
+        yield from _spread(text, start, size)
+        return
+    for at, data in text.blocks(0, None, SAMPLE_PIECES * SAMPLE_BYTES + start, last_end):
+        if at + len(data) > start:
+            yield max(at, start), data[max(start - at, 0) :]
+            return
+
+
+def _spread(text: TextFile, start: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """Pieces from places spread over a plain file, since one sorted by a column shows one value at its beginning; a small
+    file whole."""
     length = size - start
     count = SAMPLE_PIECES if length > SAMPLE_PIECES * SAMPLE_BYTES else 1
     done = start
@@ -216,4 +244,4 @@ def pieces(text: TextFile, start: int, size: int) -> Iterator[bytes]:
         begin = text.line_end(start + length * i // count) if i else start
         if done <= begin < size:  # a line may be longer than the way to the next place
             done = text.line_end(min(begin + SAMPLE_BYTES, size)) if count > 1 else size
-            yield text.part(begin, done)
+            yield begin, text.part(begin, done)

@@ -3,9 +3,7 @@
     forms = Forms()
     forms.note("0.jsonl", {("a",): Seen("a list", 40, 40)})
     forms.note("1.jsonl", {("a", "b"): Seen("one value", 40, 40)})     # so that `a` is an object there
-    clashes = forms.clashes()         # {"a": "column 'a' is a list in 0.jsonl and an object in 1.jsonl", "a.b": the same}
-    table = marked(table, clashes)    # the columns say so, for whoever wants one
-    told(table.schema.field("a"))
+    forms.clashes()         # {"a": "column 'a' is a list in 0.jsonl and an object in 1.jsonl", "a.b": the same}
 
 No type holds both, and of a sample that left one out the rows would be rejected later. What one value in a hundred is
 decides nothing, and a column that nobody wants may be whatever it is.
@@ -21,7 +19,6 @@ import pyarrow as pa
 
 from headway.sources.type_inference import ONE_IN
 
-_KEY = b"headway.clash"
 _OBJECT, EMPTY_LIST = "an object", "an empty list"
 Way = tuple[str, ...]
 
@@ -66,7 +63,7 @@ class Forms:
         self._found.setdefault(way, {}).setdefault(form, _Form(path)).values += values
 
     def clashes(self) -> dict[str, str]:
-        """By column that cannot be had: what is told of it, or of what it lies in."""
+        """By column whose types conflict, or lie in an object whose types do: how they conflict."""
         said = {way: _said(way, found) for way, found in self._usual().items() if len(found) > 1}
         return {
             ".".join(way): next(said[start] for start in _starts(way) if start in said)
@@ -98,20 +95,6 @@ def bare(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
         if (place := table.schema.get_field_index(name)) >= 0:
             table = table.set_column(place, name, pa.nulls(table.num_rows))
     return table
-
-
-def marked(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
-    """With what is to be told of those columns."""
-    for name, said in clashes.items():
-        if (place := table.schema.get_field_index(name)) >= 0:
-            one = table.schema.field(place).with_metadata({_KEY: said.encode()})
-            table = table.set_column(place, one, table.column(place))
-    return table
-
-
-def told(column: pa.Field) -> str | None:
-    """What is said of a column that files disagree about; None when they do not."""
-    return (column.metadata or {}).get(_KEY, b"").decode() or None
 
 
 def _starts(way: Way) -> list[Way]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.tabular.hashing import NULL, mix64
+from headway.tabular.list_arrays import as_batch
 from headway.tabular.splits import column_hash
 from headway.tabular.stacked import CODES, Dictionaries, Stack, joined
 
@@ -159,7 +160,7 @@ def with_priority(priority: Priority, rows: Stack) -> pa.RecordBatch:
 
 def without_priority(table: pa.Table) -> Drawn:
     """The reverse of `with_priority`."""
-    (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+    batch = as_batch(table)
     place = batch.schema.get_field_index(PRIORITY)
     return batch.column(place).to_numpy(), Stack.of(batch.remove_column(place))
 

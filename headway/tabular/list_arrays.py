@@ -60,6 +60,12 @@ def is_list(kind: pa.DataType) -> bool:
     )
 
 
+def as_batch(table: pa.Table) -> pa.RecordBatch:
+    """The rows of a table in one batch."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
 def flatten(array: pa.Array) -> Flat:
     """A list array of any kind; what lies behind a null row is left out."""
     present = array.is_valid().to_numpy(zero_copy_only=False)

@@ -20,7 +20,7 @@ import numpy as np
 
 from headway.errors import ConfigError, DataError
 from headway.sources.base import InputFile
-from headway.sources.config import DATE_PARTS, SPAN, Format, SourceConfig
+from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SourceConfig
 from headway.sources.discovery.window import parse_date
 from headway.sources.formats.csv_quotes import Quotes
 from headway.storage import filesystem as storage
@@ -33,23 +33,6 @@ _PLACE = re.compile(r"\{(span|year|month|day|hour)\}")
 _DIGITS = {"year": r"\d{4}", "month": r"\d{1,2}", "day": r"\d{1,2}", "hour": r"\d{1,2}"}
 _SEPARATORS = ("", "-", "-", "T")
 _MAGIC = re.compile(r"(\*|\?|\[!?\]?[^\]/]*\])")
-ENDINGS: dict[Format, str] = {
-    "csv": r"\.csv(\.gz)?$",
-    "parquet": r"\.parquet$",
-    "jsonl": r"\.(jsonl|ndjson|json)(\.gz)?$",
-    "examples": r"\.tfrecords?(-\d+-of-\d+)?(\.gz)?$",
-    "images": r"(?i)\.(jpe?g|png)$",
-    "arrow": r"\.(arrow|arrows|feather|ipc)$",
-}
-"""What a folder's files must end in to be taken; a file that is named outright may end in anything."""
-SAID_ENDINGS: dict[Format, str] = {
-    "csv": ".csv, .csv.gz",
-    "parquet": ".parquet",
-    "jsonl": ".jsonl, .ndjson, .json, also .gz",
-    "examples": ".tfrecord, .tfrecords, also .gz",
-    "images": ".jpg, .jpeg, .png",
-    "arrow": ".arrow, .arrows, .feather, .ipc",
-}
 
 
 def spans(config: SourceConfig) -> list[str]:
@@ -153,13 +136,13 @@ def _matches(config: SourceConfig, span: str) -> list[str]:
         for path in storage.matches(pattern):
             inside = storage.below(path) if storage.kind(path) == "folder" else None
             for name in [path] if inside is None else inside:
-                is_data = inside is None or re.search(ENDINGS[config.format], PurePosixPath(name).name)
+                is_data = inside is None or re.search(FORMATS[config.format].pattern, PurePosixPath(name).name)
                 (hidden if _is_hidden(name, pattern) else found if is_data else others).append(name)
     if found:
         return found
     if others:
         raise ConfigError(
-            f"the folder holds no file that ends as {config.format} files do ({SAID_ENDINGS[config.format]}); "
+            f"the folder holds no file that ends as {config.format} files do ({FORMATS[config.format].endings}); "
             f"it holds {PurePosixPath(others[0]).name}" + f" and {len(others) - 1} more" * (len(others) > 1),
             where=patterns[0],
             fix="check source.format, or name the files, by a glob perhaps: those are taken whatever they end in",

@@ -13,19 +13,11 @@ import pyarrow.parquet as pq
 
 from headway.errors import DataError
 from headway.process_tuning import give_back
-from headway.sources.base import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    Chunk,
-    InputFile,
-    Range,
-    no_column,
-    rows_of_range,
-    sampled,
-)
+from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
 from headway.sources.config import ParquetConfig
+from headway.sources.formats.columnar import Way, first_rows, leaves, pick, runs
 from headway.sources.formats.parquet_wide import WIDE, by_columns
-from headway.sources.formats.structs import Way, flat, leaves, pick
+from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
 
@@ -49,14 +41,8 @@ class ParquetSource:
         for number, file in enumerate(files):
             rows, columns = _shape(file.path)
             most = rows_of_range(self._config.range_rows, columns, sum(rows))
-            start, held = 0, 0
-            for i, count in enumerate(rows):
-                if held and held + count > most:
-                    found.append(Range(len(found), file.path, number, start, i, {"rows": held}))
-                    start, held = i, 0
-                held += count
-            if held:
-                found.append(Range(len(found), file.path, number, start, len(rows), {"rows": held}))
+            for start, end, held in runs(rows, most):
+                found.append(Range(len(found), file.path, number, start, end, {"rows": held}))
             if columns >= WIDE:
                 give_back()  # what the footer took: workers read it in threads of their own
         return found
@@ -65,9 +51,7 @@ class ParquetSource:
         dictionaries = [name for name, kind in types.items() if pa.types.is_dictionary(kind)]
         with _open(piece.path, dictionaries) as parquet:
             ways = leaves(parquet.schema_arrow, piece.path)
-            for name in columns:
-                if name not in ways:
-                    raise no_column(name, list(ways), piece.path)
+            check_columns(columns, ways, piece.path)
             first = 0
             groups = list(range(piece.start, piece.end))
             rows = _rows_at_once(parquet, columns)
@@ -79,29 +63,26 @@ class ParquetSource:
             except (OSError, pa.ArrowException) as error:
                 raise _corrupt(piece.path, error, f"row groups {piece.start} to {piece.end - 1}, row {first}") from None
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
-        tables: list[pa.Table] = []
-        held = 0
-        for file in files:
-            with _open(file.path) as parquet:
-                batches: list[pa.RecordBatch] = []
-                at_once = _rows_at_once(parquet)
-                rows = min(rows, max(_LEAST_SAMPLE, at_once * _SAMPLE_BATCHES))
-                try:
-                    for batch in parquet.iter_batches(at_once, use_threads=False):
-                        batches.append(batch)
-                        held += batch.num_rows
-                        if held >= rows:
-                            break
-                except (OSError, pa.ArrowException) as error:
-                    raise _corrupt(file.path, error, f"row {held}") from None
-            if batches:
-                tables.append(flat(pa.Table.from_batches(batches), file.path))
-            if held >= rows:
-                break
-        if not tables:
-            raise DataError("the files hold no rows", where=files[0].path)
-        return sampled(tables, rows * len(tables)).slice(0, rows)
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+        return first_rows(files, rows, _opened)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+    """As `first_rows` wants it."""
+    with _open(path) as parquet:
+        rows = _rows_at_once(parquet)
+        yield max(_LEAST_SAMPLE, rows * _SAMPLE_BATCHES), _whole(parquet, rows, path)
+
+
+def _whole(parquet: pq.ParquetFile, rows: int, path: str) -> Iterator[pa.RecordBatch]:
+    first = 0
+    try:
+        for batch in parquet.iter_batches(rows, use_threads=False):
+            yield batch
+            first += batch.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise _corrupt(path, error, f"row {first}") from None
 
 
 def _shape(path: str) -> tuple[list[int], int]:

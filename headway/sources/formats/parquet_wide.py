@@ -17,7 +17,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headway.sources.formats.structs import Way, pick
+from headway.sources.formats.columnar import Way, pick
+from headway.tabular.list_arrays import as_batch
 
 WIDE = 256
 """From so many columns on."""
@@ -35,7 +36,7 @@ def by_columns(
         held = [_read(parquet, group, ways, names) for names in sets]
         count = parquet.metadata.row_group(group).num_rows
         for start in range(0, count, rows):
-            yield _side_by_side([_batch(table.slice(start, rows)) for table in held], columns)
+            yield _side_by_side([as_batch(table.slice(start, rows)) for table in held], columns)
         return
     with tempfile.TemporaryDirectory(prefix="headway-") as folder:
         files = [Path(folder) / str(i) for i in range(len(sets))]
@@ -43,7 +44,7 @@ def by_columns(
             table = _read(parquet, group, ways, names)
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
                 for start in range(0, table.num_rows, rows):
-                    writer.write_batch(_batch(table.slice(start, rows)))
+                    writer.write_batch(as_batch(table.slice(start, rows)))
             del table
         readers = [pa.ipc.open_file(pa.OSFile(str(path))) for path in files]
         for i in range(readers[0].num_record_batches):
@@ -80,10 +81,6 @@ def _read(parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], names: l
     if all(len(ways[name]) == 1 for name in names):
         return table.select(names)
     return pa.Table.from_batches([pick(batch, ways, names) for batch in table.to_batches()])
-
-
-def _batch(table: pa.Table) -> pa.RecordBatch:
-    return table.combine_chunks().to_batches()[0]
 
 
 def _side_by_side(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pa.RecordBatch:

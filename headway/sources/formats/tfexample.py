@@ -18,6 +18,7 @@ from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, sample
 from headway.sources.config import ExamplesConfig
 from headway.sources.formats.tfexample_columns import ExampleBatch
 from headway.sources.formats.tfexample_wire import SEQUENCE
+from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.sources.type_inference import ONE_IN, as_numbers, not_one, with_several
 from headway.storage import filesystem as storage
@@ -80,7 +81,7 @@ class ExamplesSource:
                 yield Chunk(whole, first)
             first += batch.rows
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         batches: list[ExampleBatch] = []
         numbers: dict[str, bool] = {}
         counts: dict[str, Counter[int]] = {}
@@ -113,8 +114,7 @@ class ExamplesSource:
             names = batch.names()
             arrays = [batch.column(name, several=False if name in odd else None)[0] for name in names]
             tables.append(pa.Table.from_arrays(arrays, names=names))
-        whole = sampled(_agreed(tables), rows * len(tables)).slice(0, rows)
-        whole = as_numbers(whole, [name for name, all_of_it in numbers.items() if all_of_it])
+        whole = as_numbers(sampled(_agreed(tables), rows), [name for name, all_of_it in numbers.items() if all_of_it])
         return with_several(whole, odd)
 
 

@@ -5,8 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headway.sources.base import RANGE_CELLS, rows_of_range
-from headway.sources.discovery.formats_table import BATCH_ROWS, SourceConfig, files, open_source
+from headway.sources.base import BATCH_ROWS, RANGE_CELLS, rows_of_range
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import files
 from headway.sources.formats import parquet_wide
 
 WIDTH = parquet_wide.WIDE + 10
