@@ -9,7 +9,6 @@ gate:
 
 from __future__ import annotations
 
-import difflib
 import math
 from typing import Literal
 
@@ -18,6 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.evaluation.tasks import ALL_COMPARED, ALL_METRICS, COMPARED, METRICS, RANKED, Task
+from headway.schema.columns import suggest
 
 DEFAULT_TOLERANCE: dict[str, dict[str, float | str]] = {
     "binary": {"auc": 0.002, "loss": 0.002},
@@ -156,7 +156,4 @@ def absolute(tolerance: float | str, champion: float) -> float:
 
 def _known(name: str, known: tuple[str, ...]) -> None:
     if name not in known:
-        close = difflib.get_close_matches(name, known, 1)
-        raise ValueError(
-            f"unknown metric {name!r}" + (f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}")
-        )
+        raise ValueError(f"unknown metric {name!r}; {suggest(name, [*known])}")

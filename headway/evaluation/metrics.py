@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from headway.errors import DataError
 from headway.evaluation.ranking_metrics import codes_of, ranked
 from headway.evaluation.tasks import METRICS, Task
+from headway.tabular.list_arrays import run_starts
 
 Floats = NDArray[np.float64]
 
@@ -152,7 +153,7 @@ def auc(label: ArrayLike, score: ArrayLike, weight: ArrayLike | None = None) -> 
         return None
     order = np.argsort(score, kind="stable")
     ranked = score[order]
-    first = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1])))  # where each run of ties begins
+    first = np.flatnonzero(run_starts(ranked))  # where each run of ties begins
     positive = np.add.reduceat((weight * label)[order], first)
     negative = np.add.reduceat((weight * (1.0 - label))[order], first)
     pairs = positive.sum() * negative.sum()
@@ -173,10 +174,10 @@ def calibration_bins(
     if not len(order):
         return []
     ranked, mass = prediction[order], weight[order]
-    new = np.concatenate(([True], ranked[1:] != ranked[:-1]))
+    new = run_starts(ranked)
     before = (np.cumsum(mass) - mass)[new][np.cumsum(new) - 1]  # the mass below each row's value
     which = np.minimum((before / mass.sum() * bins).astype(np.int64), bins - 1)
-    first = np.flatnonzero(np.concatenate(([True], which[1:] != which[:-1])))
+    first = np.flatnonzero(run_starts(which))
     last = np.append(first[1:], len(order)) - 1
     weights = np.add.reduceat(mass, first)
     predictions = np.add.reduceat(mass * ranked, first) / weights

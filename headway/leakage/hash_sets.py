@@ -30,15 +30,7 @@ KEPT = 4096
 
 def distinct(hashes: Hashes) -> tuple[Hashes, Hashes]:
     """(the values that occur, those of them that occur more than once), both rising."""
-    ordered = np.sort(hashes)
-    if not len(ordered):
-        return ordered, ordered
-    first = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    if first.all():
-        return ordered, ordered[:0]
-    values = ordered[first]
-    counts = np.diff(np.append(np.flatnonzero(first), len(ordered)))
+    values, counts = np.unique(hashes, return_counts=True)
     return values, values[counts > 1]
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.records.grouping import COLUMN_BYTES, RECORD_BYTES, Group, RowGrouper, Rows, copied, one_batch, row_bytes
 from headway.schema.columns import Column, named_for
+from headway.tabular.list_arrays import run_starts
 from headway.tabular.splits import column_hash
 
 
@@ -34,8 +35,7 @@ def group_starts(
         before: that of the row before the first, where there is one.
     """
     hashes = column_hash(column) if hashes is None else hashes
-    begins = np.ones(len(hashes), np.bool_)
-    begins[1:] = hashes[1:] != hashes[:-1]
+    begins = run_starts(hashes)
     if before is not None and len(hashes):
         begins[0] = hashes[0] != before
     if column.null_count:

@@ -24,6 +24,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.messages import some
 from headway.schema.calendar_days import Temporal
 from headway.schema.parse_rules import Parse
 
@@ -36,6 +37,8 @@ LABEL = "label"
 ARROW: dict[str, pa.DataType] = {"int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
 STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
 """Config words to stored types."""
+_LISTED = 40
+"""Names that a fix lists before it says how many more there are."""
 _PLAIN_NAME = re.compile(r"(?!(?i:yes|no|on|off|true|false|null)$)[A-Za-z_][\w.-]*", re.ASCII)
 """What YAML takes for a key as it stands."""
 
@@ -255,5 +258,4 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
 def suggest(name: str, known: list[str]) -> str:
     """A fix for a name that does not exist."""
     close = difflib.get_close_matches(name, known, 1)
-    listed = ", ".join(known[:30]) + (f" and {len(known) - 30} more" if len(known) > 30 else "")
-    return f"did you mean {close[0]!r}?" if close else f"there is: {listed}"
+    return f"did you mean {close[0]!r}?" if close else f"there is: {some(known, _LISTED)}"

@@ -7,7 +7,6 @@ config.at_ingest()                           # the part that changes what ingest
 from __future__ import annotations
 
 import codecs
-import difflib
 import re
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -16,6 +15,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.schema.columns import suggest
 from headway.tabular.expressions import parse
 
 SPAN = "{span}"
@@ -243,9 +243,7 @@ class SourceConfig(Frozen):
     def _one_span(cls, value: str) -> str:
         for part in re.findall(r"\{[^{}]*\}", value):
             if part not in (SPAN, *DATE_PARTS):
-                known = [SPAN, *DATE_PARTS]
-                close = difflib.get_close_matches(part.lower(), known, 1, 0.75)
-                hint = f"did you mean {close[0]}?" if close else f"there is: {', '.join(known)}"
+                hint = suggest(part.lower(), [SPAN, *DATE_PARTS])
                 raise ValueError(f"has the placeholder {part}, which is not known; {hint}")
         if value.count(SPAN) > 1:
             raise ValueError("has {span} more than once")

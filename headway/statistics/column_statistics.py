@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from headway.schema.columns import Shape, StoredType
 from headway.statistics.counts import Budget, NumberCounts, TextCounts, top
 from headway.statistics.sketches import SMALL, USUAL, Sketches
-from headway.tabular.hashing import hash_bytes
-from headway.tabular.list_arrays import flatten
+from headway.tabular.hashing import hash_texts
+from headway.tabular.list_arrays import flatten, run_starts
 
 LONG_BYTES = 4096
 """A column with a longer value than this holds no words, but images or documents: they are not kept, only told apart."""
@@ -157,7 +157,7 @@ class ColumnStatistics:
         else:
             rising = bool((values[1:] >= values[:-1]).all())
             ordered = values if rising else np.sort(values)
-            starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+            starts = np.flatnonzero(run_starts(ordered))
             distinct = ordered[starts].astype(self._dtype)
             counts = np.diff(np.append(starts, len(ordered)))
         counts = counts.astype(np.int64)
@@ -230,7 +230,7 @@ class ColumnStatistics:
         if self.text is None or int(lengths.max()) > LONG_BYTES:
             self._forget_texts()
             assert self.sketches is not None
-            self.sketches.add_distinct(_text_hashes(values))
+            self.sketches.add_distinct(hash_texts(values))
         else:
             self.text.add(values, counts.astype(np.int64))
 
@@ -245,7 +245,7 @@ class ColumnStatistics:
     def _tell_apart(self, text: TextCounts) -> None:
         assert self.sketches is not None
         for values, _ in text.blocks():
-            self.sketches.add_distinct(_text_hashes(values))
+            self.sketches.add_distinct(hash_texts(values))
 
     def _overflow_if_wide(self) -> None:
         most = self.limits.distinct
@@ -469,12 +469,3 @@ def _whole(values: NDArray[np.float32]) -> NDArray[np.int32] | None:
         return None
     whole = values.astype(np.int32)
     return whole if (whole == values).all() else None
-
-
-def _text_hashes(values: pa.Array) -> NDArray[np.uint64]:
-    """One uint64 for each value of a binary array without nulls."""
-    large = values.cast(pa.large_binary())
-    _, offsets_buffer, data_buffer = large.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[large.offset : large.offset + len(large) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
-    return hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.statistics.external_sort import BLOCK, Block, Run, fold, in_order, merged, reblocked, write_run
+from headway.tabular.list_arrays import run_starts
 
 _PENDING, _ALL_PENDING, _LEAST_PENDING = 1 << 17, 1 << 20, 256
 _MANY = 64
@@ -56,7 +57,7 @@ class NumberCounts:
             values, counts = np.concatenate(self._values), np.concatenate(self._counts)
             order = np.argsort(values, kind="stable")
             values, counts = values[order], counts[order]
-            starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))[: len(values)]
+            starts = np.flatnonzero(run_starts(values))
             self._values = [values[starts]]
             self._counts = [np.add.reduceat(counts, starts) if len(starts) else counts]
             self._pending = 0

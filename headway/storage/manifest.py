@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import platform
 import stat
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -122,11 +123,22 @@ def write(folder: Path, manifest: Manifest) -> None:
 
 def checksum(path: Path) -> tuple[int, str]:
     """(bytes, crc32c as eight hex digits) of a file."""
-    value, size = 0, 0
     with path.open("rb", buffering=0) as file:
-        while block := file.read(_BLOCK):
-            value = google_crc32c.extend(value, block)
-            size += len(block)
+        return crc32c(blocks(file))
+
+
+def blocks(file: Any, write: Callable[[bytes], object] = lambda block: None) -> Iterator[bytes]:
+    """The rest of an open file, block by block; each is written on first."""
+    while block := file.read(_BLOCK):
+        write(block)
+        yield block
+
+
+def crc32c(blocks: Iterable[Any]) -> tuple[int, str]:
+    """(bytes, crc32c as eight hex digits) of blocks of bytes."""
+    value = size = 0
+    for block in blocks:
+        value, size = google_crc32c.extend(value, block), size + len(block)
     return size, f"{value:08x}"
 
 

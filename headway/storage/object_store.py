@@ -20,16 +20,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import google_crc32c
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from headway.errors import HeadwayError, StoreError
+from headway.storage import manifest
 from headway.storage.filesystem import lists_no_folders, resolve
 
 TRIES = 3
 PARALLEL = 16
-_BLOCK = 4 << 20
 _WAIT_SECONDS = 0.2
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _HOPELESS = re.compile(
@@ -126,12 +125,9 @@ class Bucket:
         """
 
         def action() -> None:
-            value = 0
             with path.open("rb", buffering=0) as file, self._create(key) as out:
-                while block := file.read(_BLOCK):
-                    value = google_crc32c.extend(value, block)
-                    out.write(block)
-            if f"{value:08x}" != crc32c:
+                _, actual = manifest.crc32c(manifest.blocks(file, out.write))
+            if actual != crc32c:
                 raise StoreError("changed on the disk before it was in the bucket", where=str(path), fix="run again")
 
         with self._there(key):
@@ -180,13 +176,8 @@ class Bucket:
             return None
 
     def _stream(self, key: str, write: Callable[[bytes], object]) -> tuple[int, str]:
-        value, size = 0, 0
         with self._open(key) as file:
-            while block := file.read(_BLOCK):
-                value = google_crc32c.extend(value, block)
-                size += len(block)
-                write(block)
-        return size, f"{value:08x}"
+            return manifest.crc32c(manifest.blocks(file, write))
 
     def put_all(self, files: Iterable[tuple[str, Path, str]]) -> None:
         """`put` each (key, file, crc32c), several at once."""

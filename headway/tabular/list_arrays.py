@@ -49,6 +49,13 @@ def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array)]
 
 
+def run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a value is another than the one before it; true for the first."""
+    starts = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=starts[1:])
+    return starts
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Whether an Arrow type holds several values per row."""
     return (

@@ -23,7 +23,7 @@ from pydantic import Field, field_validator, model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
-from headway.tabular.hashing import NULL, U64, hash_bytes, mix64
+from headway.tabular.hashing import NULL, U64, hash_texts, mix64
 from headway.tabular.list_arrays import flatten, is_list, is_text
 
 Hashes = NDArray[np.uint64]
@@ -221,7 +221,8 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
             encoded = array.dictionary_encode()
             if len(encoded.dictionary) < len(array) // 2:
                 return gathered(column_hash(encoded.dictionary), encoded.indices)
-        return _hash_strings(array.cast(pa.large_binary()))
+        hashes = hash_texts(array)
+        return np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes) if array.null_count else hashes
     if pa.types.is_floating(kind):
         values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.float32) + np.float32(0.0)
         values[np.isnan(values)] = np.float32("nan")
@@ -249,18 +250,6 @@ def gathered(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64
     """Each row's hash, from those of a dictionary's words; NULL for a null."""
     table = np.append(hashes, NULL)
     return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
-
-
-def _hash_strings(array: pa.Array) -> NDArray[np.uint64]:
-    _, offsets_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
-    if not len(array):
-        return np.zeros(0, U64)
-    hashes = hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])
-    if array.null_count:
-        hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes)
-    return hashes
 
 
 Part = tuple[str, str]

@@ -10,7 +10,6 @@ validation:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Literal
 
@@ -64,9 +63,7 @@ def _kinds(value: dict[str, Severity]) -> dict[str, Severity]:
     named = {name.replace("_", " "): severity for name, severity in value.items()}
     for name in named:
         if name not in KINDS:
-            close = difflib.get_close_matches(name, KINDS, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(KINDS)}"
-            raise ValueError(f"there is no check {name!r}; {hint}")
+            raise ValueError(f"there is no check {name!r}; {suggest(name, [*KINDS])}")
     return named
 
 

@@ -14,16 +14,18 @@ import glob
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Any
 
-import google_crc32c
 import numpy as np
 
 from headway.errors import ConfigError, DataError
+from headway.messages import some
 from headway.sources.base import InputFile
 from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SourceConfig
 from headway.sources.discovery.window import parse_date
 from headway.sources.formats.csv_quotes import Quotes
 from headway.storage import filesystem as storage
+from headway.storage.manifest import crc32c
 
 ONE_SPAN = "all"
 """The span of a source whose path tells none apart."""
@@ -143,7 +145,7 @@ def _matches(config: SourceConfig, span: str) -> list[str]:
     if others:
         raise ConfigError(
             f"the folder holds no file that ends as {config.format} files do ({FORMATS[config.format].endings}); "
-            f"it holds {PurePosixPath(others[0]).name}" + f" and {len(others) - 1} more" * (len(others) > 1),
+            f"it holds {some([PurePosixPath(name).name for name in others], 1)}",
             where=patterns[0],
             fix="check source.format, or name the files, by a glob perhaps: those are taken whatever they end in",
         )
@@ -171,9 +173,8 @@ def _is_hidden(path: str, pattern: str) -> bool:
 
 
 def _only_hidden(hidden: list[str], pattern: str) -> ConfigError:
-    more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     return ConfigError(
-        f"only hidden files match, and they are not read: {hidden[0]}{more}",
+        f"only hidden files match, and they are not read: {some(hidden, 1)}",
         where=f"source.path: {pattern}",
         fix="write the part that begins with '_' or '.' into source.path, or rename it",
     )
@@ -196,18 +197,19 @@ def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
 
 
 def _checked(config: SourceConfig, path: str) -> InputFile:
-    checksum, size = 0, 0
     room = np.empty(_FAR_BYTES if storage.is_remote(path) else _NEAR_BYTES, np.uint8)
     quotes = Quotes(config.csv.quote) if config.format == "csv" else None
-    with storage.open_file(path) as file, storage.reading(path):
+
+    def blocks(file: Any) -> Iterator[Any]:
         while read := file.readinto(room):
-            block = room[:read]
-            checksum = google_crc32c.extend(checksum, block)
-            size += read
             if quotes is not None:
-                quotes.feed(block)
+                quotes.feed(room[:read])
+            yield room[:read]
+
+    with storage.open_file(path) as file, storage.reading(path):
+        size, checksum = crc32c(blocks(file))
     if not size and config.format != "images":
         raise DataError("the file is empty", where=path, fix="remove it, or write it again")
     return InputFile(
-        path=path, bytes=size, crc32c=f"{checksum:08x}", quoted_newlines=quotes is not None and quotes.newline_inside
+        path=path, bytes=size, crc32c=checksum, quoted_newlines=quotes is not None and quotes.newline_inside
     )

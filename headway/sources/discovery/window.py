@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from headway.errors import ConfigError
+from headway.messages import agree, some
 from headway.sources.config import Gaps
 
 _DATE = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2})(?:T(\d{2}))?)?)?")
@@ -186,9 +187,8 @@ def _no_gaps(dates: dict[str, Date], chosen: Sequence[str | Date], end: datetime
             missing.append(at.name())
         at = Date(at.end(), at.resolution)
     if missing:
-        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         raise ConfigError(
-            f"the window lacks the span{'s' * (len(missing) > 1)} {', '.join(missing[:_NAMED])}{more}",
+            f"the window lacks the {agree(len(missing), 'span', 'spans')} {some(missing, _NAMED)}",
             where="--window",
             fix="bring the data, take another window, or say 'gaps: allow' under source",
         )
