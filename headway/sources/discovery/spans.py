@@ -75,7 +75,7 @@ def _name(match: re.Match[str]) -> str | None:
     for part, separator in zip(DATE_PARTS, _SEPARATORS, strict=True):
         if part[1:-1] in parts:
             name += separator + parts[part[1:-1]].zfill(2)
-    return name if parse_date(name) else None
+    return None if parse_date(name) is None else name
 
 
 def _regex(text: str) -> str:
