@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import ConfigError, DataError
-from headway.records import wire
 from headway.records.classic import encode_classic
 from headway.records.decode import decode
+from headway.records.example import features, usual_form
 from headway.records.spec import feature_spec
 from headway.records.tfrecord import ShardWriter, read_records
 from headway.schema.columns import Column, suggest
@@ -33,11 +33,6 @@ from headway.storage.process_identity import mark
 from headway.tabular.list_arrays import flatten, join
 
 SPEC = "examples.json"
-_PARSERS: dict[bytes, Callable[[memoryview], Any]] = {
-    wire.BYTES: wire.parse_bytes,
-    wire.FLOATS: wire.parse_floats,
-    wire.INTS: wire.parse_ints,
-}
 
 
 def rows(path: Path, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
@@ -95,12 +90,10 @@ def _ours(shard: Path, columns: Sequence[Column], rows_per_record: int) -> Itera
 def _foreign(shard: Path) -> Iterator[dict[str, Any]]:
     for number, record in enumerate(read_records(shard)):
         try:
-            features: dict[str, Any] = {
-                name: _PARSERS[tag](body) if tag in _PARSERS else [] for name, (tag, body) in wire.parse(record).items()
-            }
-        except (ValueError, UnicodeDecodeError, KeyError) as error:
-            raise DataError(f"record {number} is no tf.train.Example: {error}", where=str(shard)) from None
-        lists = {name: cells.tolist() if isinstance(cells, np.ndarray) else cells for name, cells in features.items()}
+            found = features(usual_form(record))
+        except ValueError as error:
+            raise DataError(f"record {number}: {error}", where=str(shard)) from None
+        lists = {name: cells.tolist() if isinstance(cells, np.ndarray) else cells for name, (_, cells) in found.items()}
         yield {name: value(cells[0] if len(cells) == 1 else cells) for name, cells in sorted(lists.items())}
 
 

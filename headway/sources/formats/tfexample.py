@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from headway.errors import DataError
+from headway.records.example import SEQUENCE
 from headway.records.tfrecord import masked
 from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, sampled
 from headway.sources.config import ExamplesConfig
 from headway.sources.formats.tfexample_columns import ExampleBatch
-from headway.sources.formats.tfexample_wire import SEQUENCE
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.sources.type_inference import ONE_IN, as_numbers, not_one, with_several
