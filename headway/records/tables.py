@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from headway.records.grouping import Group
-from headway.records.whole_groups import group_starts, grouper
+from headway.records.grouping import Group, group_starts, grouper
 from headway.schema.columns import Column, named_for
 
 

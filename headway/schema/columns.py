@@ -255,7 +255,7 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
     return f"columns: {every}" if auto else f"columns: {{{one}}}"
 
 
-def suggest(name: str, known: list[str]) -> str:
+def suggest(name: str, known: list[str], cutoff: float = 0.6) -> str:
     """A fix for a name that does not exist."""
-    close = difflib.get_close_matches(name, known, 1)
+    close = difflib.get_close_matches(name, known, 1, cutoff)
     return f"did you mean {close[0]!r}?" if close else f"there is: {some(known, _LISTED)}"

@@ -243,7 +243,7 @@ class SourceConfig(Frozen):
     def _one_span(cls, value: str) -> str:
         for part in re.findall(r"\{[^{}]*\}", value):
             if part not in (SPAN, *DATE_PARTS):
-                hint = suggest(part.lower(), [SPAN, *DATE_PARTS])
+                hint = suggest(part.lower(), [SPAN, *DATE_PARTS], 0.75)
                 raise ValueError(f"has the placeholder {part}, which is not known; {hint}")
         if value.count(SPAN) > 1:
             raise ValueError("has {span} more than once")

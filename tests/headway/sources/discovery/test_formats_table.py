@@ -126,7 +126,7 @@ def test_a_window_that_cannot_be_says_what_can(window, until, said):
     ("more", "said"),
     [
         ({"format": "json"}, "'parquet', 'csv'"),
-        ({"path": "{span}/{spam}.csv"}, "the placeholder {spam}, which is not known; did you mean {span}?"),
+        ({"path": "{span}/{spam}.csv"}, "the placeholder {spam}, which is not known; did you mean '{span}'?"),
         ({"path": "{minute}.csv"}, "there is: {span}, {year}, {month}, {day}, {hour}"),
         ({"path": "{span}/{span}.csv"}, "{span} more than once"),
         ({"where": "a >"}, "not an expression"),
