@@ -41,7 +41,10 @@ def measure(
     total = float(weight.sum())
     if not total > 0:
         return dict.fromkeys(METRICS[task])
-    mean = _Mean(weight, total)
+
+    def mean(values: NDArray[Any]) -> float:
+        return float(np.dot(values, weight) / total)
+
     values: dict[str, float | None] = {"loss": mean(row_loss(task, label, prediction))}
     if task == "regression":
         values["rmse"] = float(np.sqrt(values["loss"]))  # type: ignore[arg-type]
@@ -109,16 +112,6 @@ def _check(wrong: NDArray[np.bool_], values: Floats, column: str, rule: str) -> 
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(f"{rule}, but row {row} is {values[row]:.6g}", where=f"column {column!r}")
-
-
-class _Mean:
-    """The weighted mean of per-row values."""
-
-    def __init__(self, weight: Floats, total: float):
-        self._weight, self._total = weight, total
-
-    def __call__(self, values: NDArray[Any]) -> float:
-        return float(np.dot(values, self._weight) / self._total)
 
 
 def _finite(value: float | None) -> float | None:
@@ -262,28 +255,6 @@ class _Measured:
         return found | ranked(label, prediction, weight, self._codes[rows], k=self._at).mean()
 
 
-def by_slice(
-    table: pa.Table,
-    task: Task,
-    slices: Sequence[str],
-    *,
-    min_rows: int = 1,
-    group: str | None = None,
-    ndcg_at: int | None = None,
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """{slice column: {value: {"rows": n, metric: value, ...}}} for values with at least `min_rows` rows."""
-    return _by_slice(_Measured(table, task, group, ndcg_at), table, slices, min_rows)
-
-
-def _by_slice(
-    measured: _Measured, table: pa.Table, slices: Sequence[str], min_rows: int
-) -> dict[str, dict[str, dict[str, Any]]]:
-    return {
-        column: {value: {"rows": len(rows), **measured(rows)} for value, rows in slice_rows(table, column, min_rows)}
-        for column in slices
-    }
-
-
 def summary(
     table: pa.Table,
     task: Task,
@@ -310,5 +281,8 @@ def summary(
         **by,
         "overall": measured(),
         "calibration_bins": calibration_bins(label, prediction, weight) if task == "binary" else [],
-        "slices": _by_slice(measured, table, slices, min_rows),
+        "slices": {
+            column: {v: {"rows": len(rows), **measured(rows)} for v, rows in slice_rows(table, column, min_rows)}
+            for column in slices
+        },
     }

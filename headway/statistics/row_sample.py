@@ -1,7 +1,8 @@
 """A small uniform sample of a split's rows, all columns of a row together.
 
     sample = RowSample.create(11)
-    sample.update(batch)                       # any number of batches; merge() adds another piece's sample
+    priority, rows = sample.choose(batch.num_rows)     # of any number of batches; merge() adds another piece's sample
+    sample.add(priority[rows], kept(Stack.parts(batch, [rows])[0]))
     sample.table()                             # at most `rows` rows, in the order of a random draw
 
 Which rows are kept is drawn by a hash of their number within the piece, so the same rows give the same sample, a sample of
@@ -52,13 +53,6 @@ class RowSample:
     @classmethod
     def create(cls, columns: int) -> RowSample:
         return cls(rows_for(columns))
-
-    def update(self, batch: pa.RecordBatch) -> Priority:
-        """Draw from a batch of stored columns; the priority of each of its rows."""
-        priority, chosen = self.choose(batch.num_rows)
-        if len(chosen):
-            self.add(priority[chosen], kept(Stack.parts(batch, [chosen])[0]))
-        return priority
 
     def choose(self, rows: int) -> tuple[Priority, NDArray[np.int64]]:
         """(the priority of each of so many further rows, those of them that may stay: they are to be added)."""

@@ -3,7 +3,7 @@
     bucket = Bucket("s3://team/headway")
     bucket.put_all([("stages/x/a", Path("a"), "1c291ca3")])    # (key, file, its crc32c)
     bucket.listing("stages/")                                       # {"stages/x/a": Found(bytes=..., changed=...)}
-    bucket.get_all([("stages/x/a", Path("b"), 17, "1c291ca3")])  # checked against bytes and crc32c
+    bucket.get("stages/x/a", Path("b"), 17, "1c291ca3")             # checked against bytes and crc32c
 
 An object appears whole or not at all, when its put ends; there is no rename, and pyarrow has no conditional put.
 """
@@ -182,10 +182,6 @@ class Bucket:
     def put_all(self, files: Iterable[tuple[str, Path, str]]) -> None:
         """`put` each (key, file, crc32c), several at once."""
         each(lambda item: self.put(*item), files)
-
-    def get_all(self, files: Iterable[tuple[str, Path, int, str]]) -> None:
-        """`get` each (key, file, bytes, crc32c), several at once."""
-        each(lambda item: self.get(*item), files)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; those that are gone already are as good."""

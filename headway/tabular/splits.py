@@ -1,6 +1,6 @@
 """Splits: which rows are for training, evaluation and test.
 
-    names, codes = assign(SplitConfig(key="customer", eval=0.2), batch)     # hash: same key, same split, for ever
+    assigned(SplitConfig(key="customer", eval=0.2), batch).codes            # hash: same key, same split, for ever
     window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span judges
 
 Three ways: by hash of a key (the default), by a column that says so, by whole spans. With `mode: time` ingest writes a
@@ -55,12 +55,7 @@ class SplitConfig(Frozen):
         default=None, description="mode column: what its values mean, when they are not train, eval and test"
     )
 
-    @field_validator("key", mode="before")
-    @classmethod
-    def _one_key(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
-    @field_validator("unique", mode="before")
+    @field_validator("key", "unique", mode="before")
     @classmethod
     def _one_column(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
@@ -118,20 +113,12 @@ class SplitConfig(Frozen):
         return (ALL,) if self.mode == "time" else SPLITS
 
 
-def assign(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
-    """For each row of a coerced batch the index of its split in `config.names()`; int8 [rows].
-
-    Raises:
-        DataError: mode column, and a value that is not train, eval or test.
-    """
-    return assigned(config, batch).codes
-
-
 @dataclass(frozen=True)
 class Assigned:
     """The splits of a batch's rows, and the hashes they were chosen by."""
 
     codes: NDArray[np.int8]
+    """For each row the index of its split in `config.names()`."""
     hashes: NDArray[np.uint64] | None = None
     """mode hash: the less, the further from train; else None."""
     columns: dict[str, NDArray[np.uint64]] = field(default_factory=dict)
@@ -144,11 +131,14 @@ def assigned(
     columns: Sequence[str] | None = None,
     hashes: Callable[[str], Hashes] | None = None,
 ) -> Assigned:
-    """As `assign`, with the hashes that were made on the way.
+    """For each row of a coerced batch its split, with the hashes that were made on the way.
 
     Args:
         columns: what is hashed without a key; None: all there are.
         hashes: their `column_hash`, for each row of `batch`; None: of the columns in it.
+
+    Raises:
+        DataError: mode column, and a value that is not train, eval or test.
     """
     if config.mode == "time":
         return Assigned(np.zeros(batch.num_rows, np.int8))

@@ -89,7 +89,11 @@ def test_names_that_are_no_dates_have_no_gaps():
 )
 def test_dates_are_read_back_from_their_names(name):
     found = parse_date(name)
-    assert (str(found) == name) if found is not None else name in ("2013-02-30", "2013-1", "201301", "0000", "2013-01-01T24")
+    assert (
+        (str(found) == name)
+        if found is not None
+        else name in ("2013-02-30", "2013-1", "201301", "0000", "2013-01-01T24")
+    )
 
 
 @pytest.fixture
