@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.leakage import hash_sets, time_order
 from headway.leakage.alike import KEPT, share
@@ -116,16 +116,13 @@ class _Prover:
 
     def _overlap(self, key: KeyName, a: str, b: str, count: int, examples: Sequence[Sequence[KeyOccurrence]]) -> None:
         name = _name(list(self._columns(key)))
-        found = "; ".join(shown(rows, splits=True) for rows in examples if rows)
-        again = f": {found}" if found else ", but their rows could not be found again in the files"
+        again = _again(examples, splits=True)
         variants = any(len({row.written for row in rows}) > 1 for rows in examples)
         keys = ", ".join(self.config.key)
         if key == "group":
             keep = f"give all rows of a group the same split in {self.config.column!r}"
-            message = (
-                f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in {b}, "
-            )
-            message += f"so their order is scored on groups that the model was trained on{again}"
+            message = f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in "
+            message += f"{b}, so their order is scored on groups that the model was trained on{again}"
             fix = f"split by the group: split: {{key: {name}}}"
             fix += f", or {keep}" if self.config.mode == "column" else ""
             self.window.find("warning", "group overlap", f"{a}, {b}", message, fix)
@@ -136,9 +133,8 @@ class _Prover:
             fix = f"write {name} the same way in every file, or have it read as a number: 'type: int' beside its role in columns"
         else:
             fix = "the spans were split by different rules: delete their outputs in stages/ingest and run again"
-        self.window.find(
-            "error", "key overlap", f"{a}, {b}", f"{count:,} {_plural(name, count)} in {a} and in {b}{again}", fix
-        )
+        message = f"{count:,} {_plural(name, count)} in {a} and in {b}{again}"
+        self.window.find("error", "key overlap", f"{a}, {b}", message, fix)
 
     def _unique(self) -> None:
         """No key occurs twice in the window."""
@@ -149,13 +145,7 @@ class _Prover:
         if any(indexed.index.keys.get(key) != self.spans[0].index.keys[key] for indexed in self.spans):
             return  # said already, of the key
         held = self._held(key)
-        within = [
-            one
-            for split in self.parts
-            for indexed, part, note in self.window.of(split)
-            for one in sets(indexed.folder, note, part, key, repeated=True)
-        ]
-        found = hash_sets.repeated([one.hashes for one in held], within)
+        found = hash_sets.repeated([one.hashes for one in held], [one.hashes for one in self._held(key, repeated=True)])
         columns = list(self._columns(key))
         examined = examine(found, lambda hashes: self._look(columns, hashes, held), lambda rows: len(rows) > 1)
         name = _name(columns)
@@ -166,9 +156,7 @@ class _Prover:
                 f"{name} is unique: no value occurs twice in {self.window.rows:,} rows, over {self.window.size}"
             )
             return
-        shown_rows = "; ".join(shown(rows, splits=False) for rows in examined.examples if rows)
-        again = f": {shown_rows}" if shown_rows else ", but their rows could not be found again in the files"
-        count = examined.count
+        count, again = examined.count, _again(examined.examples, splits=False)
         message = f"{counted(count, 'value')} of {name}, declared unique, {agree(count, 'occurs', 'occur')} more than once{again}"
         fix = "remove the duplicate rows from the files, or remove from split.unique the columns that are not unique"
         self.window.find("error", "duplicate key", ", ".join(self.parts), message, fix)
@@ -190,12 +178,12 @@ class _Prover:
                 return False
         return True
 
-    def _held(self, key: KeyName) -> list[Held]:
+    def _held(self, key: KeyName, *, repeated: bool = False) -> list[Held]:
         return [
             Held(indexed.span, split, one)
             for split in self.parts
             for indexed, part, note in self.window.of(split)
-            for one in sets(indexed.folder, note, part, key)
+            for one in sets(indexed.folder, note, part, key, repeated=repeated)
         ]
 
     def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, held: Sequence[Held]) -> list[KeyOccurrence]:
@@ -209,7 +197,7 @@ class _Prover:
         for seen in self.look(columns, hashes, spans):
             indexed = splits.get((seen.span, seen.hash), set())
             if len(indexed) == 1:
-                seen = KeyOccurrence(**(seen.__dict__ | {"split": next(iter(indexed))}))
+                seen = replace(seen, split=next(iter(indexed)))
             found.append(seen)
         return found
 
@@ -320,6 +308,12 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
             f"{'' if whole else 'about '}{share} of the rows repeat another one in these columns; such rows are in one split"
         )
     few_keys(window, keys, f"the columns that are hashed ({some(columns, 8)})")
+
+
+def _again(examples: Sequence[Sequence[KeyOccurrence]], *, splits: bool) -> str:
+    """The rows behind keys, behind a sentence about the keys."""
+    found = "; ".join(shown(rows, splits=splits) for rows in examples if rows)
+    return f": {found}" if found else ", but their rows could not be found again in the files"
 
 
 def _name(columns: Sequence[str]) -> str:

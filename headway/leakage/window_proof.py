@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.leakage.key_index import SpanIndex, SplitIndex, read
+from headway.messages import counted
 from headway.tabular.splits import Part
 from headway.validation.anomaly import Anomaly, Severity, finding
 
@@ -65,7 +66,7 @@ class Window:
 
     @property
     def size(self) -> str:
-        return f"{len(self.spans):,} span{'s' * (len(self.spans) != 1)}"
+        return counted(len(self.spans), "span")
 
     def say(self, sentence: str) -> None:
         self.proof.says.append(sentence)

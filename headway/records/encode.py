@@ -25,8 +25,14 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records import wire
-from headway.records.dictionaries import places_apart, places_together, worth_a_table
-from headway.records.encode_many import MANY, features_of_many, features_of_stack
+from headway.records.encode_many import (
+    MANY,
+    features_of_many,
+    features_of_stack,
+    places_apart,
+    places_together,
+    worth_a_table,
+)
 from headway.records.wire import Part
 from headway.schema.columns import Column
 from headway.tabular.list_arrays import flatten

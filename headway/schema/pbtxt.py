@@ -2,6 +2,8 @@
 
 path.write_text(to_text(schema))
 schema = from_text(path.read_text(), where=str(path))
+
+The columns that decide the split are tags of it: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -17,7 +19,47 @@ from headway.errors import ConfigError
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Column, Meaning, Schema, Shape, StoredType
 from headway.schema.parse_rules import Parse
-from headway.schema.split_tags import COMMENT, from_tags, to_tags
+
+_SPLIT_TAG = "headway.split="
+_KINDS: dict[StoredType, str] = {"int64": "INT", "float32": "FLOAT", "bytes": "BYTES"}
+_SPLIT_COMMENT = (
+    "The split of a row is a hash of these columns (split.mode: hash without a key). Another list draws eval rows anew."
+)
+
+
+def split_column(name: str, kind: StoredType, *, listed: bool) -> Column:
+    """A column as the split hashes it."""
+    encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
+    return Column(name=name, type=kind, nullable=True, encoding=encoding, shape=(None,) if listed else ())
+
+
+def to_tags(columns: Sequence[Column]) -> list[str]:
+    """The columns as tags of a schema file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`."""
+    return [f"{_SPLIT_TAG}{_KINDS[column.type]}{'[]' if column.shape else ''} {column.name}" for column in columns]
+
+
+def from_tags(tags: Sequence[str], *, where: str) -> tuple[Column, ...]:
+    """The columns of a schema file's tags; none when there are no such tags.
+
+    Raises:
+        ConfigError: a tag that says no type and name.
+    """
+    kinds = {word: kind for kind, word in _KINDS.items()}
+    found: list[Column] = []
+    for tag in tags:
+        if not tag.startswith(_SPLIT_TAG):
+            continue
+        kind, _, name = tag.removeprefix(_SPLIT_TAG).partition(" ")
+        listed = kind.endswith("[]")
+        if kind.removesuffix("[]") not in kinds or not name or name in {column.name for column in found}:
+            raise ConfigError(
+                f"the tag {tag!r} does not name a column with its type, once",
+                where=where,
+                fix=f"write it as {_SPLIT_TAG}FLOAT age, or delete all such tags to draw eval rows anew",
+            )
+        found.append(split_column(name, kinds[kind.removesuffix("[]")], listed=listed))
+    return tuple(found)
+
 
 HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
 # Edit it to widen a domain, bound a range, or demand presence (min_fraction: 1.0). Delete it to infer it anew.
@@ -60,7 +102,7 @@ def to_text(schema: Schema) -> str:
 
 def _tag_split(message: Any, columns: Sequence[Column]) -> None:
     if columns:
-        message.annotation.comment.append(COMMENT)
+        message.annotation.comment.append(_SPLIT_COMMENT)
         message.annotation.tag.extend(to_tags(columns))
 
 

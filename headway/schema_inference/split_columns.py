@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headway.errors import ConfigError
 from headway.schema.columns import Column
-from headway.schema.split_tags import split_column
+from headway.schema.pbtxt import split_column
 from headway.schema_inference.column_types import stored_type
 from headway.schema_inference.identifiers import FEW_ROWS, meaning_of
 from headway.sources.sample import Sample

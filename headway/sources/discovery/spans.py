@@ -23,7 +23,7 @@ from headway.messages import some
 from headway.sources.base import InputFile
 from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SourceConfig
 from headway.sources.discovery.window import parse_date
-from headway.sources.formats.csv_quotes import Quotes
+from headway.sources.text_files import Quotes
 from headway.storage import filesystem as storage
 from headway.storage.manifest import crc32c
 

@@ -6,8 +6,7 @@ import pytest
 
 from headway.errors import ConfigError
 from headway.schema.columns import Column, Schema
-from headway.schema.pbtxt import from_text, to_text, with_split
-from headway.schema.split_tags import from_tags, to_tags
+from headway.schema.pbtxt import from_tags, from_text, to_tags, to_text, with_split
 from headway.schema_inference.split_columns import chosen, names_rows, row_columns
 from headway.sources.sample import Sample
 from headway.tabular.coerce import coerce
