@@ -1,6 +1,6 @@
 """Encodes hundreds of scalar columns at a time, in blocks that share the cost of a NumPy call.
 
-    features_of_many(arrays, columns, starts)     # as `headway.records.encode` makes those of each; None: not made here
+    features_of_stack(stack, columns, starts)     # as `headway.records.encode` makes those of each; None: not made here
 
 The bytes are those that each column alone would have.
 """
@@ -76,20 +76,12 @@ _BLOCK = 1 << 16
 _LEAST = 8
 
 
-def features_of_many(
-    arrays: Sequence[pa.Array], columns: Sequence[Column], starts: NDArray[np.int64]
-) -> list[list[Feature] | None]:
+def features_of_stack(stack: Stack, columns: Sequence[Column], starts: NDArray[np.int64]) -> list[list[Feature] | None]:
     """For each column its features over records that begin at the rows `starts` (the last one is the end).
 
     Args:
-        arrays: the columns' stored arrays, of as many rows as one another.
+        columns: as many as are stacked, in the same order.
     """
-    names = [str(i) for i in range(len(arrays))]
-    return features_of_stack(Stack.of(pa.RecordBatch.from_arrays(list(arrays), names=names)), columns, starts)
-
-
-def features_of_stack(stack: Stack, columns: Sequence[Column], starts: NDArray[np.int64]) -> list[list[Feature] | None]:
-    """The same of columns that are stacked, as many and in the same order."""
     rows = int(starts[-1])
     at = starts.tolist()
     ones = Part(np.ones(rows, np.uint8).data, at, wire.PACKED_INTS)

@@ -30,7 +30,7 @@ from headway.schema.tensor_name import PRESENT
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, write_synced
 from headway.storage.process_identity import mark
-from headway.tabular.list_arrays import flatten, join
+from headway.tabular.list_arrays import flatten, join, with_null_slots
 
 SPEC = "examples.json"
 
@@ -210,8 +210,7 @@ def _without_nulls(array: pa.Array, column: Column) -> pa.Array:
     present = np.ones(len(array), np.bool_)
     if column.length is None:
         return join(flat.values, flat.lengths, present, column)
-    held = np.repeat(flat.present, column.length)
-    values = flat.values.take(pa.array(np.cumsum(held) - 1, mask=~held))
+    values = with_null_slots(flat.values, flat.present, column.length)
     return join(pc.fill_null(values, empty), np.full(len(array), column.length), present, column)
 
 

@@ -67,19 +67,7 @@ def varints_cut(
     """
     if values.dtype == np.uint8 or not len(values):
         return np.ascontiguousarray(values, np.uint8).data, starts.tolist()
-    bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
-    top = int(bits.max())
-    if top < 0x80:
-        return bits.astype(np.uint8).data, starts.tolist()
-    width = (top.bit_length() + 6) // 7
-    if width > 8:
-        parts, keep = _wide(bits, width)
-    else:
-        parts, keep = _narrow(bits, width)
-        if int(bits.min()) >> 7 * (width - 1):  # all of one width, such as running numbers
-            return memoryview(parts.tobytes()), (starts * width).tolist()
-    ends = np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)
-    return parts[keep].data, [int(ends[at - 1]) if at else 0 for at in starts.tolist()]
+    return varints_of_many(np.ascontiguousarray(values, np.int64)[None], starts)[0]
 
 
 def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list[tuple[memoryview, list[int]]]:
@@ -96,14 +84,17 @@ def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list
     at = starts.tolist()
     for width in np.unique(widths).tolist():
         which = np.flatnonzero(widths == width)
-        chosen = bits[which]
+        chosen = bits if len(which) == columns else bits[which]
         if width == 1:
             for i, row in zip(which.tolist(), chosen.astype(np.uint8), strict=True):
                 found[i] = row.data, at
             continue
         parts, keep = (_wide if width > 8 else _narrow)(chosen.ravel(), width)
-        data = parts[keep].data
-        ends = np.concatenate([[0], np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)])
+        if width <= 8 and int(chosen.min()) >> 7 * (width - 1):  # all of one width, such as running numbers
+            data, ends = memoryview(parts.tobytes()), np.arange(chosen.size + 1) * width
+        else:
+            data = parts[keep].data
+            ends = np.concatenate([[0], np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)])
         places = ends[np.arange(len(which))[:, None] * n + starts].tolist()
         for i, place in zip(which.tolist(), places, strict=True):
             found[i] = data, place

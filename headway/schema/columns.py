@@ -80,27 +80,18 @@ class ColumnConfig(Frozen):
         return {**value, "role": others[0] if others else "feature"} | ({"feature": True} if "feature" in roles else {})
 
     @model_validator(mode="after")
-    def _feature_goes_with(self) -> ColumnConfig:
+    def _goes_together(self) -> ColumnConfig:
         if self.feature and self.role in ("ignore", "passthrough"):
             raise ValueError(f"a column with the role {self.role} is not a feature: leave out one of them")
         if self.feature is False and self.role == "feature":
             raise ValueError("role: feature and feature: false contradict each other; say role: ignore to leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _parses_scalars(self) -> ColumnConfig:
-        if self.parse is None:
-            return self
-        if self.shape not in (None, "scalar"):
-            raise ValueError("parse reads one value per row; leave out shape, or parse")
-        if self.type == "string":
-            raise ValueError("type: string keeps the text as it is; leave out parse, or the type")
-        if self.type == "float" and self.parse.temporal:
-            raise ValueError(f"parse: {self.parse.as_} makes integers; leave out type: float")
-        return self
-
-    @model_validator(mode="after")
-    def _separates(self) -> ColumnConfig:
+        if self.parse is not None:
+            if self.shape not in (None, "scalar"):
+                raise ValueError("parse reads one value per row; leave out shape, or parse")
+            if self.type == "string":
+                raise ValueError("type: string keeps the text as it is; leave out parse, or the type")
+            if self.type == "float" and self.parse.temporal:
+                raise ValueError(f"parse: {self.parse.as_} makes integers; leave out type: float")
         if self.separator is not None and self.shape in (None, "scalar"):
             raise ValueError("a separator splits text into a list: set shape: list too, or the length of the vector")
         return self

@@ -130,6 +130,10 @@ class Lock:
             return None
 
     def _write(self) -> None:
+        replace_text(self.path, self._claim_text())
+
+    def _claim_text(self, **more: Any) -> str:
+        """What its file says: who holds it, since when, and until when it has to be renewed."""
         facts = {
             "token": self._token,
             "host": place(),
@@ -139,7 +143,7 @@ class Lock:
             "renewed": now(),
             "expires": time.time() + self._lease,
         }
-        replace_text(self.path, json.dumps(self._facts | facts, indent=1) + "\n")
+        return json.dumps(self._facts | facts | more, indent=1) + "\n"
 
     def _renew(self) -> None:
         while not self._stop.wait(self._lease / 4):

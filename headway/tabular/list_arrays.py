@@ -87,15 +87,20 @@ def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_
     """The stored array of a list or vector column; a row that is not `present` must have length 0."""
     mask = None if present.all() else pa.array(~present)
     if column.length is not None:
-        if mask is not None:  # Arrow's fixed lists have slots for null rows as well
-            rows = np.repeat(present, column.length)
-            places = np.cumsum(rows) - 1
-            values = values.take(pa.array(places, mask=~rows))
+        values = with_null_slots(values, present, column.length)  # Arrow's fixed lists have them as well
         return pa.FixedSizeListArray.from_arrays(values, column.length, mask=mask)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     if offsets[-1] >= 1 << 31:
         raise ValueError("a batch holds more than 2**31 list elements")
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, mask=mask)
+
+
+def with_null_slots(values: pa.Array, present: NDArray[np.bool_], length: int) -> pa.Array:
+    """The values of a vector column's rows that are `present`, with `length` nulls for each other row."""
+    if present.all():
+        return values
+    held = np.repeat(present, length)
+    return values.take(pa.array(np.cumsum(held) - 1, mask=~held))
 
 
 def split_text(raw: pa.Array, separator: str) -> pa.Array:
