@@ -178,9 +178,10 @@ class KeyIndex:
                     time=split.time,
                     keys=keys,
                 )
-        found = SpanIndex(rule=self._rule, keys=self._keys, time=self._time, splits=splits)
-        if self._alike.names:
-            found = found.model_copy(update={"content": self._alike.names, "apart": self._alike.apart})
+        content, apart = self._alike.names, self._alike.apart
+        found = SpanIndex(
+            rule=self._rule, keys=self._keys, time=self._time, content=content, apart=apart, splits=splits
+        )
         _write(folder, found)
 
 

@@ -67,7 +67,7 @@ def _classic(features: _Features, column: Column) -> pa.Array:
         return join(values, np.array([len(values)]), np.array([True]), column)
     if len(values) > 1 or column.length is not None:
         wanted = column.length or "one"
-        raise ValueError(f"feature {column.name!r} has {len(values)} values where the column has {wanted} a row")
+        raise ValueError(f"feature {column.name!r} has {len(values)} values where the column has {wanted} per row")
     return values if len(values) else pa.nulls(1, column.arrow)
 
 

@@ -14,7 +14,7 @@ a dictionary column is null has an empty dictionary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -88,7 +88,8 @@ def _all_features(
     if isinstance(batch, Stack):
         place = {name: i for i, name in enumerate(batch.names)}
         assert [place[column.name] for column in columns] == list(range(batch.num_columns))
-        array_of, made = batch.column, features_of_stack(batch, columns, starts)
+        array_of: Callable[[str], pa.Array] = batch.column
+        made = features_of_stack(batch, columns, starts)
     else:
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
         array_of = arrays.__getitem__

@@ -25,7 +25,7 @@ from headway.records.decode import decode
 from headway.records.example import features, usual_form
 from headway.records.spec import feature_spec
 from headway.records.tfrecord import ShardWriter, read_records
-from headway.schema.columns import Column, suggest
+from headway.schema.columns import Column, no_column
 from headway.schema.tensor_name import PRESENT
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, write_synced
@@ -56,7 +56,7 @@ def rows(path: Path, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         for row in found:
             for name in wanted:
                 if name not in row and described is not None:
-                    raise ConfigError(f"there is no column {name!r}", where=str(shard), fix=suggest(name, list(row)))
+                    raise no_column(name, list(row), where=str(shard))
             yield {name: row.get(name) for name in wanted} if wanted else row
 
 

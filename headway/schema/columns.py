@@ -207,7 +207,7 @@ class Schema(Frozen):
         """The column called `name`; ConfigError naming the known ones."""
         found = self._by_name().get(name)
         if found is None:
-            raise ConfigError(f"there is no column {name!r}", fix=suggest(name, self.names()))
+            raise no_column(name, self.names())
         return found
 
     def _by_name(self) -> dict[str, Column]:
@@ -244,6 +244,11 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
     if auto is None:
         return f"columns: {{{one}}} (instead of auto: {every})"
     return f"columns: {every}" if auto else f"columns: {{{one}}}"
+
+
+def no_column(name: str, known: Sequence[str], where: str | None = None) -> ConfigError:
+    """The error for the name of a column that is not among those there are."""
+    return ConfigError(f"there is no column {name!r}", where=where, fix=suggest(name, list(known)))
 
 
 def suggest(name: str, known: list[str], cutoff: float = 0.6) -> str:

@@ -36,7 +36,6 @@ LONGEST = 64
 """Text with longer values than this on average is neither a number nor a date."""
 _ZEROS, _DIGITS = r"^0[0-9]+$", r"^[0-9]+$"
 _PLAIN = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
-_WHOLE = r"^[+-]?[0-9]+$"
 _UNITS = r"\p{Sc}|%|[A-Za-z]"
 _NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
 _NOTHING = r"^[+-]?0*[.]?0*$"

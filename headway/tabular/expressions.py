@@ -24,6 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import ConfigError
+from headway.schema.columns import no_column
+from headway.tabular.expression_errors import foreign_operator, is_overflow, misfit, no_condition, overflow
 
 Value = Any
 """An Arrow array or scalar."""
@@ -154,20 +156,11 @@ class Expression:
             DataError: types that do not go together, such as a number compared with text.
             Overflow: a result that does not fit int64.
         """
-        from headway.schema.columns import suggest
-
-        for name in sorted(self.columns):
-            if name not in batch.schema.names:
-                raise ConfigError(
-                    f"there is no column {name!r}",
-                    where=f"expression {self.text!r}",
-                    fix=suggest(name, batch.schema.names),
-                )
+        if missing := sorted(self.columns - {*batch.schema.names}):
+            raise no_column(missing[0], batch.schema.names, where=f"expression {self.text!r}")
         try:
             value = _evaluate(self._tree, batch)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            from headway.tabular.expression_errors import is_overflow, misfit, overflow
-
             part = _failing(self._tree, batch)
             if is_overflow(error):
                 raise overflow(self.text, part, batch, _failing_row(part, batch)) from None
@@ -184,8 +177,6 @@ class Expression:
         """
         value = self.evaluate(batch)
         if not pa.types.is_boolean(value.type):
-            from headway.tabular.expression_errors import no_condition
-
             raise no_condition(self.text, self._tree, value.type)
         return pc.fill_null(value, False)
 
@@ -200,7 +191,7 @@ def parse(text: str) -> Expression:
         raise ConfigError(
             f"not an expression{f' (at character {column})' if column else ''}",
             where=f"expression {text!r}",
-            fix=_fix(text),
+            fix=foreign_operator(text) or _EXAMPLE,
         ) from None
     names: set[str] = set()
     try:
@@ -210,15 +201,11 @@ def parse(text: str) -> Expression:
     return Expression(text, frozenset(names), tree)
 
 
-def _fix(text: str) -> str:
-    from headway.tabular.expression_errors import foreign_operator
-
-    return foreign_operator(text) or _EXAMPLE
-
-
 def _refuse(node: ast.AST, text: str, what: str) -> ConfigError:
     at = getattr(node, "col_offset", 0) + 1
-    return ConfigError(f"{what} (at character {at})", where=f"expression {text!r}", fix=_fix(text))
+    return ConfigError(
+        f"{what} (at character {at})", where=f"expression {text!r}", fix=foreign_operator(text) or _EXAMPLE
+    )
 
 
 def _check(node: ast.expr, text: str, names: set[str]) -> None:

@@ -16,8 +16,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from headway.config import Frozen
-from headway.errors import ConfigError
-from headway.schema.columns import LABEL, suggest
+from headway.schema.columns import LABEL, no_column, suggest
 from headway.validation.anomaly import Anomaly
 
 Severity = Literal["error", "warning", "info", "ignore"]
@@ -110,9 +109,7 @@ class ValidateConfig(Frozen):
         """ConfigError when a column is named that does not exist."""
         for name in self.columns:
             if name != LABEL and name not in known:
-                raise ConfigError(
-                    f"there is no column {name!r}", where=f"{where}: validation.columns", fix=suggest(name, [*known])
-                )
+                raise no_column(name, known, where=f"{where}: validation.columns")
 
     def unseen(self, column: str) -> float:
         own = self.columns.get(column)

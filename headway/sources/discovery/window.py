@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from headway.sources.config import Gaps
 
 _DATE = re.compile(r"(?!0000)\d{4}(-\d{2}(-\d{2}(T\d{2})?)?)?")
 _WINDOW = re.compile(r"(\d+)([hdwmy]?)")
-_UNITS = {"h": "h", "d": "D", "w": "W"}
+_UNITS: dict[str, Any] = {"h": "h", "d": "D", "w": "W"}
 _RESOLUTIONS = ("Y", "M", "D", "h")
 _NAMED = 5
 _LONGEST, _FIRST = 10**9, np.datetime64("0001-01-01T00")
