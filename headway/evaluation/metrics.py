@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from headway.errors import DataError
 from headway.evaluation.ranking_metrics import codes_of, ranked
 from headway.evaluation.tasks import METRICS, Task
-from headway.tabular.list_arrays import run_starts
+from headway.tabular.list_arrays import decoded, run_starts
 
 Floats = NDArray[np.float64]
 
@@ -216,9 +216,7 @@ def slice_rows(table: pa.Table, column: str, min_rows: int = 1) -> Iterator[tupl
     if column not in table.column_names:
         known = ", ".join(name for name in table.column_names if name not in ("row", "label", "weight", "prediction"))
         raise DataError(f"the predictions have no column {column!r} to slice by", fix=f"there is: {known or 'none'}")
-    text = table.column(column).combine_chunks()
-    if pa.types.is_dictionary(text.type):
-        text = text.dictionary_decode()
+    text = decoded(table.column(column).combine_chunks())
     if pa.types.is_binary(text.type) or pa.types.is_large_binary(text.type):
         text = text.cast(pa.string())
     encoded = pc.fill_null(text.cast(pa.string()), "(null)").dictionary_encode()

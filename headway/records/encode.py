@@ -34,7 +34,7 @@ from headway.records.encode_many import (
 )
 from headway.records.wire import Part
 from headway.schema.columns import Column
-from headway.tabular.list_arrays import flatten, with_null_slots
+from headway.tabular.list_arrays import decoded, flatten, with_null_slots
 from headway.tabular.stacked import Stack
 
 _MOST = 1 << 31
@@ -153,7 +153,7 @@ def _present(array: pa.Array) -> NDArray[np.bool_]:
 
 
 def strings(array: pa.Array) -> pa.BinaryArray:
-    values = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    values = decoded(array)
     return values if pa.types.is_binary(values.type) else values.cast(pa.binary())
 
 

@@ -18,12 +18,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.schema.columns import Column, named_for
-from headway.tabular.list_arrays import as_batch, flatten, is_list, run_starts
+from headway.tabular.list_arrays import as_batch, cell_bytes, run_starts
 from headway.tabular.splits import column_hash
 from headway.tabular.stacked import CODES, DTYPES, Stack, joined
 
@@ -181,31 +180,12 @@ def row_bytes(batch: Rows) -> int | NDArray[np.int64]:
         for kind, places in batch.places.items():
             fixed += len(places) * (_CODE if kind == CODES else DTYPES[kind].itemsize)
     for array in arrays:
-        size = _array_bytes(array)
+        size = _CODE if pa.types.is_dictionary(array.type) else cell_bytes(array, _CODE)
         if isinstance(size, int):
             fixed += size
         else:
             varying = size if varying is None else varying + size
     return fixed if varying is None else varying + fixed
-
-
-def _array_bytes(array: pa.Array) -> int | NDArray[np.int64]:
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        return _CODE
-    if pa.types.is_binary(kind):
-        return pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64) + _CODE
-    if pa.types.is_fixed_size_list(kind) and not pa.types.is_binary(kind.value_type):
-        return int(kind.list_size * kind.value_type.byte_width)
-    if is_list(kind):
-        flat = flatten(array)
-        each = _array_bytes(flat.values)
-        if isinstance(each, int):
-            return flat.lengths * each + _CODE
-        ends = np.concatenate([[0], np.cumsum(each)])
-        stops = np.cumsum(flat.lengths)
-        return ends[stops] - ends[stops - flat.lengths] + _CODE
-    return int(kind.byte_width)
 
 
 def one_batch(batches: list[Rows]) -> Rows:

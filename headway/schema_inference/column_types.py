@@ -25,7 +25,7 @@ from headway.sources.sample import Sample
 from headway.sources.type_inference import ONE_IN
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.tabular.list_arrays import is_list, is_text
+from headway.tabular.list_arrays import is_list, is_text, value_type
 
 PREFIX_ROWS = 100_000
 DOMAIN_VALUES = 50
@@ -207,15 +207,13 @@ def _eight_digits(values: pa.ChunkedArray) -> bool:
 
 
 def _temporal(kind: pa.DataType) -> Temporal | None:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = value_type(kind)
     return "date" if pa.types.is_date(kind) else "timestamp" if pa.types.is_timestamp(kind) else None
 
 
 def _may_be_parsed(config: ColumnConfig | None, element: pa.DataType, shape: Shape) -> bool:
     """Whether text may turn out to be numbers or dates: a pipeline that says string means text."""
-    if pa.types.is_dictionary(element):
-        element = element.value_type
+    element = value_type(element)
     said = config is not None and (config.type == "string" or config.separator is not None)
     return not shape and not said and (is_text(element) or pa.types.is_string_view(element))
 
@@ -234,8 +232,7 @@ def _long(values: pa.ChunkedArray) -> bool:
 
 def stored_type(kind: pa.DataType) -> StoredType | None:
     """What values of an Arrow type are stored as; None: they cannot be."""
-    if pa.types.is_dictionary(kind):
-        return stored_type(kind.value_type)
+    kind = value_type(kind)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "float32"
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):

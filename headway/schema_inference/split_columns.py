@@ -22,7 +22,7 @@ from headway.schema.pbtxt import split_column
 from headway.schema_inference.column_types import stored_type
 from headway.schema_inference.identifiers import FEW_ROWS, meaning_of
 from headway.sources.sample import Sample
-from headway.tabular.list_arrays import is_list, is_text
+from headway.tabular.list_arrays import decoded, is_list, is_text, value_type
 
 _LONG = 64
 """Identifiers are shorter than this; what is longer is a text, an image."""
@@ -47,8 +47,7 @@ def row_columns(sample: Sample, label: Collection[str]) -> tuple[tuple[Column, .
 def names_rows(name: str, values: pa.ChunkedArray) -> bool:
     """Whether a column names single rows: an identifier, or integers that only rise or fall. Of texts only short ones without
     a space are identifiers here."""
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    plain = (pc.cast(values, kind) if pa.types.is_dictionary(values.type) else values).drop_null()
+    kind, plain = value_type(values.type), decoded(values).drop_null()
     if is_text(kind) and not (len(plain) and _is_code(plain)):
         return False
     if pa.types.is_integer(kind) and len(plain) >= FEW_ROWS and _is_monotone(plain):

@@ -30,6 +30,7 @@ from headway.schema.parse_rules import (
     without_markers,
 )
 from headway.tabular.coerce import converted
+from headway.tabular.list_arrays import decoded
 
 ONE_IN = 100
 LONGEST = 64
@@ -128,10 +129,8 @@ def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
     """Valid short texts without nulls; None: nothing to look at."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
     try:
-        texts = values.drop_null().cast(pa.string())
+        texts = decoded(values).drop_null().cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     if not len(texts) or (pc.mean(pc.binary_length(texts)).as_py() or 0) > LONGEST:

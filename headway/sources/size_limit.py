@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.sources.base import Chunk, Malformed
-from headway.tabular.list_arrays import flatten, is_list, is_text
+from headway.tabular.list_arrays import cell_bytes, decoded, flatten, has_bytes, is_list
 
 _SHOWN = 200
 _FIXED = frozenset(kind.id for kind in (pa.int64(), pa.float32(), pa.float64(), pa.int32(), pa.bool_()))
@@ -47,8 +47,7 @@ def bounded(chunk: Chunk, max_bytes: int) -> Chunk:
 
 
 def _shown(cell: pa.Array) -> str:
-    if pa.types.is_dictionary(cell.type):
-        cell = cell.dictionary_decode()
+    cell = decoded(cell)
     if is_list(cell.type):
         cell = flatten(cell).values.slice(0, 1)
     value = cell[0].as_py() if len(cell) else ""
@@ -57,45 +56,14 @@ def _shown(cell: pa.Array) -> str:
 
 def _large(array: pa.Array, max_bytes: int) -> Sizes | None:
     """Bytes of each row, when one may be beyond the bound."""
-    kind = array.type
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(array.type):
         values = _large(array.dictionary, max_bytes)
-        if values is None:
-            return None
-        return np.asarray(values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)])
-    if is_list(kind):
-        if not len(array):
-            return None
-        flat = flatten(array) if _nbytes(array) > max_bytes else None
-        if flat is None:
-            return None
-        values = _lengths(flat.values)
-        ends = np.cumsum(np.concatenate([[0], values]))
-        stops = np.cumsum(flat.lengths)
-        return np.asarray(ends[stops] - ends[stops - flat.lengths])
-    if not _is_variable(kind) or _nbytes(array) <= max_bytes:
-        return None
-    return _lengths(array)
-
-
-def _nbytes(array: pa.Array) -> int:
-    """At least the bytes of the values that the array, perhaps a slice, refers to."""
-    try:
-        return int(array.nbytes)
+        return None if values is None else values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]
+    try:  # at least the bytes of the values that the array, perhaps a slice, refers to
+        size = int(array.nbytes)
     except pa.ArrowException:  # of a list view
-        return int(array.get_total_buffer_size())
-
-
-def _is_variable(kind: pa.DataType) -> bool:
-    return is_text(kind) or pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
-
-
-def _lengths(array: pa.Array) -> Sizes:
-    """Bytes of each value."""
-    if _is_variable(array.type):
-        return np.asarray(pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False), np.int64)
-    try:
-        width = -(-array.type.bit_width // 8)
-    except ValueError:  # a list of lists cannot be stored anyway
-        width = 0
-    return np.full(len(array), width, np.int64)
+        size = int(array.get_total_buffer_size())
+    if size <= max_bytes or not (is_list(array.type) or has_bytes(array.type)):
+        return None
+    sizes = cell_bytes(array)
+    return np.full(len(array), sizes) if isinstance(sizes, int) else sizes

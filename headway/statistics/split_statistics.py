@@ -68,6 +68,10 @@ class SplitStatistics:
             many.settle()
         return self._columns
 
+    @columns.setter
+    def columns(self, columns: dict[str, ColumnStatistics]) -> None:
+        self._columns, self._many = columns, {}
+
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
         """Of no rows. Without a folder to spill to, text stays in memory however much it is."""

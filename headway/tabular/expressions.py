@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from headway.errors import ConfigError
 from headway.schema.columns import no_column
 from headway.tabular.expression_errors import foreign_operator, is_overflow, misfit, no_condition, overflow
+from headway.tabular.list_arrays import decoded
 
 Value = Any
 """An Arrow array or scalar."""
@@ -361,9 +362,7 @@ def _found(value: Value, items: list[Any]) -> Value:
 
 def _column(batch: pa.RecordBatch, name: str) -> Value:
     """Text compares as text, whether it came as bytes, a dictionary or a large string."""
-    value = batch.column(name)
-    if pa.types.is_dictionary(value.type):
-        value = value.dictionary_decode()
+    value = decoded(batch.column(name))
     kind = value.type
     if pa.types.is_integer(kind) and kind.bit_width < 64:
         value = value.cast(pa.int64())  # int8 * int8 would wrap

@@ -41,6 +41,23 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
+def has_bytes(kind: pa.DataType) -> bool:
+    """As `is_text`, or a view of such."""
+    return is_text(kind) or pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values, whether or not a dictionary holds them."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def decoded(array: Any) -> Any:
+    """An array, or a chunked one, without a dictionary."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    return array.cast(array.type.value_type) if isinstance(array, pa.ChunkedArray) else array.dictionary_decode()
+
+
 def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     """What an array of numbers holds, by reference; anything may stand in the place of a null."""
     buffer = array.buffers()[1]
@@ -65,6 +82,30 @@ def is_list(kind: pa.DataType) -> bool:
         or pa.types.is_list_view(kind)
         or pa.types.is_large_list_view(kind)
     )
+
+
+def cell_bytes(array: pa.Array, extra: int = 0) -> int | NDArray[np.int64]:
+    """Bytes of each value, 0 for a null; one number where all have the same.
+
+    Args:
+        extra: added to each value of varying size, and to each list.
+    """
+    kind = array.type
+    if has_bytes(kind):
+        return pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64) + extra
+    if pa.types.is_fixed_size_list(kind) and isinstance(each := cell_bytes(array.values, extra), int):
+        return int(kind.list_size * each)
+    if is_list(kind):
+        flat = flatten(array)
+        if isinstance(each := cell_bytes(flat.values, extra), int):
+            return flat.lengths * each + extra
+        ends = np.concatenate([[0], np.cumsum(each)])
+        stops = np.cumsum(flat.lengths)
+        return ends[stops] - ends[stops - flat.lengths] + extra
+    try:
+        return -(-kind.bit_width // 8)
+    except ValueError:  # a struct cannot be stored anyway
+        return 0
 
 
 def as_batch(table: pa.Table) -> pa.RecordBatch:

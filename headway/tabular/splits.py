@@ -24,7 +24,7 @@ from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
 from headway.tabular.hashing import NULL, U64, hash_texts, mix64
-from headway.tabular.list_arrays import flatten, is_list, is_text
+from headway.tabular.list_arrays import decoded, flatten, is_list, is_text
 
 Hashes = NDArray[np.uint64]
 SPLITS = ("train", "eval", "test")
@@ -157,9 +157,7 @@ def assigned(
 def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     assert config.column is not None
     meaning: dict[str, Any] = dict(config.values) if config.values else {name: name for name in SPLITS}
-    found = batch.column(config.column)
-    if pa.types.is_dictionary(found.type):
-        found = found.dictionary_decode()
+    found = decoded(batch.column(config.column))
     if not pa.types.is_binary(found.type):
         found = found.cast(pa.string()).cast(pa.binary())
     encoded = found.dictionary_encode()

@@ -24,6 +24,7 @@ from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
+from headway.tabular.list_arrays import decoded
 
 _NAMES = ["image", "path", "label"]
 _SHOWN = 3
@@ -217,9 +218,7 @@ def _table(path: str, file_column: str, label_column: str) -> pa.Table:
         if name not in whole.column_names:
             fix = f"name it in source.images.file_column or label_column; {suggest(name, whole.column_names)}"
             raise ConfigError(f"the table of labels has no column {name!r}", where=path, fix=fix)
-    labels = whole.column(label_column)
-    if pa.types.is_dictionary(labels.type):
-        labels = labels.cast(labels.type.value_type)
+    labels = decoded(whole.column(label_column))
     if not (pa.types.is_integer(labels.type) or pa.types.is_floating(labels.type) or pa.types.is_boolean(labels.type)):
         labels = labels.cast(pa.string())  # whatever it is, ranges carry it as plain values
     return pa.table({"file": whole.column(file_column).cast(pa.string()), "label": labels})

@@ -22,7 +22,7 @@ from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.sources.type_inference import ONE_IN, as_numbers, not_one, with_several
 from headway.storage import filesystem as storage
-from headway.tabular.list_arrays import is_list
+from headway.tabular.list_arrays import is_list, value_type
 from headway.tabular.quarantine import text_of
 
 _BATCH_RECORDS, _BATCH_BYTES, _READ_BYTES, _WINDOW = 8192, 16 << 20, 1 << 20, 1 << 18
@@ -67,7 +67,7 @@ class ExamplesSource:
                 kind = types.get(name)
                 array, misfits = batch.column(name, several=None if kind is None else is_list(kind))
                 if pa.types.is_null(array.type) and kind is not None:
-                    array = pa.nulls(batch.rows, kind.value_type if pa.types.is_dictionary(kind) else kind)
+                    array = pa.nulls(batch.rows, value_type(kind))
                 arrays.append(array)
                 for row, why in misfits.items():
                     shown = text_of(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
