@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from headway.leakage import hash_sets, time_order
 from headway.leakage.alike import KEPT, share
-from headway.leakage.distinct import Distinct
 from headway.leakage.examples import KeyOccurrence, RowFinder, examine, shown
+from headway.leakage.hash_sets import Distinct
 from headway.leakage.key_index import KeyEntry, KeyName, sets
 from headway.leakage.window_proof import IndexedSpan, Proof, Window
 from headway.messages import agree, counted, some

@@ -13,7 +13,7 @@ from importlib import import_module
 
 from headway.sources.base import Source
 from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.renamed import ConfiguredSource
+from headway.sources.configured import ConfiguredSource
 
 
 def open_source(config: SourceConfig) -> Source:
