@@ -68,11 +68,9 @@ def infer(
     columns: list[Column] = []
     notes = list(sample.notes)
     for name in names:
-        config = configs.get(name)
-        wanted = name in needed or (config is not None and config.role != "ignore")
-        if config is not None and config.role == "ignore" and name not in needed:
-            continue
-        if only and not wanted:
+        config = configs.get(name, ColumnConfig())
+        wanted = name in needed or (name in configs and config.role != "ignore")
+        if not wanted and (only or config.role == "ignore"):
             continue
         if clash := sample.conflicts.get(name):
             both = [other for other in names if sample.conflicts.get(other) == clash]
@@ -81,34 +79,33 @@ def infer(
                 fix += f", or leave it out: {column_yaml(both, 'ignore', auto=not only)}"
             raise DataError(clash, where=where, fix=fix)
         values = sample.table.column(name)
-        said = config.stored_shape() if config is not None else None
+        said = config.stored_shape()
         shape = _shape(values.type) if said is None else said
-        separator = config.separator if config is not None else None
         element = values.type.value_type if is_list(values.type) and shape else values.type
-        kind = STORED[config.type] if config is not None and config.type else stored_type(element)
+        kind = STORED[config.type] if config.type else stored_type(element)
         parse, temporal = None, _temporal(element) if kind == "int64" and not shape else None
-        if kind == "bytes" and not shape and config is not None and config.parse is not None:
+        if kind == "bytes" and not shape and config.parse is not None:
             parse, temporal = config.parse, config.parse.temporal
             kind = "int64" if temporal or parse.as_ == "boolean" else "float32"
-        elif not typed and config is None and name not in needed and _eight_digits(values):
+        elif not typed and name not in configs and name not in needed and _eight_digits(values):
             found = recognized(values.cast(pa.string()), plain=True)
             if found.parse is not None:
                 parse, temporal = found.parse, found.parse.temporal
                 notes.append(f"column {name!r}: {found.note}")
         elif _may_be_parsed(config, element, shape):
-            found = recognized(values, plain=not typed, dates=name not in needed, digits=config is None)
+            found = recognized(values, plain=not typed, dates=name not in needed, digits=name not in configs)
             if found.note is not None and (found.parse is not None or kind == "bytes"):
                 notes.append(f"column {name!r}: {found.note}")
             if found.type is not None:
                 parse, temporal = found.parse, found.parse.temporal if found.parse else None
-                kind = STORED[config.type] if config is not None and config.type and not temporal else found.type
-        if kind == "int64" and not (config is not None and config.type) and (large := _too_large(values)):
+                kind = STORED[config.type] if config.type and not temporal else found.type
+        if kind == "int64" and not config.type and (large := _too_large(values)):
             kind = "bytes"
             number = column_yaml(name, "{type: float}", auto=not only)
             notes.append(
                 f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number ({number})"
             )
-        nothing = values.null_count == len(values) and not (config is not None and config.type)
+        nothing = values.null_count == len(values) and not config.type
         if kind is None or "/" in name or not name or nothing:
             safe = json.dumps({name: name.replace("/", "_")}, ensure_ascii=False)
             why = (
@@ -127,14 +124,14 @@ def infer(
                 )
             notes.append(f"column {name!r} is left out: {why}")
             continue
-        if (odd := sample.misfits.get(name)) and not (config is not None and config.type):
+        if (odd := sample.misfits.get(name)) and not config.type:
             keep = f"say 'type: string' to keep them ({column_yaml(name, '{type: string}', auto=not only)})"
             notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
         if (several := sample.several.get(name)) and said is None:
             keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
             notes.append(f"column {name!r} is read as one value per row: {several}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
-        if said is None and not wanted_as_list(config) and kind != "bytes" and (length := _one_length(values)):
+        if said is None and config.separator is None and kind != "bytes" and (length := _one_length(values)):
             shape = (length,)
             keep = column_yaml(name, "{shape: list}", auto=not only)
             notes.append(
@@ -142,7 +139,7 @@ def infer(
                 f"be rejected, say 'shape: list' to take lists of any length, pooled ({keep})"
             )
         meaning = None
-        if not shape and parse is None and temporal is None and not (config is not None and config.type == "float"):
+        if not shape and parse is None and temporal is None and config.type != "float":
             meaning = meaning_of(name, values if kind != "bytes" or is_text(element) else values.cast(pa.string()))
         columns.append(
             Column(
@@ -151,7 +148,7 @@ def infer(
                 nullable=True,
                 encoding=encoding,
                 shape=shape,
-                separator=separator,
+                separator=config.separator,
                 parse=parse,
                 temporal=temporal,
                 meaning=meaning,
@@ -184,11 +181,6 @@ def _too_large(values: pa.ChunkedArray) -> str | None:
     return f"{large:,} of {there:,} sampled values do not fit int64" if large * ONE_IN > there else None
 
 
-def wanted_as_list(config: ColumnConfig | None) -> bool:
-    """Whether the pipeline says something that only a list has."""
-    return config is not None and (config.shape is not None or config.separator is not None)
-
-
 def _one_length(values: pa.ChunkedArray) -> int | None:
     """The length that all lists of a sample have; None where they differ, or where there are too few to tell."""
     if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
@@ -211,10 +203,10 @@ def _temporal(kind: pa.DataType) -> Temporal | None:
     return "date" if pa.types.is_date(kind) else "timestamp" if pa.types.is_timestamp(kind) else None
 
 
-def _may_be_parsed(config: ColumnConfig | None, element: pa.DataType, shape: Shape) -> bool:
+def _may_be_parsed(config: ColumnConfig, element: pa.DataType, shape: Shape) -> bool:
     """Whether text may turn out to be numbers or dates: a pipeline that says string means text."""
     element = value_type(element)
-    said = config is not None and (config.type == "string" or config.separator is not None)
+    said = config.type == "string" or config.separator is not None
     return not shape and not said and (is_text(element) or pa.types.is_string_view(element))
 
 

@@ -75,31 +75,28 @@ def select_window(
     count, unit = _parsed(window)
     dates = _dates(known)
     if unit is not None and dates is None:
-        raise ConfigError(
-            f"a window of {window} needs spans that are named by their dates",
-            where="--window",
-            fix=f"use {{year}}/{{month}}/{{day}} in source.path, or count spans: --window {count}",
-        )
+        fix = f"use {{year}}/{{month}}/{{day}} in source.path, or count spans: --window {count}"
+        raise _refused(f"a window of {window} needs spans that are named by their dates", fix)
     last = _until(known, dates, until, gaps)
     upto = [name for name in known if name <= last] if dates else list(known[: known.index(last) + 1])
     if dates is None:
         return _counted(upto, count, until)
     end = _end(dates, last, until)
-    if unit is not None and count is not None:
-        begin = _before(end, count, unit)
-        chosen = [name for name in upto if dates[name] >= begin]
-        if gaps == "error" and chosen:
-            first = begin.astype(dates[chosen[0]].dtype)
-            _no_gaps(dates, chosen, first if first >= begin else first + 1, end)
-    else:
-        chosen = _counted(upto, count, until)
-        if gaps == "error" and chosen:
-            _no_gaps(dates, chosen, dates[chosen[0]], end)
+    begin = _before(end, count, unit) if unit is not None and count is not None else None
+    chosen = _counted(upto, count, until) if begin is None else [name for name in upto if dates[name] >= begin]
     if not chosen:
-        raise ConfigError(
-            f"a window of {window} until {until} holds no span", where="--window", fix="take a longer one"
-        )
+        raise _refused(f"a window of {window} until {until} holds no span", "take a longer one")
+    if gaps == "error":
+        first = dates[chosen[0]]
+        if begin is not None:
+            first = begin.astype(first.dtype)
+            first = first if first >= begin else first + 1
+        _no_gaps(dates, chosen, first, end)
     return chosen
+
+
+def _refused(problem: str, fix: str) -> ConfigError:
+    return ConfigError(problem, where="--window", fix=fix)
 
 
 def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
@@ -109,11 +106,9 @@ def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
     match = _WINDOW.fullmatch(str(window).strip())
     count = int(match[1]) if match else 0
     if match is None and not re.fullmatch(r"-\d+", str(window)):
-        raise ConfigError(
-            f"{window!r} is not a window", where="--window", fix="a number of spans, or a time such as 30d"
-        )
+        raise _refused(f"{window!r} is not a window", "a number of spans, or a time such as 30d")
     if count < 1:
-        raise ConfigError(f"a window of {window} spans is empty", where="--window", fix="take at least 1")
+        raise _refused(f"a window of {window} spans is empty", "take at least 1")
     return count, (match[2] or None) if match else None
 
 
@@ -156,20 +151,14 @@ def _no_gaps(dates: dict[str, Date], chosen: Sequence[str], first: Date, end: Da
     there = {dates[name] for name in chosen}
     missing = [str(date) for date in np.arange(first, end.astype(first.dtype)) if date not in there]
     if missing:
-        raise ConfigError(
-            f"the window lacks the {agree(len(missing), 'span', 'spans')} {some(missing, _NAMED)}",
-            where="--window",
-            fix="bring the data, take another window, or say 'gaps: allow' under source",
-        )
+        problem = f"the window lacks the {agree(len(missing), 'span', 'spans')} {some(missing, _NAMED)}"
+        raise _refused(problem, "bring the data, take another window, or say 'gaps: allow' under source")
 
 
 def _counted(upto: list[str], count: int | None, until: str) -> list[str]:
     if count is None:
         return upto
     if len(upto) < count:
-        raise ConfigError(
-            f"a window of {count} until {until} needs more spans than the {len(upto)} there are",
-            where="--window",
-            fix=f"take --window {len(upto)} or less, or a later --until",
-        )
+        problem = f"a window of {count} until {until} needs more spans than the {len(upto)} there are"
+        raise _refused(problem, f"take --window {len(upto)} or less, or a later --until")
     return upto[-count:]
