@@ -31,6 +31,9 @@ _OTHERS = 4
 """So many packed digests of other pieces wait to be merged together."""
 
 
+NOTHING: NDArray[np.float64] = np.zeros(0)
+
+
 class Live:
     """A t-digest as it is."""
 
@@ -44,14 +47,13 @@ class Live:
     def merge(self, other: Live | Packed) -> None:
         self._digest.merge(other.whole())
 
-    def whole(self) -> Any:
-        """The t-digest; feeding it feeds this one."""
-        return self._digest
-
-    def copy(self) -> Live:
-        made = Live(self._digest.k)
-        made._digest = datasketches.tdigest_double.deserialize(self._digest.serialize())
-        return made
+    def whole(self, more: NDArray[Any] = NOTHING) -> Any:
+        """A t-digest of all there is, and of `more` values."""
+        if not len(more):
+            return self._digest
+        digest = datasketches.tdigest_double.deserialize(self._digest.serialize())
+        digest.update(np.array(more, np.float64))
+        return digest
 
 
 class Packed:
@@ -83,30 +85,21 @@ class Packed:
     def _pack(self) -> None:
         self._packed, self._values, self._count = [self.whole().serialize()], [], 0
 
-    def whole(self) -> Any:
-        """A t-digest of all there is; a new one."""
+    def whole(self, more: NDArray[Any] = NOTHING) -> Any:
+        """As of `Live`; a new one."""
         if self._packed:
             digest = datasketches.tdigest_double.deserialize(self._packed[0])
         else:
             digest = datasketches.tdigest_double(self._size)
         for other in self._packed[1:]:
             digest.merge(datasketches.tdigest_double.deserialize(other))
-        if self._values:
-            digest.update(np.concatenate(self._values, dtype=np.float64))
+        if self._values or len(more):
+            digest.update(np.concatenate([*self._values, more], dtype=np.float64))
         return digest
-
-    def copy(self) -> Packed:
-        made = Packed(self._size)
-        made._packed, made._values, made._count = [*self._packed], [*self._values], self._count
-        return made
-
-
-def to_text(digest: Live | Packed) -> str:
-    return base64.b64encode(digest.whole().serialize()).decode()
 
 
 def from_text(text: str, packed: int) -> Live | Packed:
-    """What `to_text` wrote; packed if its size is `packed`.
+    """A digest from its serialised form in base64; packed if its size is `packed`.
 
     Raises:
         ValueError, RuntimeError: it is damaged.
@@ -216,13 +209,9 @@ class Sketches:
         if len(hashes):
             self._hashes = _distinct(np.concatenate([self._hashes, hashes]))[: self.size.hashes].copy()
 
-    def _whole(self) -> Live | Packed:
-        """The digest with the values that still wait, which keep waiting."""
-        if not self._waiting:
-            return self._quantiles
-        whole = self._quantiles.copy()
-        whole.feed(_every_8th(self._waiting))
-        return whole
+    def _digest(self) -> Any:
+        """The t-digest with the values that still wait, which keep waiting."""
+        return self._quantiles.whole(_every_8th(self._waiting) if self._waiting else NOTHING)
 
     def distinct(self) -> int:
         if len(self._hashes) < self.size.hashes:
@@ -239,14 +228,14 @@ class Sketches:
         return self.size.rank_error
 
     def quantiles(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
-        digest = self._whole().whole()
+        digest = self._digest()
         if digest.is_empty():
             return np.full(len(at), np.nan)
         return np.array([digest.get_quantile(q) for q in np.clip(at, 0.0, 1.0).tolist()])
 
     def shares(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
         """The share of the values in each bin between rising edges; what is outside counts to the bins at the ends."""
-        digest = self._whole().whole()
+        digest = self._digest()
         if digest.is_empty():
             return np.zeros(len(edges) - 1)
         inner, places = np.unique(edges[1:-1], return_inverse=True)  # edges between large integers may be equal
@@ -255,7 +244,7 @@ class Sketches:
 
     def to_json(self) -> dict[str, str]:
         return {
-            "tdigest": to_text(self._whole()),
+            "tdigest": base64.b64encode(self._digest().serialize()).decode(),
             "hashes": base64.b64encode(self._hashes.astype("<u8").tobytes()).decode(),
         }
 
