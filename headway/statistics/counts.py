@@ -217,14 +217,6 @@ class TextCounts:
         elif self._values:
             yield from reblocked([self._sorted()])
 
-    def sorted(self) -> Block:
-        """(values in byte order, occurrences), all of them in memory."""
-        self._settle()
-        if not self._runs:
-            return self._sorted()
-        found = list(self._runs[0].blocks())
-        return pa.concat_arrays([values for values, _ in found]), np.concatenate([counts for _, counts in found])
-
     def top(self, k: int | None, min_count: int = 1, unless: pa.Array | None = None) -> Block:
         """The k most frequent values (None: all) that occur `min_count` times and are not in `unless`.
 

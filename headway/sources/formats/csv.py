@@ -199,36 +199,25 @@ class CsvSource:
         return as_numbers(found, whole.column_names)
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
-        """A sample in the types that pyarrow finds, but for doubles beyond int64: those may be digits that pyarrow would
-        round, and stay text."""
+        """A sample in the types that pyarrow finds, but for digits that a number would not keep, which stay text: those beyond
+        int64, which pyarrow would round to doubles, and those that begin with 0."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = _decoded(piece).encode()
+        around = re.escape(self._config.delimiter + self._config.quote).encode()
         try:
-            found = self._attempt(piece, names, names, None, quoted, len(piece))
-            if large := {name: pa.string() for name in names if _beyond_int64(found[0].column(name))}:
-                text = self._attempt(piece, names, names, large, quoted, len(piece))[0]
-                for name in large:
-                    if pc.any(pc.match_substring_regex(text.column(name), _LARGE_INTEGER)).as_py():
-                        found = found[0].set_column(names.index(name), name, text.column(name)), found[1]
-            return self._with_zeros(found, piece, names, quoted)
+            table, malformed = self._attempt(piece, names, names, None, quoted, len(piece))
+            doubtful = {name: _LARGE_INTEGER for name in names if _beyond_int64(table.column(name))}
+            if re.search(rb"(?:^|[\n" + around + rb"])[ \t]*0[0-9]+[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
+                doubtful |= {name: _ZEROS for name in names if pa.types.is_integer(table.schema.field(name).type)}
+            if doubtful:
+                as_text = dict.fromkeys(doubtful, pa.string())
+                text, _ = self._attempt(piece, names, names, as_text, quoted, len(piece))
+                for name, pattern in doubtful.items():
+                    if pc.any(pc.match_substring_regex(text.column(name), pattern)).as_py():
+                        table = table.set_column(names.index(name), name, text.column(name))
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
-
-    def _with_zeros(
-        self, found: tuple[pa.Table, list[Malformed]], piece: bytes, names: list[str], quoted: bool
-    ) -> tuple[pa.Table, list[Malformed]]:
-        """With columns of integers as text where one begins with 0, which a number would lose."""
-        around = re.escape(self._config.delimiter + self._config.quote).encode()
-        if not re.search(rb"(?:^|[\n" + around + rb"])[ \t]*0[0-9]+[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
-            return found
-        whole = {name: pa.string() for name in names if pa.types.is_integer(found[0].schema.field(name).type)}
-        if not whole:
-            return found
-        text, table = self._attempt(piece, names, names, whole, quoted, len(piece))[0], found[0]
-        for name in whole:
-            if pc.any(pc.match_substring_regex(text.column(name), _ZEROS)).as_py():
-                table = table.set_column(names.index(name), name, text.column(name))
-        return table, found[1]
+        return table, malformed
 
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range, at: int

@@ -38,7 +38,7 @@ class ExamplesSource:
 
     def names(self, file: InputFile) -> list[str]:
         """The features of the first records."""
-        for _, records in _batches(file.path, 0, None):
+        for records in _batches(file.path, 0, None):
             return ExampleBatch.of(records[:_NAMES_ROWS]).names()
         return []
 
@@ -60,7 +60,7 @@ class ExamplesSource:
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         first = 0
-        for _, records in _batches(piece.path, piece.start, piece.end):
+        for records in _batches(piece.path, piece.start, piece.end):
             batch = ExampleBatch.of(records)
             arrays, bad = [], {row: Malformed(first + row, None, why) for row, why in batch.broken.items()}
             for name in columns:
@@ -88,7 +88,7 @@ class ExamplesSource:
         held = 0
         for file in files:
             records: list[bytes] = []
-            for _, some in _batches(file.path, 0, None):
+            for some in _batches(file.path, 0, None):
                 records += some
                 if len(records) + held >= rows or sum(map(len, records)) > _BATCH_BYTES:
                     break
@@ -159,24 +159,24 @@ def _hops(file: InputFile, range_bytes: int) -> list[int] | None:
     return cuts
 
 
-def _batches(path: str, start: int, end: int | None) -> Iterator[tuple[int, list[bytes]]]:
-    """(offset, some records) of a range, each checked.
+def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
+    """The records of a range, some at a time, each checked.
 
     Raises:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
     """
     zipped = _is_gzip(path)
-    first = at = start
-    held, records = 0, list[bytes]()
+    at, held, records = start, 0, list[bytes]()
     with storage.open_file(path) as file, storage.reading(path):
         if not zipped:
             file.seek(start)
         source = pa.CompressedInputStream(file, "gzip") if zipped else file
         try:
-            for at, record in framed(io.BufferedReader(source, _READ_BYTES), start, None if zipped else end):
+            stream = io.BufferedReader(source, _READ_BYTES)
+            for at, record in framed(stream, start, None if zipped else end):  # noqa: B007 - named where it is damaged
                 if len(records) >= _BATCH_RECORDS or held >= _BATCH_BYTES:
-                    yield first, records
-                    first, records, held = at, [], 0
+                    yield records
+                    records, held = [], 0
                 records.append(record)
                 held += len(record)
         except NotWhole as error:
@@ -186,7 +186,7 @@ def _batches(path: str, start: int, end: int | None) -> Iterator[tuple[int, list
                 raise
             raise _damaged(path, at, f"not a whole gzip file: {str(error).splitlines()[0]}") from None
     if records:
-        yield first, records
+        yield records
 
 
 def _damaged(path: str, at: int, what: str) -> DataError:
