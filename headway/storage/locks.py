@@ -64,19 +64,8 @@ class Lock:
 
     def acquire(self, *, wait_seconds: float = 0.0, on_wait: Callable[[str], None] = lambda who: None) -> None:
         """As `held`, without an end."""
-        deadline, told = time.monotonic() + wait_seconds, False
-        while (owner := self._take()) is not None:
-            if not told:
-                told = True
-                on_wait(describe(owner))
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise Locked(
-                    f"held by {describe(owner)}",
-                    where=str(self.path),
-                    fix="wait for it (--wait SECONDS), or end that process; its lock is then taken over",
-                )
-            time.sleep(min(left, _POLL_SECONDS))
+        fix = "wait for it (--wait SECONDS), or end that process; its lock is then taken over"
+        wait_while(self._take, str(self.path), lambda owner: fix, wait_seconds=wait_seconds, on_wait=on_wait)
         self._stop.clear()
         self._lost.clear()
         self._thread = threading.Thread(target=self._renew, name=f"lease-{self.path.stem}", daemon=True)
@@ -173,6 +162,30 @@ class Lock:
             yield
         finally:
             os.close(handle)
+
+
+def wait_while(
+    holder: Callable[[], dict[str, Any] | None],
+    where: str,
+    fix: Callable[[dict[str, Any]], str],
+    *,
+    wait_seconds: float,
+    on_wait: Callable[[str], None],
+) -> None:
+    """Wait until nobody is the holder; `on_wait` hears once who is.
+
+    Raises:
+        Locked: somebody still is after `wait_seconds`.
+    """
+    deadline, told = time.monotonic() + wait_seconds, False
+    while (owner := holder()) is not None:
+        if not told:
+            told = True
+            on_wait(describe(owner))
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Locked(f"held by {describe(owner)}", where=where, fix=fix(owner))
+        time.sleep(min(left, _POLL_SECONDS))
 
 
 def gone(owner: dict[str, Any]) -> bool:

@@ -201,6 +201,6 @@ def test_cloud_storage_that_cannot_be_reached_is_named(monkeypatch):
         with pytest.raises(StoreError, match=r"gs://team/store/stages: .*\n  fix: check the bucket"):
             bucket.listing("stages")
         with pytest.raises(DataError, match=r"gs://team/a.csv: cannot be read: "):
-            filesystem.size("gs://team/a.csv")
+            filesystem.kind("gs://team/a.csv")
     finally:
         filesystem._filesystem.cache_clear()
