@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import DataError
+from headway.tabular.list_arrays import run_starts
 
 Hashes = NDArray[np.uint64]
 SLICE = 1 << 20
@@ -39,7 +40,11 @@ MOST_SHARED = 4096
 
 def distinct(hashes: Hashes) -> tuple[Hashes, Hashes]:
     """(the values that occur, those of them that occur more than once), both rising."""
-    values, counts = np.unique(hashes, return_counts=True)
+    ordered = np.sort(hashes)  # np.unique takes twice as long
+    first = run_starts(ordered)
+    if first.all():
+        return ordered, ordered[:0]
+    values, counts = ordered[first], np.diff(np.append(np.flatnonzero(first), len(ordered)))
     return values, values[counts > 1]
 
 

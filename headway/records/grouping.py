@@ -92,8 +92,10 @@ class RowGrouper:
             hashes = column_hash(column)
             starts = np.append(starts, self._count + group_starts(column, hashes, self._last))
             self._last = hashes[-1]
-        taken = self._ends[-1] if self._count else 0
-        ends = np.append(self._ends, taken + np.cumsum(np.broadcast_to(row_bytes(batch), rows)))
+        sizes = row_bytes(batch)
+        ends = np.arange(1, rows + 1) * sizes if isinstance(sizes, int) else np.cumsum(sizes)
+        if self._count:
+            ends = np.append(self._ends, self._ends[-1] + ends)
         cuts = self._cuts(batch, starts, ends)
         held, self._count = self._count, self._count + rows
         if not cuts and self._group is not None and ends[-1] > self._bound:
