@@ -82,8 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = next((token for token in asked if not token.startswith("-")), "")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from headway.errors import HeadwayError
-    from headway.process import own
-    from headway.quiet import quiet_libraries
+    from headway.process import own, quiet_libraries
 
     if arguments is None:  # this process is ours
         own()

@@ -26,9 +26,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.clock import now
 from headway.config import Frozen
 from headway.errors import StoreError
+from headway.messages import now
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import copy_tree, remove, write_synced, writing
 from headway.storage.manifest import Manifest

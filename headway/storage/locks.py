@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.clock import now
 from headway.errors import Locked, StoreError
+from headway.messages import now
 from headway.storage.atomic_io import replace_text, writing
 from headway.storage.process_identity import alive, place, started
 

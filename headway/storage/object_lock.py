@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headway.clock import now
 from headway.errors import StoreError
+from headway.messages import now
 from headway.storage.locks import LEASE_SECONDS, Lock, gone
 from headway.storage.object_store import Bucket
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.clock import now
 from headway.errors import StoreError
+from headway.messages import now
 from headway.redaction import redacted
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, replace_text, sync_folders, sync_path, writing

@@ -39,9 +39,8 @@ from pydantic import BaseModel, TypeAdapter
 from headway.config import load
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
-from headway.process import own
+from headway.process import own, quiet_libraries
 from headway.process_tuning import uncollected
-from headway.quiet import quiet_libraries
 from headway.storage.atomic_io import storage_error
 
 PROGRESS_SECONDS = 0.1

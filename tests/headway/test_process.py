@@ -5,7 +5,7 @@ import sys
 
 CODE = """
 import warnings
-from headway.quiet import quiet_libraries
+from headway.process import quiet_libraries
 quiet_libraries()
 for module in ("keras.src.models", "numpy", "my_model"):
     warnings.warn_explicit("of " + module, UserWarning, module.replace(".", "/") + ".py", 3, module)
