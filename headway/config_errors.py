@@ -52,7 +52,7 @@ Token = tuple[bool, Any]
 
 
 def _tokens(loc: Loc, value: Any) -> list[Token]:
-    """A path with the names of kinds, which pydantic puts between keys, told from the keys."""
+    """A path with the names of kinds, which pydantic puts between keys, apart from the keys."""
     found: list[Token] = []
     for part in loc:
         if (isinstance(value, dict) and part in value) or (
@@ -102,8 +102,8 @@ def _sentence(model: type[BaseModel], loc: Loc, item: Error) -> str:
         close = difflib.get_close_matches(str(loc[-1]), known, 1)
         hint = f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(known)}" if known else ""
         return f"{key}: unknown key{hint}"
-    told = list(dict.fromkeys(_message(model, loc, one) for one in item.get("all", [item])))
-    message = told[0] + "".join(", or " + more.removeprefix("should ") for more in told[1:])
+    messages = list(dict.fromkeys(_message(model, loc, one) for one in item.get("all", [item])))
+    message = messages[0] + "".join(", or " + more.removeprefix("should ") for more in messages[1:])
     hint = _hint(item.get("all", [item]), item["input"])
     got = _short(item["input"])
     return f"{key}: {message}{hint}" + ("" if got in message else f" (got {got})")

@@ -27,7 +27,7 @@ def read_predictions(path: Path) -> pa.Table:
 
 
 def unusable(rows: pa.Table, task: Task) -> str | None:
-    """How many predictions are no numbers; None: all are."""
+    """How many predictions are not numbers; None: all are."""
     _, prediction, _ = columns(rows, task)
     finite = np.isfinite(prediction).reshape(len(rows), -1).all(1)
     bad = len(rows) - int(finite.sum())

@@ -43,7 +43,7 @@ def copies(files: Sequence[File]) -> Iterator[Anomaly]:
         else:
             within.append(f"{file} of {before}")
     if across:
-        # a header without rows is like any other: a whole span is no accident
+        # a header without rows is like any other: a whole span is not an accident
         spans = {file.span for _, file in across}
         copied = {file for _, file in across}
         whole = any(all(file in copied for file in files if file.span == span) for span in spans)

@@ -81,7 +81,7 @@ def time_range(array: pa.Array, kind: str) -> TimeRange:
 
 
 def _parsed(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """(microseconds since the epoch, the texts that are no time)."""
+    """(microseconds since the epoch, the texts that are not a time)."""
     try:
         return texts.cast(pa.string()).cast(pa.timestamp("us")).cast(pa.int64()), texts[:0]
     except pa.ArrowInvalid:

@@ -41,7 +41,7 @@ def frame(record: bytes) -> bytes:
     return b"".join((length, _CRC.pack(masked(length)), record, _CRC.pack(masked(record))))
 
 
-class ShardWriter:
+class ShardWriter(contextlib.AbstractContextManager["ShardWriter"]):
     """Writes one shard.
 
     Attributes:
@@ -89,9 +89,6 @@ class ShardWriter:
         """Flush and close; harmless when called again."""
         with writing(self.path.parent):
             self._file.close()
-
-    def __enter__(self) -> ShardWriter:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

@@ -5,7 +5,7 @@
 
 Stored types are few on purpose, and computed types are the same: int64, float32 and bytes. Booleans are stored as 0/1,
 dates as days, timestamps as microseconds since the epoch, decimals and doubles as float32, text as UTF-8 bytes.
-A column holds one value a row (shape `()`), always n of them (`(n,)`, a vector), or any number (`(None,)`, a list).
+A column holds one value per row (shape `()`), always n of them (`(n,)`, a vector), or any number (`(None,)`, a list).
 How a schema is inferred stands in `headway.schema_inference.column_types`, how it is kept beside a pipeline in
 `headway.schema.pbtxt`.
 """
@@ -113,7 +113,7 @@ class Column(Frozen):
     encoding: Literal["plain", "dictionary"] = "plain"
     """How records hold the values; of lists and vectors, their elements."""
     shape: Shape = ()
-    """`()` one value a row, `(n,)` n values, `(None,)` any number."""
+    """`()` one value per row, `(n,)` n values, `(None,)` any number."""
     separator: str | None = None
     """What stands between the values of a list that the files hold as text."""
     parse: Parse | None = None

@@ -3,7 +3,7 @@
     schema, notes = infer(open_source(config).prefix(files, PREFIX_ROWS), configs, only=False, needed=frozenset())
     schema = complete(schema, [train_statistics, eval_statistics])
 
-What a sample shows is no promise: a column without nulls there may hold nulls later, so every column may be null in
+What a sample shows is not a promise: a column without nulls there may hold nulls later, so every column may be null in
 storage unless the pipeline says otherwise. Domains and presence come from every row of the first window.
 """
 

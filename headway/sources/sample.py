@@ -23,8 +23,8 @@ class Sample:
     def renamed(self, names: Mapping[str, str]) -> Sample:
         """With other names of columns, {old: new}."""
 
-        def keys(said: Mapping[str, str]) -> dict[str, str]:
-            return {names.get(name, name): sentence for name, sentence in said.items()}
+        def keys(sentences: Mapping[str, str]) -> dict[str, str]:
+            return {names.get(name, name): sentence for name, sentence in sentences.items()}
 
         table = self.table.rename_columns([names.get(name, name) for name in self.table.column_names])
         return Sample(table, self.notes, keys(self.conflicts), keys(self.misfits), keys(self.several))

@@ -198,7 +198,7 @@ def last_unquoted_line_end(data: bytes, quote: bytes, delimiter: bytes) -> int:
 
 
 def row_offsets(data: bytes, rows: list[int]) -> list[int]:
-    """Where the lines of these numbers begin; empty lines, which are no rows, do not count."""
+    """Where the lines of these numbers begin; empty lines, which are not rows, do not count."""
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array == 10)
     starts = np.concatenate([[0], ends + 1])

@@ -29,7 +29,7 @@ class Seen(NamedTuple):
     form: str | None
     """What its values are: one value, a list, a list of ..., an empty list; None: there are only nulls."""
     values: int
-    """How many are no null."""
+    """How many are not null."""
     total: int
 
 
@@ -64,11 +64,11 @@ class Forms:
 
     def clashes(self) -> dict[str, str]:
         """By column whose types conflict, or lie in an object whose types do: how they conflict."""
-        said = {way: _said(way, found) for way, found in self._usual().items() if len(found) > 1}
+        conflicts = {way: _conflict(way, found) for way, found in self._usual().items() if len(found) > 1}
         return {
-            ".".join(way): next(said[start] for start in _starts(way) if start in said)
+            ".".join(way): next(conflicts[start] for start in _starts(way) if start in conflicts)
             for way in sorted(self._ways)
-            if any(start in said for start in _starts(way))
+            if any(start in conflicts for start in _starts(way))
         }
 
     def odd(self, way: Way, form: str | None) -> bool:
@@ -105,7 +105,7 @@ def _is_in(form: str, usual: Mapping[str, _Form]) -> bool:
     return form in usual or (form == EMPTY_LIST and any(name.startswith("a list") for name in usual))
 
 
-def _said(way: Way, found: Mapping[str, _Form]) -> str:
+def _conflict(way: Way, found: Mapping[str, _Form]) -> str:
     (one, first), (other, second) = list(found.items())[:2]
     where = f" in {first.path}" if first.path != second.path else ""
     return f"column {'.'.join(way)!r} is {one}{where} and {other} in {second.path}"

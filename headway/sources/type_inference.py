@@ -99,7 +99,7 @@ def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
 
 
 def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
-    """Whether all numbers are written as integers; `whole` and `real` are what is no int64 and no float32."""
+    """Whether all numbers are written as integers; `whole` and `real` are what does not fit int64 and float32."""
     words = len(real) - _count(real, _DIGITS)
     return words == len(whole) - _count(whole, _DIGITS) and not _count(values.cast(pa.binary()), _POINT)
 

@@ -124,7 +124,7 @@ class TextCounts:
         self._runs: list[Run] = []
 
     def add(self, values: pa.Array, counts: NDArray[np.int64]) -> None:
-        values = values.cast(pa.large_binary())  # large: more than 2 GB of text is no error
+        values = values.cast(pa.large_binary())  # large: more than 2 GB of text is not an error
         self._values.append(values)
         self._counts.append(counts)
         self._pending += len(values)

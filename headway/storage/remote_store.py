@@ -170,7 +170,7 @@ class BucketStore(Store):
         cut = len(key) + 1
         listed = [name[cut:] for name in self._listing(key) if name.startswith(key + "/")]
         if key.startswith(("stages/", "models/")) and key.count("/") == 1:
-            # an attempt that was never committed is no child
+            # an attempt that was never committed is not a child
             whole = [name.removesuffix("/" + manifests.NAME) for name in listed if name.endswith("/" + manifests.NAME)]
             listed = [*(n for n in whole if "/" not in n), *(n for n in listed if "/" not in n)]
         return sorted({name.split("/", 1)[0] for name in listed})

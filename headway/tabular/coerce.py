@@ -228,7 +228,7 @@ def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArr
 
 
 def _valid(raw: pa.Array) -> pa.StringArray:
-    """As a string array. Bytes that are no UTF-8 are no number either: they become a character that is part of none."""
+    """As a string array. Bytes that are not UTF-8 are not a number either: they become a character that is part of none."""
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:

@@ -6,7 +6,7 @@
 
 The grammar is a small part of Python's own: names, numbers, strings, True, False, None; + - * / // % and unary -;
 comparisons (chained too), `in` and `not in` over a list, `is None` and `is not None`; and, or, not; the functions of
-`FUNCTIONS`; and col("any name") for columns whose names are no identifiers. Nulls follow SQL: a comparison with null is
+`FUNCTIONS`; and col("any name") for columns whose names are not identifiers. Nulls follow SQL: a comparison with null is
 null, `and` and `or` are Kleene's. Nothing is ever handed to Python's eval. Arithmetic of integers is checked: a result that
 does not fit int64 is an error that names the row.
 """
@@ -33,7 +33,7 @@ Value = Any
 
 
 def _double(value: Value) -> Value:
-    # unsafe only in that integers beyond 2**53 are rounded; text that is no number is still refused
+    # unsafe only in that integers beyond 2**53 are rounded; text that is not a number is still refused
     return pc.cast(value, pa.float64(), safe=False)
 
 
@@ -351,7 +351,7 @@ def _found(value: Value, items: list[Any]) -> Value:
         return pc.and_(pc.is_valid(value), False)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         if not isinstance(items[0], str):
-            # a fraction is no integer; as doubles large integers would lose digits
+            # a fraction is not an integer; as doubles large integers would lose digits
             value, items = pc.cast(value, pa.int64()), [int(item) for item in items if item == item // 1]
             return pc.is_in(value, value_set=pa.array(items, pa.int64()))
     elif pa.types.is_floating(kind) and not isinstance(items[0], str):

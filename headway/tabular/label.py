@@ -67,7 +67,7 @@ class LabelConfig(Frozen):
             return value.cast(pa.int64())
         if pa.types.is_floating(value.type):
             value = value.cast(pa.float32())
-            # NaN is no answer to learn from
+            # NaN is not an answer to learn from
             return pc.if_else(pc.is_nan(value), pa.scalar(None, pa.float32()), value)
         return decoded(value).cast(pa.binary())
 

@@ -182,7 +182,7 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
 def row_hash(
     batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0, hashes: Callable[[str], Hashes] | None = None
 ) -> Hashes:
-    """One uint64 a row over the named columns, in the order of their names so that config order does not matter.
+    """One uint64 per row over the named columns, in the order of their names so that config order does not matter.
 
     Args:
         hashes: the `column_hash` of a column, where that is not of `batch`.

@@ -102,7 +102,7 @@ def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: Va
 
 
 def _flat(column: ColumnStatistics) -> bool:
-    """Whether there is one value a row."""
+    """Whether there is one value per row."""
     return not getattr(column, "shape", ())
 
 

@@ -87,7 +87,12 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
     target = _target(rows.column(LABEL), task)
     if target is None:
         if task != "regression" and len(pc.unique(rows.column(LABEL))) > 1:
-            yield _not_looked(train)
+            message = (
+                f"leakage was not checked: fewer than {_LEAST_OF_A_CLASS} of {train.rows:,} train rows have another "
+            )
+            message += "label than the commonest one"
+            fix = "widen the window, or check that every column is available at prediction time"
+            yield finding("info", "leakage", "train", message, fix)
         return
     places = _places(rows, names)
     for name in train.columns:
@@ -106,13 +111,6 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
         fix = f"leave it out: {column_yaml(name, 'ignore')}; if it is: "
         fix += f"validation.columns.{name}.severity: {{leakage: ignore}}"
         yield finding("warning", "leakage", "train", message, fix, column=name)
-
-
-def _not_looked(train: SplitStatistics) -> Anomaly:
-    message = f"leakage was not checked: fewer than {_LEAST_OF_A_CLASS} of {train.rows:,} train rows have another "
-    message += "label than the commonest one"
-    fix = "widen the window, or check that every column is available at prediction time"
-    return finding("info", "leakage", "train", message, fix)
 
 
 def _target(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:

@@ -67,7 +67,7 @@ def spans(config: SourceConfig) -> list[str]:
 
 
 def _name(match: re.Match[str]) -> str | None:
-    """The span's name; None when the digits are no date."""
+    """The span's name; None when the digits are not a date."""
     parts = match.groupdict()
     if SPAN[1:-1] in parts:
         return parts["span"]

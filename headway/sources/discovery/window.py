@@ -2,7 +2,7 @@
 
     select_window(known, 30)                              # the last 30 spans
     select_window(known, "30d", until="2013-01-31")       # the spans of the 30 days that end with 31 January
-    select_window(known, "12m", gaps="allow")             # a missing month is no error
+    select_window(known, "12m", gaps="allow")             # a missing month is not an error
 
 Spans whose names are dates of one kind ("2013", "2013-01", "2013-01-05", "2013-01-05T06") follow each other without a
 gap: what should be there and is not is an error that names it, unless gaps are allowed.

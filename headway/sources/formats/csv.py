@@ -140,7 +140,7 @@ class CsvSource:
 
     def _left_open(self, data: bytes, names: list[str]) -> bool:
         """Whether the file ends inside quotes: a line put behind it is then no row of its own. An odd number of quotes
-        alone does not say so, as one in the middle of a value is no quote."""
+        alone does not say so, as one in the middle of a value is not a quote."""
         more = data + b"\n" + self._config.delimiter.join(["x"] * len(names)).encode() + b"\n"
 
         def rows(text: bytes) -> int:

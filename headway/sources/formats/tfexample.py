@@ -1,6 +1,6 @@
 """TFRecord files of classic tf.train.Examples, one row a record, as others write them; gzip too.
 
-A feature that is absent is null; an empty list is an empty list, and null in a column of one value a row, which one is of
+A feature that is absent is null; an empty list is an empty list, and null in a column of one value per row, which one is of
 which at most one row in a hundred of a sample has several values, or none. Every checksum is checked.
 """
 

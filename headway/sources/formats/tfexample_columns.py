@@ -81,7 +81,7 @@ class ExampleBatch:
         return Counter(pc.list_value_length(array).drop_null().to_pylist())
 
     def column(self, name: str, *, several: bool | None) -> tuple[pa.Array, Misfits]:
-        """A column as lists, or as one value a row; null where the feature is absent, and where the value is a misfit.
+        """A column as lists, or as one value per row; null where the feature is absent, and where the value is a misfit.
 
         Args:
             several: None: whatever the rows hold.
