@@ -33,7 +33,7 @@ from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import LABEL, Column
 from headway.sources.base import Chunk, Range
 from headway.sources.discovery.formats_table import open_source
-from headway.sources.formats.parquet_wide import WIDE
+from headway.sources.formats.parquet import WIDE
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
 from headway.tabular.coerce import coerce, raw_types

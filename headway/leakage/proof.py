@@ -15,12 +15,12 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headway.leakage import hash_sets, time_order
+from headway.leakage import hash_sets
 from headway.leakage.alike import KEPT, share
 from headway.leakage.examples import KeyOccurrence, RowFinder, examine, shown
 from headway.leakage.hash_sets import Distinct
 from headway.leakage.key_index import KeyEntry, KeyName, sets
-from headway.leakage.window_proof import IndexedSpan, Proof, Window
+from headway.leakage.window_proof import IndexedSpan, Proof, Window, in_order, times
 from headway.messages import agree, counted, some
 from headway.storage.fingerprint import first_difference
 from headway.tabular.splits import Part, SplitConfig
@@ -65,9 +65,9 @@ class _Prover:
         self.parts, self.spans = self.window.parts, self.window.spans
 
     def prove(self) -> Proof:
-        time_order.times(self.window)
+        times(self.window)
         if self.config.mode == "time":
-            time_order.in_order(self.window)
+            in_order(self.window)
         elif self.config.key:
             self._keys()
         elif self.config.mode == "hash":
