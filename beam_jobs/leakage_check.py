@@ -29,7 +29,8 @@ from headway.leakage.keys import canonical, key_hashes, key_text
 from headway.leakage.proof import prove as prove_splits
 from headway.leakage.window_proof import IndexedSpan
 from headway.monitor import Monitor
-from headway.sources.discovery.formats_table import Chunk, open_source
+from headway.sources.base import Chunk
+from headway.sources.discovery.formats_table import open_source
 from headway.tabular.splits import Part, SplitConfig
 from headway.tabular.stacked import Mask
 

@@ -192,7 +192,8 @@ def request_of(path: Path) -> Any:
     """The flights' 11 columns, a label by an expression, a split by the hash of row_id."""
     from beam_jobs.ingest.request import IngestRequest
     from headway.schema.columns import Column
-    from headway.sources.discovery.formats_table import SourceConfig, files
+    from headway.sources.config import SourceConfig
+    from headway.sources.discovery.spans import files
     from headway.tabular.label import LabelConfig
     from headway.tabular.splits import SplitConfig
 

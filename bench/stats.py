@@ -137,7 +137,8 @@ def wide(arguments: argparse.Namespace) -> dict[str, Any]:
     from beam_jobs.runners.config import RunnerConfig
     from headway.monitor import Monitor
     from headway.schema.columns import Column
-    from headway.sources.discovery.formats_table import SourceConfig, files
+    from headway.sources.config import SourceConfig
+    from headway.sources.discovery.spans import files
     from headway.tabular.label import LabelConfig
     from headway.tabular.splits import SplitConfig
 

@@ -52,7 +52,7 @@ Token = tuple[bool, Any]
 
 
 def _tokens(loc: Loc, value: Any) -> list[Token]:
-    """A path with the names of kinds, which pydantic puts between keys, told from the keys."""
+    """A path with the names of kinds, which pydantic puts between keys, apart from the keys."""
     found: list[Token] = []
     for part in loc:
         if (isinstance(value, dict) and part in value) or (
@@ -102,8 +102,8 @@ def _sentence(model: type[BaseModel], loc: Loc, item: Error) -> str:
         close = difflib.get_close_matches(str(loc[-1]), known, 1)
         hint = f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(known)}" if known else ""
         return f"{key}: unknown key{hint}"
-    told = list(dict.fromkeys(_message(model, loc, one) for one in item.get("all", [item])))
-    message = told[0] + "".join(", or " + more.removeprefix("should ") for more in told[1:])
+    messages = list(dict.fromkeys(_message(model, loc, one) for one in item.get("all", [item])))
+    message = messages[0] + "".join(", or " + more.removeprefix("should ") for more in messages[1:])
     hint = _hint(item.get("all", [item]), item["input"])
     got = _short(item["input"])
     return f"{key}: {message}{hint}" + ("" if got in message else f" (got {got})")
@@ -114,7 +114,8 @@ def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
     if kind in _PLAIN:
         return _PLAIN[kind]
     if kind in ("model_type", "model_attributes_type", "dataclass_type"):
-        return _mapping(model, loc)
+        known = _fields(_models(model, loc), tags=True)
+        return "should be a mapping of keys to values" + (f", which are: {', '.join(known)}" if known else "")
     if kind == "union_tag_not_found":
         names = [tag for one in _models(model, loc) for tag in _tags(one)]
         by = str(context.get("discriminator", "")).strip("'")
@@ -128,16 +129,10 @@ def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
             context.get("tag"), tags
         )
     if kind == "string_pattern_mismatch":
-        about = [field.description for field in _own(model, loc) if field.description]
+        about = [f.description for f in _called(_models(model, loc[:-1]), *loc[-1:]) if f.description]
         return f"should be like {context['pattern']}" + (f" ({about[0]})" if about else "")
     message = str(item["msg"]).removeprefix("Value error, ")
     return "should" + message.removeprefix("Input should") if message.startswith("Input should") else message
-
-
-def _mapping(model: type[BaseModel], loc: Loc) -> str:
-    models = _models(model, loc)
-    known = _fields(models, tags=True)
-    return "should be a mapping of keys to values" + (f", which are: {', '.join(known)}" if known else "")
 
 
 def _hint(items: Sequence[Error], given: Any) -> str:
@@ -170,19 +165,16 @@ def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
     """The models that may stand at a path, as far as the annotations tell."""
     found = [model]
     for part in loc:
-        fields = [f for one in found for name, f in one.model_fields.items() if part in (name, f.alias)]
-        if fields:
+        if fields := _called(found, part):
             found = [inner for field in fields for inner in _inside(field.annotation)]
         else:  # a tag picks one of them; at a list's index or a mapping's key all of them may stand
             found = [one for one in found if part in _tags(one)] or found
     return found
 
 
-def _own(model: type[BaseModel], loc: Loc) -> list[Any]:
-    """The fields that a path ends in."""
-    return [
-        f for one in _models(model, loc[:-1]) for n, f in one.model_fields.items() if loc and loc[-1] in (n, f.alias)
-    ]
+def _called(models: Sequence[type[BaseModel]], *names: Any) -> list[Any]:
+    """The fields of these names."""
+    return [f for one in models for name, f in one.model_fields.items() if {name, f.alias} & {*names}]
 
 
 def _inside(annotation: Any) -> list[type[BaseModel]]:
@@ -194,20 +186,14 @@ def _inside(annotation: Any) -> list[type[BaseModel]]:
 
 def _tags(model: type[BaseModel]) -> list[str]:
     """The words that tell a model from others that may stand in its place."""
-    return [
-        words[0]
-        for field in model.model_fields.values()
-        if get_origin(field.annotation) is Literal and len(words := get_args(field.annotation)) == 1
-    ]
+    return [get_args(field.annotation)[0] for field in model.model_fields.values() if _is_tag(field)]
+
+
+def _is_tag(field: Any) -> bool:
+    return get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
 
 
 def _fields(models: Sequence[type[BaseModel]], *, tags: bool = False) -> list[str]:
     """The keys of any of them; what only tells them apart is left out, unless `tags`."""
-    return list(
-        dict.fromkeys(
-            field.alias or name
-            for one in models
-            for name, field in one.model_fields.items()
-            if tags or not (get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1)
-        )
-    )
+    fields = [item for one in models for item in one.model_fields.items()]
+    return list(dict.fromkeys(field.alias or name for name, field in fields if tags or not _is_tag(field)))

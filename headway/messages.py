@@ -1,4 +1,4 @@
-"""Formats numbers, lists and durations for messages.
+"""Formats numbers, lists, durations and the time for messages and files.
 
 counted(1, "row")     # '1 row', and '2,000 rows'
 agree(1, "is", "are") # 'is'
@@ -7,10 +7,12 @@ number(0.712345)      # '0.7123'
 number(12345.678)     # '12,345.68'
 signed(-0.0021)       # '-0.0021'
 duration(102_700)     # '29 h'
+now()                 # '2026-11-22T11:24:00.123Z'
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,3 +73,8 @@ def metrics_line(metrics: dict[str, Any] | None, baselines: dict[str, Any] | Non
 
     values = metrics or {}
     return ", ".join(f"{name} {number(values[name])}{beside(name)}" for name in first if values.get(name) is not None)
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601 with milliseconds."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

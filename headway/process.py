@@ -1,7 +1,8 @@
-"""Tells whether this process is Headway's own, in which process-wide settings may be made.
+"""Process-wide settings: whether this process is Headway's own, and which warnings it shows.
 
     own()              # where a process begins that does nothing else: worker, command line, Beam's worker
     if owned(): ...    # in a library: make ops deterministic, set threads, hide GPUs, silence what an import prints
+    quiet_libraries()  # warnings that libraries give to their own developers are kept from people who type commands
 
 A process that merely imports Headway, such as a notebook, keeps its own settings.
 """

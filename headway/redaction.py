@@ -111,20 +111,18 @@ def protect() -> None:
     """Redact what Python itself prints of an uncaught error, and every log record."""
     before, before_threads, make = sys.excepthook, threading.excepthook, logging.getLogRecordFactory()
 
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if (text := _clean_traceback(kind, error, trace)) is None:
-            before(kind, error, trace)
-        else:
-            print(text, end="", file=sys.stderr)
+    def printed(kind: Any, error: BaseException | None, trace: TracebackType | None) -> bool:
+        text = None if error is None else _clean_traceback(kind, error, trace)
+        print(text or "", end="", file=sys.stderr)
+        return text is not None
 
-    def thread_hook(told: threading.ExceptHookArgs) -> None:
-        text = None
-        if told.exc_value is not None:
-            text = _clean_traceback(told.exc_type, told.exc_value, told.exc_traceback)
-        if text is None:
-            before_threads(told)
-        else:
-            print(text, end="", file=sys.stderr)
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not printed(kind, error, trace):
+            before(kind, error, trace)
+
+    def thread_hook(args: threading.ExceptHookArgs) -> None:
+        if not printed(args.exc_type, args.exc_value, args.exc_traceback):
+            before_threads(args)
 
     def record(*arguments: Any, **options: Any) -> logging.LogRecord:
         made = make(*arguments, **options)

@@ -22,7 +22,7 @@ from headway.errors import DataError
 from headway.leakage import key_index
 from headway.records.spec import feature_spec, total
 from headway.schema.columns import Column
-from headway.sources.discovery.formats_table import InputFile, Range
+from headway.sources.base import InputFile, Range
 from headway.statistics.split_statistics import merge_all
 from headway.tabular import quarantine
 

@@ -27,13 +27,13 @@ from headway.leakage.key_index import KeyIndex
 from headway.process_tuning import give_back
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
-from headway.records.grouping import Group, Rows, one_batch
+from headway.records.grouping import Group, Rows, grouper, one_batch
 from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
-from headway.records.whole_groups import grouper
 from headway.schema.columns import LABEL, Column
-from headway.sources.discovery.formats_table import Chunk, Range, open_source
-from headway.sources.formats.parquet_wide import WIDE
+from headway.sources.base import Chunk, Range
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.formats.parquet import WIDE
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
 from headway.tabular.coerce import coerce, raw_types

@@ -15,7 +15,8 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.records.spec import RecordsConfig
 from headway.schema.columns import LABEL, Column, column_yaml, suggest
-from headway.sources.discovery.formats_table import InputFile, SourceConfig
+from headway.sources.base import InputFile
+from headway.sources.config import SourceConfig
 from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig

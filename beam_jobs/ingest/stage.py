@@ -21,7 +21,8 @@ from beam_jobs.runners.driver import whole_ranges
 from beam_jobs.runners.range_job import RangeJob
 from beam_jobs.runners.work_dir import WorkDir, writable
 from headway.monitor import Monitor
-from headway.sources.discovery.formats_table import Range, open_source
+from headway.sources.base import Range
+from headway.sources.discovery.formats_table import open_source
 
 __all__ = ["VERSION", "ingest", "ingest_many"]
 

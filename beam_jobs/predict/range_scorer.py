@@ -25,7 +25,8 @@ from beam_jobs.predict.request import FILE, ROW, PredictRequest
 from beam_jobs.runners.range_job import Tick
 from headway.errors import DataError, StoreError
 from headway.messages import counted
-from headway.sources.discovery.formats_table import Chunk, Range, open_source
+from headway.sources.base import Chunk, Range
+from headway.sources.discovery.formats_table import open_source
 from headway.tabular.coerce import coerce, raw_types
 
 Model = Callable[[pa.RecordBatch], pa.RecordBatch]

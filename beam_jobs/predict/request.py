@@ -15,7 +15,9 @@ from beam_jobs.ingest.merge import file_names
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column, suggest
-from headway.sources.discovery.formats_table import InputFile, Range, SourceConfig, open_source
+from headway.sources.base import InputFile, Range
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.formats_table import open_source
 from headway.storage.fingerprint import fingerprint
 
 VERSION = 4

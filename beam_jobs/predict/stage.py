@@ -37,7 +37,8 @@ from beam_jobs.runners.work_dir import FOLDER, WorkDir, writable
 from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
 from headway.monitor import Monitor
-from headway.sources.discovery.formats_table import Range, open_source
+from headway.sources.base import Range
+from headway.sources.discovery.formats_table import open_source
 from headway.storage.atomic_io import replace_text, sync_path
 from headway.storage.fingerprint import fingerprint
 from headway.storage.manifest import checksum

@@ -18,7 +18,7 @@ from beam_jobs.runners.range_job import Element, RangeJob
 from beam_jobs.runners.work_dir import WorkDir
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
-from headway.sources.discovery.formats_table import Range
+from headway.sources.base import Range
 
 _TRIES = 3
 """How often ranges are run before giving up on a runner that loses them."""

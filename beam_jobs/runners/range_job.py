@@ -15,7 +15,7 @@ from typing import Any
 
 from beam_jobs.runners.work_dir import FACTS, ROWS, WorkDir, writable
 from headway.errors import HeadwayError
-from headway.sources.discovery.formats_table import Range
+from headway.sources.base import Range
 
 Tick = Callable[[int], None]
 """Called after each batch with how many rows of the range have been read; may raise to stop."""

@@ -17,8 +17,6 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from flows.config.pipeline import ColumnConfig, LoadedPipeline
 from headway.errors import ConfigError
 from headway.messages import agree, counted, some
@@ -26,7 +24,9 @@ from headway.schema.columns import LABEL, STORED, Column, Role, Schema, column_y
 from headway.schema.pbtxt import from_text, to_text, with_split
 from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
 from headway.schema_inference.split_columns import chosen, row_columns
-from headway.sources.discovery.formats_table import InputFile, open_source
+from headway.sources.base import InputFile
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.sample import Sample
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.atomic_io import replace_text
 from headway.tabular.expressions import parse
@@ -132,7 +132,7 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile]) -> Columns:
 
 
 def _split_columns(
-    loaded: LoadedPipeline, schema: Schema, prefix: pa.Table | None, files: Sequence[InputFile]
+    loaded: LoadedPipeline, schema: Schema, prefix: Sample | None, files: Sequence[InputFile]
 ) -> tuple[Schema, list[str]]:
     """The schema with what a split without a key hashes, where that is needed and not there yet; and what to tell of it."""
     pipeline = loaded.pipeline
@@ -175,14 +175,14 @@ def new_columns(loaded: LoadedPipeline, files: Sequence[InputFile]) -> list[Colu
     if not names:
         return []
     prefix = open_source(loaded.pipeline.source).prefix(files, PREFIX_ROWS)
-    return list(_infer(loaded, prefix, [name for name in prefix.column_names if name in names])[0].columns)
+    return list(_infer(loaded, prefix, [name for name in prefix.table.column_names if name in names])[0].columns)
 
 
-def _infer(loaded: LoadedPipeline, prefix: pa.Table, names: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
+def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
     """The schema of a sample, or of these columns of it, and notes."""
     configs = loaded.pipeline.column_configs()
     return infer(
-        prefix if names is None else prefix.select(names),
+        prefix if names is None else dataclasses.replace(prefix, table=prefix.table.select(names)),
         configs if names is None else {name: config for name, config in configs.items() if name in names},
         only=loaded.pipeline.only_named,
         needed=_needed(loaded) if names is None else frozenset(),

@@ -23,7 +23,7 @@ from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.ranking_metrics import NDCG_AT
 from headway.records.spec import RecordsConfig
 from headway.schema import columns
-from headway.sources.discovery.formats_table import SourceConfig
+from headway.sources.config import SourceConfig
 from headway.storage.filesystem import is_remote
 from headway.storage.remote_store import open_store
 from headway.storage.store import Store

@@ -19,7 +19,8 @@ from flows.config.columns import Columns, resolve, unknown_columns
 from flows.config.pipeline import ColumnConfig, LoadedPipeline, Pipeline
 from flows.dag.run_spec import TRANSFORM
 from headway.schema.columns import Column
-from headway.sources.discovery.formats_table import files, select_window, spans
+from headway.sources.discovery.spans import files, spans
+from headway.sources.discovery.window import select_window
 
 _ABOUT = re.compile(r"""^column ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?: is left out)?:? (.*)$""", re.DOTALL)
 _TYPES = {"int64": "integer", "float32": "number", "bytes": "text"}

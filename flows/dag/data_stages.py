@@ -18,7 +18,8 @@ from flows.dag.run_spec import ANALYSE, INGEST, SPLITS, STATISTICS, TRANSFORM, V
 from flows.dag.step import Output, Stage, Step
 from headway.errors import DataError
 from headway.messages import agree, counted, some
-from headway.sources.discovery.formats_table import select_window, spans
+from headway.sources.discovery.spans import spans
+from headway.sources.discovery.window import select_window
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.storage import user_files

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.step import Output, Stage, Step
 from headway.registry.registry import Registry
-from headway.sources.discovery.formats_table import InputFile, files
+from headway.sources.base import InputFile
+from headway.sources.discovery.spans import files
 from headway.storage.store import Store
 
 INGEST = Stage("ingest", "beam_jobs.ingest.stage:ingest", many="beam_jobs.ingest.stage:ingest_many")

@@ -21,8 +21,8 @@ from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
 from flows.execution.tensorflow_process import Child
 from flows.progress.terminal import Reporter
-from headway.clock import now
 from headway.errors import Cancelled, HeadwayError
+from headway.messages import now
 from headway.monitor import Monitor
 from headway.redaction import redact, redacted
 from headway.registry.gc import not_collecting

@@ -20,7 +20,8 @@ from headway.errors import ConfigError, StoreError
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.schema.pbtxt import from_text
-from headway.sources.discovery.formats_table import ONE_SPAN, SourceConfig, files
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.spans import ONE_SPAN, files
 from headway.storage.filesystem import is_remote
 from headway.storage.fingerprint import fingerprint
 from headway.storage.manifest import checksum

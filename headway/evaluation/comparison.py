@@ -101,20 +101,10 @@ class Compared:
 
     def as_json(self) -> dict[str, Any]:
         where = {"slice": self.column, "value": self.value} if self.column else {}
-        return where | {
-            "rows": self.rows,
-            "metric": self.found.metric,
-            "candidate": self.found.candidate,
-            "champion": self.found.champion,
-            "difference": self.found.difference,
-            "interval": list(self.interval) if self.interval else None,
-            "tolerance": self.tolerance,
-            "p": self.p,
-            "p_adjusted": self.p_adjusted,
-            "failed": self.failed,
-            "outcome": self.outcome,
-            "detectable": self.detectable,
-        }
+        facts = {name: getattr(self.found, name) for name in ("metric", "candidate", "champion", "difference")}
+        facts["interval"] = list(self.interval) if self.interval else None
+        names = ("tolerance", "p", "p_adjusted", "failed", "outcome", "detectable")
+        return where | {"rows": self.rows} | facts | {name: getattr(self, name) for name in names}
 
 
 def _interval(interval: tuple[float, float] | None, confidence: float) -> str:

@@ -40,7 +40,7 @@ from headway.errors import DataError
 from headway.evaluation.baseline import Rows, beats, constant
 from headway.evaluation.comparison import Comparison, compare
 from headway.evaluation.gate_checks import check_same_rows, check_thresholds, met, read_predictions, unusable
-from headway.evaluation.gate_request import Candidate, Champion, GateRequest, Parts, newer, trained_on
+from headway.evaluation.gate_config import Candidate, Champion, GateRequest, Parts, newer, trained_on
 from headway.evaluation.metrics import columns, measure_table
 from headway.evaluation.ranking_metrics import codes_of
 from headway.messages import agree, number, some

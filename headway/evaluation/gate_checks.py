@@ -27,7 +27,7 @@ def read_predictions(path: Path) -> pa.Table:
 
 
 def unusable(rows: pa.Table, task: Task) -> str | None:
-    """How many predictions are no numbers; None: all are."""
+    """How many predictions are not numbers; None: all are."""
     _, prediction, _ = columns(rows, task)
     finite = np.isfinite(prediction).reshape(len(rows), -1).all(1)
     bad = len(rows) - int(finite.sum())
@@ -45,14 +45,12 @@ def check_thresholds(bounds: dict[str, Bounds], metrics: dict[str, float | None]
                 continue
             value = metrics[name]
             passed = value is not None and (value >= limit if side == "min" else value <= limit)
+            beyond = "below the required minimum" if side == "min" else "above the allowed maximum"
+            reason: str | None = f"{name} is {number(value)}, {beyond} of {number(limit)}"
             if value is None:
                 reason = f"{name} has no value on these rows, and a threshold asks for one"
-            elif side == "min":
-                reason = f"{name} is {number(value)}, below the required minimum of {number(limit)}"
-            else:
-                reason = f"{name} is {number(value)}, above the allowed maximum of {number(limit)}"
-            checks.append({"metric": name, "bound": side, "limit": limit, "value": value, "passed": passed})
-            checks[-1]["reason"] = None if passed else reason
+            facts = {"metric": name, "bound": side, "limit": limit, "value": value, "passed": passed}
+            checks.append(facts | {"reason": None if passed else reason})
     return checks
 
 

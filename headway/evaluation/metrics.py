@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from headway.errors import DataError
 from headway.evaluation.ranking_metrics import codes_of, ranked
 from headway.evaluation.tasks import METRICS, Task
+from headway.tabular.list_arrays import decoded, run_starts
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +41,10 @@ def measure(
     total = float(weight.sum())
     if not total > 0:
         return dict.fromkeys(METRICS[task])
-    mean = _Mean(weight, total)
+
+    def mean(values: NDArray[Any]) -> float:
+        return float(np.dot(values, weight) / total)
+
     values: dict[str, float | None] = {"loss": mean(row_loss(task, label, prediction))}
     if task == "regression":
         values["rmse"] = float(np.sqrt(values["loss"]))  # type: ignore[arg-type]
@@ -110,16 +114,6 @@ def _check(wrong: NDArray[np.bool_], values: Floats, column: str, rule: str) -> 
         raise DataError(f"{rule}, but row {row} is {values[row]:.6g}", where=f"column {column!r}")
 
 
-class _Mean:
-    """The weighted mean of per-row values."""
-
-    def __init__(self, weight: Floats, total: float):
-        self._weight, self._total = weight, total
-
-    def __call__(self, values: NDArray[Any]) -> float:
-        return float(np.dot(values, self._weight) / self._total)
-
-
 def _finite(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else value
 
@@ -152,7 +146,7 @@ def auc(label: ArrayLike, score: ArrayLike, weight: ArrayLike | None = None) -> 
         return None
     order = np.argsort(score, kind="stable")
     ranked = score[order]
-    first = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1])))  # where each run of ties begins
+    first = np.flatnonzero(run_starts(ranked))  # where each run of ties begins
     positive = np.add.reduceat((weight * label)[order], first)
     negative = np.add.reduceat((weight * (1.0 - label))[order], first)
     pairs = positive.sum() * negative.sum()
@@ -173,10 +167,10 @@ def calibration_bins(
     if not len(order):
         return []
     ranked, mass = prediction[order], weight[order]
-    new = np.concatenate(([True], ranked[1:] != ranked[:-1]))
+    new = run_starts(ranked)
     before = (np.cumsum(mass) - mass)[new][np.cumsum(new) - 1]  # the mass below each row's value
     which = np.minimum((before / mass.sum() * bins).astype(np.int64), bins - 1)
-    first = np.flatnonzero(np.concatenate(([True], which[1:] != which[:-1])))
+    first = np.flatnonzero(run_starts(which))
     last = np.append(first[1:], len(order)) - 1
     weights = np.add.reduceat(mass, first)
     predictions = np.add.reduceat(mass * ranked, first) / weights
@@ -222,9 +216,7 @@ def slice_rows(table: pa.Table, column: str, min_rows: int = 1) -> Iterator[tupl
     if column not in table.column_names:
         known = ", ".join(name for name in table.column_names if name not in ("row", "label", "weight", "prediction"))
         raise DataError(f"the predictions have no column {column!r} to slice by", fix=f"there is: {known or 'none'}")
-    text = table.column(column).combine_chunks()
-    if pa.types.is_dictionary(text.type):
-        text = text.dictionary_decode()
+    text = decoded(table.column(column).combine_chunks())
     if pa.types.is_binary(text.type) or pa.types.is_large_binary(text.type):
         text = text.cast(pa.string())
     encoded = pc.fill_null(text.cast(pa.string()), "(null)").dictionary_encode()
@@ -261,28 +253,6 @@ class _Measured:
         return found | ranked(label, prediction, weight, self._codes[rows], k=self._at).mean()
 
 
-def by_slice(
-    table: pa.Table,
-    task: Task,
-    slices: Sequence[str],
-    *,
-    min_rows: int = 1,
-    group: str | None = None,
-    ndcg_at: int | None = None,
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """{slice column: {value: {"rows": n, metric: value, ...}}} for values with at least `min_rows` rows."""
-    return _by_slice(_Measured(table, task, group, ndcg_at), table, slices, min_rows)
-
-
-def _by_slice(
-    measured: _Measured, table: pa.Table, slices: Sequence[str], min_rows: int
-) -> dict[str, dict[str, dict[str, Any]]]:
-    return {
-        column: {value: {"rows": len(rows), **measured(rows)} for value, rows in slice_rows(table, column, min_rows)}
-        for column in slices
-    }
-
-
 def summary(
     table: pa.Table,
     task: Task,
@@ -309,5 +279,8 @@ def summary(
         **by,
         "overall": measured(),
         "calibration_bins": calibration_bins(label, prediction, weight) if task == "binary" else [],
-        "slices": _by_slice(measured, table, slices, min_rows),
+        "slices": {
+            column: {v: {"rows": len(rows), **measured(rows)} for v, rows in slice_rows(table, column, min_rows)}
+            for column in slices
+        },
     }

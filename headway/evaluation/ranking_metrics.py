@@ -22,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.evaluation.tasks import RANKED
+from headway.tabular.list_arrays import run_starts
 
 Floats = NDArray[np.float64]
 NDCG_AT = 10
@@ -72,7 +73,7 @@ def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *,
         order, place = _ordered(group, score)
         discounts = _discounts(place, k)
         # rows of one group and score share what they have
-        first = np.flatnonzero(_changes(group[order]) | _changes(score[order]))
+        first = np.flatnonzero(run_starts(group[order]) | run_starts(score[order]))
         of_run = np.repeat(np.arange(len(first)), np.diff(first, append=len(order)))
         size = np.bincount(of_run, minlength=len(first))
         shared = (np.bincount(of_run, discounts, len(first)) / size)[of_run]
@@ -95,14 +96,8 @@ def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *,
 def _ordered(group: NDArray[np.int64], by: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(rows by group, then by falling `by`; each one's place in its group, from 0)."""
     order = np.lexsort((-by, group))
-    first = np.flatnonzero(_changes(group[order]))
+    first = np.flatnonzero(run_starts(group[order]))
     return order, np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
-
-
-def _changes(values: NDArray[Any]) -> NDArray[np.bool_]:
-    changed = np.ones(len(values), np.bool_)
-    changed[1:] = values[1:] != values[:-1]
-    return changed
 
 
 def _discounts(place: NDArray[np.int64], k: int) -> Floats:

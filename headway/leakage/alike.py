@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.leakage.distinct import Distinct
-from headway.leakage.hash_sets import Hashes
+from headway.leakage.hash_sets import Distinct, Hashes
 from headway.schema.columns import Column
 from headway.statistics.row_sample import kept
 from headway.tabular.hashing import NULL

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headway.messages import agree, counted, some
-from headway.validation.anomaly import Anomaly
+from headway.validation.anomaly import Anomaly, finding
 
 _SHOWN = 3
 
@@ -43,25 +43,21 @@ def copies(files: Sequence[File]) -> Iterator[Anomaly]:
         else:
             within.append(f"{file} of {before}")
     if across:
-        # a header without rows is like any other: a whole span is no accident
+        # a header without rows is like any other: a whole span is not an accident
         spans = {file.span for _, file in across}
         copied = {file for _, file in across}
         whole = any(all(file in copied for file in files if file.span == span) for span in spans)
-        yield Anomaly(
-            severity="error" if whole else "warning",
-            kind="duplicate rows",
-            where=", ".join(dict.fromkeys(str(file.split) for pair in across for file in pair)),
-            message=f"{counted(len(across), 'file')} of one split {agree(len(across), 'is a byte copy', 'are byte copies')} of "
-            f"{agree(len(across), 'one', 'files')} of another: "
-            f"{some([f'{file} of {before}' for before, file in across], _SHOWN)}; metrics "
-            "would be measured on rows that the model was trained on",
-            fix="bring the data of the span that was copied, or leave it out of the window",
-        )
+        message = f"{counted(len(across), 'file')} of one split "
+        message += f"{agree(len(across), 'is a byte copy', 'are byte copies')} of "
+        message += f"{agree(len(across), 'one', 'files')} of another: "
+        message += f"{some([f'{file} of {before}' for before, file in across], _SHOWN)}; "
+        message += "metrics would be measured on rows that the model was trained on"
+        fix = "bring the data of the span that was copied, or leave it out of the window"
+        splits = ", ".join(dict.fromkeys(str(file.split) for pair in across for file in pair))
+        yield finding("error" if whole else "warning", "duplicate rows", splits, message, fix)
     if within:
-        yield Anomaly(
-            severity="warning",
-            kind="duplicate rows",
-            message=f"{counted(len(within), 'file')} of the window {agree(len(within), 'is a byte copy', 'are byte copies')} "
-            f"of {agree(len(within), 'another', 'others')}, so that their rows count twice: {some(within, _SHOWN)}",
-            fix="remove the copies, or leave their spans out of the window",
-        )
+        message = f"{counted(len(within), 'file')} of the window "
+        message += f"{agree(len(within), 'is a byte copy', 'are byte copies')} of "
+        message += f"{agree(len(within), 'another', 'others')}, so that their rows count twice: {some(within, _SHOWN)}"
+        fix = "remove the copies, or leave their spans out of the window"
+        yield finding("warning", "duplicate rows", None, message, fix)

@@ -29,7 +29,7 @@ from pydantic import Field
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.leakage import alike, hash_sets
-from headway.leakage.distinct import KEPT, Distinct
+from headway.leakage.hash_sets import KEPT, Distinct
 from headway.leakage.keys import key_hashes
 from headway.leakage.time_range import TimeRange, raw_kind, time_range
 from headway.schema.columns import Column, named_for
@@ -70,7 +70,7 @@ class SplitIndex(Frozen):
     hashes: tuple[int, int] | None = None
     """Least and greatest split hash."""
     repeats: str | None = None
-    """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leakage.distinct`)."""
+    """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leakage.hash_sets`)."""
     contents: str | None = None
     """Of rows that are split by a key or a column: a sample of what they hold beside it (`headway.leakage.alike`)."""
     time: TimeRange | None = None
@@ -178,9 +178,10 @@ class KeyIndex:
                     time=split.time,
                     keys=keys,
                 )
-        found = SpanIndex(rule=self._rule, keys=self._keys, time=self._time, splits=splits)
-        if self._alike.names:
-            found = found.model_copy(update={"content": self._alike.names, "apart": self._alike.apart})
+        content, apart = self._alike.names, self._alike.apart
+        found = SpanIndex(
+            rule=self._rule, keys=self._keys, time=self._time, content=content, apart=apart, splits=splits
+        )
         _write(folder, found)
 
 

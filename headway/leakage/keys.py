@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from headway.tabular.hashing import mix64
 from headway.tabular.splits import column_hash
+from headway.validation.anomaly import value_text
 
 Hashes = NDArray[np.uint64]
 _SALT = 0x6C65616B  # "leak"
@@ -128,6 +129,5 @@ def _without_exponent(text: bytes) -> bytes:
 def key_text(value: Any) -> str:
     """One part of a key as a sentence shows it."""
     if isinstance(value, bytes):
-        text = value.decode("utf-8", "backslashreplace")
-        return repr(text if len(text) <= 60 else text[:57] + "...")
+        return value_text(value)
     return repr(value) if not isinstance(value, float) else f"{value:.9g}"

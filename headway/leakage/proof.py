@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headway.leakage import hash_sets, time_order
+from headway.leakage import hash_sets
 from headway.leakage.alike import KEPT, share
-from headway.leakage.distinct import Distinct
 from headway.leakage.examples import KeyOccurrence, RowFinder, examine, shown
+from headway.leakage.hash_sets import Distinct
 from headway.leakage.key_index import KeyEntry, KeyName, sets
-from headway.leakage.window_proof import IndexedSpan, Proof, Window
+from headway.leakage.window_proof import IndexedSpan, Proof, Window, in_order, times
 from headway.messages import agree, counted, some
 from headway.storage.fingerprint import first_difference
 from headway.tabular.splits import Part, SplitConfig
+from headway.validation.anomaly import Severity
 
 FEW_MISSING = 0.01
 """A larger share of rows without a key is warned of."""
@@ -64,9 +65,9 @@ class _Prover:
         self.parts, self.spans = self.window.parts, self.window.spans
 
     def prove(self) -> Proof:
-        time_order.times(self.window)
+        times(self.window)
         if self.config.mode == "time":
-            time_order.in_order(self.window)
+            in_order(self.window)
         elif self.config.key:
             self._keys()
         elif self.config.mode == "hash":
@@ -115,21 +116,16 @@ class _Prover:
 
     def _overlap(self, key: KeyName, a: str, b: str, count: int, examples: Sequence[Sequence[KeyOccurrence]]) -> None:
         name = _name(list(self._columns(key)))
-        found = "; ".join(shown(rows, splits=True) for rows in examples if rows)
-        again = f": {found}" if found else ", but their rows could not be found again in the files"
+        again = _again(examples, splits=True)
         variants = any(len({row.written for row in rows}) > 1 for rows in examples)
         keys = ", ".join(self.config.key)
         if key == "group":
             keep = f"give all rows of a group the same split in {self.config.column!r}"
-            self.window.find(
-                "warning",
-                "group overlap",
-                f"{a}, {b}",
-                f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in {b}, so their "
-                f"order is scored on groups that the model was trained on{again}",
-                f"split by the group: split: {{key: {name}}}"
-                + (f", or {keep}" if self.config.mode == "column" else ""),
-            )
+            message = f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in "
+            message += f"{b}, so their order is scored on groups that the model was trained on{again}"
+            fix = f"split by the group: split: {{key: {name}}}"
+            fix += f", or {keep}" if self.config.mode == "column" else ""
+            self.window.find("warning", "group overlap", f"{a}, {b}", message, fix)
             return
         if self.config.mode == "column":
             fix = f"give all rows of a key the same split in {self.config.column!r}, or use split: {{mode: hash, key: [{keys}]}}"
@@ -137,9 +133,8 @@ class _Prover:
             fix = f"write {name} the same way in every file, or have it read as a number: 'type: int' beside its role in columns"
         else:
             fix = "the spans were split by different rules: delete their outputs in stages/ingest and run again"
-        self.window.find(
-            "error", "key overlap", f"{a}, {b}", f"{count:,} {_plural(name, count)} in {a} and in {b}{again}", fix
-        )
+        message = f"{count:,} {_plural(name, count)} in {a} and in {b}{again}"
+        self.window.find("error", "key overlap", f"{a}, {b}", message, fix)
 
     def _unique(self) -> None:
         """No key occurs twice in the window."""
@@ -150,13 +145,7 @@ class _Prover:
         if any(indexed.index.keys.get(key) != self.spans[0].index.keys[key] for indexed in self.spans):
             return  # said already, of the key
         held = self._held(key)
-        within = [
-            one
-            for split in self.parts
-            for indexed, part, note in self.window.of(split)
-            for one in sets(indexed.folder, note, part, key, repeated=True)
-        ]
-        found = hash_sets.repeated([one.hashes for one in held], within)
+        found = hash_sets.repeated([one.hashes for one in held], [one.hashes for one in self._held(key, repeated=True)])
         columns = list(self._columns(key))
         examined = examine(found, lambda hashes: self._look(columns, hashes, held), lambda rows: len(rows) > 1)
         name = _name(columns)
@@ -167,17 +156,10 @@ class _Prover:
                 f"{name} is unique: no value occurs twice in {self.window.rows:,} rows, over {self.window.size}"
             )
             return
-        shown_rows = "; ".join(shown(rows, splits=False) for rows in examined.examples if rows)
-        again = f": {shown_rows}" if shown_rows else ", but their rows could not be found again in the files"
-        count = examined.count
-        self.window.find(
-            "error",
-            "duplicate key",
-            ", ".join(self.parts),
-            f"{count:,} value{'s' * (count != 1)} of {name}, declared unique, {'occurs' if count == 1 else 'occur'} "
-            f"more than once{again}",
-            "remove the duplicate rows from the files, or remove from split.unique the columns that are not unique",
-        )
+        count, again = examined.count, _again(examined.examples, splits=False)
+        message = f"{counted(count, 'value')} of {name}, declared unique, {agree(count, 'occurs', 'occur')} more than once{again}"
+        fix = "remove the duplicate rows from the files, or remove from split.unique the columns that are not unique"
+        self.window.find("error", "duplicate key", ", ".join(self.parts), message, fix)
 
     def _columns(self, key: KeyName) -> Mapping[str, str]:
         return self.spans[0].index.keys[key].columns
@@ -189,22 +171,19 @@ class _Prover:
             mine, theirs = first.index.keys.get(key), indexed.index.keys.get(key)
             if mine is None or theirs is None or mine != theirs:
                 before, after = (dict(k.columns) if k else "no key" for k in (mine, theirs))
-                self.window.find(
-                    "error",
-                    "split proof",
-                    f"{first.span}, {indexed.span}",
-                    f"keys of spans {first.span} and {indexed.span} cannot be compared: one has {before}, the other {after}",
-                    "delete the spans' outputs in stages/ingest and run again",
-                )
+                message = f"keys of spans {first.span} and {indexed.span} cannot be compared: "
+                message += f"one has {before}, the other {after}"
+                fix = "delete the spans' outputs in stages/ingest and run again"
+                self.window.find("error", "split proof", f"{first.span}, {indexed.span}", message, fix)
                 return False
         return True
 
-    def _held(self, key: KeyName) -> list[Held]:
+    def _held(self, key: KeyName, *, repeated: bool = False) -> list[Held]:
         return [
             Held(indexed.span, split, one)
             for split in self.parts
             for indexed, part, note in self.window.of(split)
-            for one in sets(indexed.folder, note, part, key)
+            for one in sets(indexed.folder, note, part, key, repeated=repeated)
         ]
 
     def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, held: Sequence[Held]) -> list[KeyOccurrence]:
@@ -218,7 +197,7 @@ class _Prover:
         for seen in self.look(columns, hashes, spans):
             indexed = splits.get((seen.span, seen.hash), set())
             if len(indexed) == 1:
-                seen = KeyOccurrence(**(seen.__dict__ | {"split": next(iter(indexed))}))
+                seen = replace(seen, split=next(iter(indexed)))
             found.append(seen)
         return found
 
@@ -230,13 +209,10 @@ class _Prover:
             return
         name = _name(list(self._columns(key)))
         together = " and go into one split together" if self.config.mode == "hash" and key == "key" else ""
-        self.window.find(
-            "warning" if missing > FEW_MISSING * rows else "info",
-            "missing key",
-            ", ".join(self.parts),
-            f"{missing:,} of {rows:,} rows have no {name} (null or NaN): they are not compared{together}",
-            "filter them (source.where), or fill the column",
-        )
+        message = f"{missing:,} of {rows:,} rows have no {name} (null or NaN): they are not compared{together}"
+        fix = "filter them (source.where), or fill the column"
+        severity: Severity = "warning" if missing > FEW_MISSING * rows else "info"
+        self.window.find(severity, "missing key", ", ".join(self.parts), message, fix)
 
     # --- rows split by a hash of all columns
 
@@ -245,14 +221,10 @@ class _Prover:
         first = self.spans[0]
         for indexed in self.spans[1:]:
             if indexed.index.rule != first.index.rule:
-                self.window.find(
-                    "error",
-                    "split proof",
-                    f"{first.span}, {indexed.span}",
-                    f"spans {first.span} and {indexed.span} were split by different rules ({_differing(first, indexed)}): "
-                    "equal rows may be in two splits",
-                    "delete their outputs in stages/ingest and run again",
-                )
+                message = f"spans {first.span} and {indexed.span} were split by different rules "
+                message += f"({_differing(first, indexed)}): equal rows may be in two splits"
+                fix = "delete their outputs in stages/ingest and run again"
+                self.window.find("error", "split proof", f"{first.span}, {indexed.span}", message, fix)
                 return
         ends: dict[str, tuple[int, int]] = {}
         for split in self.parts:
@@ -261,13 +233,9 @@ class _Prover:
                 ends[split] = min(low for low, _ in found), max(high for _, high in found)
         for a, b in itertools.combinations(ends, 2):
             if ends[a][0] <= ends[b][1] and ends[b][0] <= ends[a][1]:
-                self.window.find(
-                    "error",
-                    "key overlap",
-                    f"{a}, {b}",
-                    f"the hashes of {a} rows and of {b} rows overlap: equal rows may be in both",
-                    "delete the spans' outputs in stages/ingest and run again",
-                )
+                message = f"the hashes of {a} rows and of {b} rows overlap: equal rows may be in both"
+                fix = "delete the spans' outputs in stages/ingest and run again"
+                self.window.find("error", "key overlap", f"{a}, {b}", message, fix)
                 return
         columns = list(first.index.rule["columns"])
         self.window.say(
@@ -282,15 +250,11 @@ def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
     total, judging = sum(keys.values()), keys.get("eval", 0)
     if (total >= FEW_KEYS and judging >= FEW_EVAL_KEYS) or total * 2 >= window.rows:
         return
-    window.find(
-        "warning",
-        "few keys",
-        "eval",
-        f"{counted(window.rows, 'row')} have only {counted(total, 'distinct value')} of {name}, and eval has "
-        f"{judging:,} of them: rows of one value go together, so eval may be unlike train, and its metrics are less certain "
-        "than its number of rows says",
-        "split by a key of more values (split.key), by time, or by a column (split.mode)",
-    )
+    message = f"{counted(window.rows, 'row')} have only {counted(total, 'distinct value')} of {name}, and eval has "
+    message += f"{judging:,} of them: rows of one value go together, so eval may be unlike train, and its metrics are "
+    message += "less certain than its number of rows says"
+    fix = "split by a key of more values (split.key), by time, or by a column (split.mode)"
+    window.find("warning", "few keys", "eval", message, fix)
 
 
 def repeated_in_train(window: Window) -> None:
@@ -317,14 +281,11 @@ def repeated_in_train(window: Window) -> None:
         if part < FEW_REPEATED:
             window.say(f"{told} ({of})")
             continue
-        window.find(
-            "warning",
-            "row overlap",
-            f"train, {split}",
-            f"{told} ({of}; {counted(len(content), 'column')} compared): metrics on such rows measure what the model memorized",
-            "remove duplicate rows from the files, name a key in split.key that such rows share, or leave out split.key: "
-            "identical rows then go into one split",
-        )
+        message = f"{told} ({of}; {counted(len(content), 'column')} compared): "
+        message += "metrics on such rows measure what the model memorized"
+        fix = "remove duplicate rows from the files, name a key in split.key that such rows share, or leave out split.key: "
+        fix += "identical rows then go into one split"
+        window.find("warning", "row overlap", f"train, {split}", message, fix)
 
 
 def repeats(window: Window, columns: Sequence[str]) -> None:
@@ -347,6 +308,12 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
             f"{'' if whole else 'about '}{share} of the rows repeat another one in these columns; such rows are in one split"
         )
     few_keys(window, keys, f"the columns that are hashed ({some(columns, 8)})")
+
+
+def _again(examples: Sequence[Sequence[KeyOccurrence]], *, splits: bool) -> str:
+    """The rows behind keys, behind a sentence about the keys."""
+    found = "; ".join(shown(rows, splits=splits) for rows in examples if rows)
+    return f": {found}" if found else ", but their rows could not be found again in the files"
 
 
 def _name(columns: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.config import Frozen
+from headway.tabular.list_arrays import decoded, value_type
 
 TEXT, TIMESTAMP, DATE, NUMBER = "text", "timestamp", "date", "number"
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -48,8 +49,7 @@ def raw_kind(schema: pa.Schema, name: str) -> str:
     """What a file's column of times holds."""
     place = schema.get_field_index(name)
     kind = schema.field(place).type if place >= 0 else pa.int64()
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = value_type(kind)
     if pa.types.is_timestamp(kind):
         return TIMESTAMP
     if pa.types.is_date(kind):
@@ -63,11 +63,12 @@ def time_range(array: pa.Array, kind: str) -> TimeRange:
     missing = array.null_count
     if pa.types.is_dictionary(array.type) or pa.types.is_binary(array.type):
         # a day's rows share few texts
-        texts = pc.drop_null(pc.unique(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array))
+        array = decoded(array)
+        texts = pc.drop_null(pc.unique(array))
         times, bad = _parsed(texts)
         kind, missing = TEXT, array.null_count
         if len(bad):
-            unreadable = pc.sum(pc.is_in(_plain(array), value_set=bad)).as_py() or 0
+            unreadable = pc.sum(pc.is_in(array, value_set=bad)).as_py() or 0
         array = times
     elif kind == TEXT:
         kind = NUMBER  # a CSV's digits, read as numbers
@@ -79,12 +80,8 @@ def time_range(array: pa.Array, kind: str) -> TimeRange:
     return TimeRange(kinds=(kind,), low=ends["min"], high=ends["max"], missing=missing, unreadable=unreadable)
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-
-
 def _parsed(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """(microseconds since the epoch, the texts that are no time)."""
+    """(microseconds since the epoch, the texts that are not a time)."""
     try:
         return texts.cast(pa.string()).cast(pa.timestamp("us")).cast(pa.int64()), texts[:0]
     except pa.ArrowInvalid:

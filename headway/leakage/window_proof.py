@@ -1,20 +1,25 @@
-"""The window of a leakage proof: spans with their key indexes, the parts of each split, and the findings.
+"""The window of a leakage proof: spans with their key indexes, the parts of each split, the findings, and the order of times.
 
-window = Window.of([IndexedSpan.load("2013-01", folder)], window_splits(...))
+window = Window([IndexedSpan.load("2013-01", folder)], window_splits(...))
 window.say("no key is in two splits")
 window.find("error", "key overlap", ...)
+times(window)              # first and last time of each split, for the report
+in_order(window)           # each split ends before the next begins
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from headway.leakage.key_index import SpanIndex, SplitIndex, read
+from headway.leakage.time_range import TimeRange, time_text
+from headway.messages import counted
 from headway.tabular.splits import Part
-from headway.validation.anomaly import Anomaly
+from headway.validation.anomaly import Anomaly, Severity, finding
 
 
 @dataclass(frozen=True)
@@ -65,12 +70,99 @@ class Window:
 
     @property
     def size(self) -> str:
-        return f"{len(self.spans):,} span{'s' * (len(self.spans) != 1)}"
+        return counted(len(self.spans), "span")
 
     def say(self, sentence: str) -> None:
         self.proof.says.append(sentence)
 
-    def find(
-        self, severity: Literal["error", "warning", "info"], kind: str, where: str, message: str, fix: str
-    ) -> None:
-        self.proof.anomalies.append(Anomaly(severity=severity, kind=kind, where=where, message=message, fix=fix))
+    def find(self, severity: Severity, kind: str, where: str, message: str, fix: str) -> None:
+        self.proof.anomalies.append(finding(severity, kind, where, message, fix))
+
+
+def _time(window: Window, split: str) -> TimeRange | None:
+    found = [note.time for note in window.indexes(split) if note.time is not None]
+    total = found[0] if found else None
+    for note in found[1:]:
+        total = total.merged(note) if total else note
+    return total
+
+
+def times(window: Window) -> None:
+    """The first and last time of each split, for the report."""
+    for split in window.parts:
+        time = _time(window, split)
+        if time is not None and len(time.kinds) == 1:
+            window.proof.splits[split]["first_time"] = time_text(time.low, time.kinds[0])
+            window.proof.splits[split]["last_time"] = time_text(time.high, time.kinds[0])
+
+
+def in_order(window: Window) -> None:
+    """Each split lies wholly before the next one."""
+    place = {indexed.span: i for i, indexed in enumerate(window.spans)}
+    names = list(window.parts)
+    for a, b in itertools.pairwise(names):
+        last = max(window.parts[a], key=lambda part: place[part[0]])[0]
+        first = min(window.parts[b], key=lambda part: place[part[0]])[0]
+        if place[last] >= place[first]:
+            message = f"span {last} of {a} does not come before span {first} of {b}"
+            fix = "give eval later spans than train"
+            window.find("error", "time overlap", f"{a}, {b}", message, fix)
+            return
+    column = window.spans[0].index.time
+    if column is None:
+        spans = ", then ".join(f"{_range([span for span, _ in of])} {name}" for name, of in window.parts.items())
+        window.say(
+            f"by time: {spans}, by the names of the spans; rows were not compared, because no column has role: time"
+        )
+        return
+    found = {name: _time(window, name) for name in names}
+    if not _readable(window, column, found):
+        return
+    kept = [(name, time) for name, time in found.items() if time is not None and time.low is not None]
+    whole = True
+    for (a, before), (b, after) in itertools.pairwise(kept):
+        assert before.high is not None and after.low is not None
+        if before.high >= after.low:
+            whole = False
+            kind = before.kinds[0]
+            at_a, at_b = _span_of(window, a, "high", before.high), _span_of(window, b, "low", after.low)
+            message = f"{a} has rows up to {column} {time_text(before.high, kind)} (span {at_a}), and {b} begins at "
+            message += f"{time_text(after.low, kind)} (span {at_b})"
+            fix = "make sure that a span holds only rows of its own time, or filter the others (source.where)"
+            window.find("error", "time overlap", f"{a}, {b}", message, fix)
+    if whole and kept:
+        parts = ", then ".join(
+            f"{name} from {time_text(t.low, t.kinds[0])} to {time_text(t.high, t.kinds[0])}" for name, t in kept
+        )
+        window.say(f"by {column}: {parts}; each ends before the next begins")
+
+
+def _span_of(window: Window, split: str, end: str, value: float) -> str:
+    return next(n.span for n, _, note in window.of(split) if note.time and getattr(note.time, end) == value)
+
+
+def _readable(window: Window, column: str, times: Mapping[str, TimeRange | None]) -> bool:
+    found = [time for time in times.values() if time is not None]
+    kinds = sorted({kind for time in found for kind in time.kinds})
+    if len(kinds) > 1:
+        message = f"times cannot be compared: column {column!r} is a {' in some files and a '.join(kinds)} in others"
+        fix = "write the column the same way in every file"
+        window.find("error", "split proof", ", ".join(times), message, fix)
+        return False
+    rows = sum(split["rows"] for split in window.proof.splits.values())
+    for count, what in (
+        (sum(time.missing for time in found), "have no time"),
+        (
+            sum(time.unreadable for time in found),
+            "have a time that is not written as ISO 8601 (2013-01-31T18:00:00)",
+        ),
+    ):
+        if count:
+            message = f"{count:,} of {rows:,} rows {what} in column {column!r}: they are not compared"
+            fix = "filter them (source.where), or write the column in another way"
+            window.find("warning", "split proof", ", ".join(times), message, fix)
+    return True
+
+
+def _range(spans: Sequence[str]) -> str:
+    return spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"

@@ -1,4 +1,4 @@
-"""One tf.train.Example a row: the classic form, which stock tf.io parses.
+"""One tf.train.Example per row: the classic form, which stock tf.io parses.
 
 encode_classic(batch, columns)            # bytes of an Example for each row
 """

@@ -6,14 +6,16 @@ decode(record, columns, rows_per_record)  # the batch that was encoded
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.records import wire
-from headway.schema.columns import Column
+from headway.records.example import features
+from headway.records.wire import TAGS
+from headway.schema.columns import ARROW, Column, StoredType
 from headway.tabular.list_arrays import join
 
 
@@ -24,9 +26,9 @@ def decode(record: bytes, columns: Sequence[Column], rows_per_record: int) -> pa
         ValueError: not a record of these columns.
     """
     try:
-        features = wire.parse(record)
+        found = features(record)
         part = _classic if rows_per_record == 1 else _grouped
-        arrays = [part(features, column) for column in columns]
+        arrays = [part(found, column) for column in columns]
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
     except KeyError as error:
         raise ValueError(f"the record has no feature {error}") from None
@@ -34,27 +36,22 @@ def decode(record: bytes, columns: Sequence[Column], rows_per_record: int) -> pa
         raise ValueError(str(error)) from None
 
 
-_Features = dict[str, tuple[bytes, memoryview]]
+_Features = dict[str, tuple[bytes, Any]]
 
 
-def _body(features: _Features, name: str, type: str) -> memoryview:
-    tag, body = features[name]
-    if tag not in (wire.TAGS[type], b""):
-        raise ValueError(f"feature {name!r} is no list of {type}")
-    return body
+def _list(features: _Features, name: str, type: StoredType) -> Any:
+    tag, values = features[name]
+    if tag not in (TAGS[type], b""):
+        raise ValueError(f"feature {name!r} is not a list of {type}")
+    return values
 
 
 def _values(features: _Features, name: str, column: Column) -> pa.Array:
-    body = _body(features, name, column.type)
-    if column.type == "float32":
-        return pa.array(wire.parse_floats(body))
-    if column.type == "int64":
-        return pa.array(wire.parse_ints(body))
-    return pa.array(wire.parse_bytes(body), pa.binary())
+    return pa.array(_list(features, name, column.type), ARROW[column.type])
 
 
 def _stored_ints(features: _Features, name: str) -> NDArray[np.int64]:
-    return wire.parse_ints(_body(features, name, "int64"))
+    return np.asarray(_list(features, name, "int64"), np.int64)
 
 
 def _classic(features: _Features, column: Column) -> pa.Array:
@@ -70,7 +67,7 @@ def _classic(features: _Features, column: Column) -> pa.Array:
         return join(values, np.array([len(values)]), np.array([True]), column)
     if len(values) > 1 or column.length is not None:
         wanted = column.length or "one"
-        raise ValueError(f"feature {column.name!r} has {len(values)} values where the column has {wanted} a row")
+        raise ValueError(f"feature {column.name!r} has {len(values)} values where the column has {wanted} per row")
     return values if len(values) else pa.nulls(1, column.arrow)
 
 

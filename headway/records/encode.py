@@ -14,7 +14,7 @@ a dictionary column is null has an empty dictionary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -25,11 +25,16 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records import wire
-from headway.records.dictionaries import places_apart, places_together, worth_a_table
-from headway.records.encode_many import MANY, features_of_many, features_of_stack
+from headway.records.encode_many import (
+    MANY,
+    features_of_stack,
+    places_apart,
+    places_together,
+    worth_a_table,
+)
 from headway.records.wire import Part
 from headway.schema.columns import Column
-from headway.tabular.list_arrays import flatten
+from headway.tabular.list_arrays import decoded, flatten, with_null_slots
 from headway.tabular.stacked import Stack
 
 _MOST = 1 << 31
@@ -79,21 +84,21 @@ def encode_records(
 def _all_features(
     batch: pa.RecordBatch | Stack, starts: NDArray[np.int64], columns: Sequence[Column]
 ) -> Iterator[tuple[str, Part]]:
+    made: list[list[tuple[str, Part]] | None] = [None] * len(columns)
     if isinstance(batch, Stack):
         place = {name: i for i, name in enumerate(batch.names)}
         assert [place[column.name] for column in columns] == list(range(batch.num_columns))
-        stacked = zip(batch.names, columns, features_of_stack(batch, columns, starts), strict=True)
-        for name, column, features in stacked:
-            yield from _features(batch.column(name), starts, column) if features is None else features
-        return
-    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
-    chosen = [arrays[column.name] for column in columns]
-    if len(columns) < MANY:
-        made: list[list[tuple[str, Part]] | None] = [None] * len(columns)
+        array_of: Callable[[str], pa.Array] = batch.column
+        made = features_of_stack(batch, columns, starts)
     else:
-        made = features_of_many(chosen, columns, starts)
-    for array, column, features in zip(chosen, columns, made, strict=True):
-        yield from _features(array, starts, column) if features is None else features
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+        array_of = arrays.__getitem__
+        if len(columns) >= MANY:
+            names = [column.name for column in columns]
+            stack = Stack.of(pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names))
+            made = features_of_stack(stack, columns, starts)
+    for column, features in zip(columns, made, strict=True):
+        yield from _features(array_of(column.name), starts, column) if features is None else features
 
 
 def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Iterator[tuple[str, Part]]:
@@ -105,7 +110,8 @@ def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Ite
         yield f"{column.name}/lengths", _ints(parts.lengths, starts)
         inner = np.concatenate([[0], np.cumsum(parts.lengths)])[starts]
     elif column.length is not None:
-        flat, inner = _slots(array, column.length), starts * column.length
+        parts = flatten(array)
+        flat, inner = with_null_slots(parts.values, parts.present, column.length), starts * column.length
     else:
         inner = starts
     if column.encoding == "dictionary":
@@ -135,15 +141,6 @@ def _texts(values: pa.BinaryArray, starts: NDArray[np.int64]) -> Part:
     return Part(wire.joined(fields), ends.tolist(), wire.WORDS)
 
 
-def _slots(array: pa.Array, length: int) -> pa.Array:
-    """The values of a vector column, `length` nulls for a null row."""
-    flat = flatten(array)
-    if flat.present.all():
-        return flat.values
-    held = np.repeat(flat.present, length)
-    return flat.values.take(pa.array(np.cumsum(held) - 1, mask=~held))
-
-
 def _without_null_words(array: pa.Array) -> pa.Array:
     """A dictionary may hold null as a value; here a row is null or it is not, and its own mask says so."""
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
@@ -156,7 +153,7 @@ def _present(array: pa.Array) -> NDArray[np.bool_]:
 
 
 def strings(array: pa.Array) -> pa.BinaryArray:
-    values = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    values = decoded(array)
     return values if pa.types.is_binary(values.type) else values.cast(pa.binary())
 
 

@@ -1,6 +1,6 @@
 """Encodes hundreds of scalar columns at a time, in blocks that share the cost of a NumPy call.
 
-    features_of_many(arrays, columns, starts)     # as `headway.records.encode` makes those of each; None: not made here
+    features_of_stack(stack, columns, starts)     # as `headway.records.encode` makes those of each; None: not made here
 
 The bytes are those that each column alone would have.
 """
@@ -8,6 +8,8 @@ The bytes are those that each column alone would have.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +17,56 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.records import wire
-from headway.records.dictionaries import places_together, worth_a_table
 from headway.records.wire import Part
 from headway.schema.columns import Column
 from headway.tabular.stacked import CODES, Mask, Stack
+
+
+def worth_a_table(size: int, records: int, rows: int) -> bool:
+    """Whether `places_together` pays; else a record uses little of a large dictionary, and `places_apart` does."""
+    return records * size <= 4 * rows
+
+
+def places_together(
+    codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64], size: int
+) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
+    """For each record its distinct codes, each below `size`, as they first appear; for each row its code's place there."""
+    rows, records = len(codes), len(starts) - 1
+    slots = codes.astype(np.int64)
+    if records > 1:
+        slots += np.repeat(np.arange(records) * size, np.diff(starts))
+    at = np.arange(rows - 1, -1, -1)
+    first = np.full(records * size, rows, np.int64)
+    # backwards, so that the earliest row is written last
+    if present is None:
+        first[slots[::-1]] = at
+    else:
+        held = present[::-1]
+        first[slots[::-1][held]] = at[held]
+    table = first.reshape(records, size)
+    order = np.argsort(table, axis=1, kind="stable")
+    used = np.count_nonzero(table < rows, axis=1)
+    small = int(used.max(initial=0)) <= 0x80
+    place = np.zeros((records, size), np.uint8 if small else np.int64)
+    np.put_along_axis(place, order, np.arange(size).astype(place.dtype)[None, :], axis=1)
+    return [order[i, : used[i]] for i in range(records)], place.reshape(-1)[slots]
+
+
+def places_apart(
+    codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64]
+) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
+    """The same, one record after the other."""
+    orders, places = [], np.zeros(len(codes), np.int64)
+    for start, end in pairwise(starts.tolist()):
+        held = slice(start, end) if present is None else start + np.flatnonzero(present[start:end])
+        distinct, at, which = np.unique(codes[held], return_index=True, return_inverse=True)
+        order = np.argsort(at, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        places[held] = place[which]
+        orders.append(distinct[order].astype(np.int64))
+    return orders, places
+
 
 Feature = tuple[str, Part]
 MANY = 64
@@ -28,20 +76,12 @@ _BLOCK = 1 << 16
 _LEAST = 8
 
 
-def features_of_many(
-    arrays: Sequence[pa.Array], columns: Sequence[Column], starts: NDArray[np.int64]
-) -> list[list[Feature] | None]:
+def features_of_stack(stack: Stack, columns: Sequence[Column], starts: NDArray[np.int64]) -> list[list[Feature] | None]:
     """For each column its features over records that begin at the rows `starts` (the last one is the end).
 
     Args:
-        arrays: the columns' stored arrays, of as many rows as one another.
+        columns: as many as are stacked, in the same order.
     """
-    names = [str(i) for i in range(len(arrays))]
-    return features_of_stack(Stack.of(pa.RecordBatch.from_arrays(list(arrays), names=names)), columns, starts)
-
-
-def features_of_stack(stack: Stack, columns: Sequence[Column], starts: NDArray[np.int64]) -> list[list[Feature] | None]:
-    """The same of columns that are stacked, as many and in the same order."""
     rows = int(starts[-1])
     at = starts.tolist()
     ones = Part(np.ones(rows, np.uint8).data, at, wire.PACKED_INTS)

@@ -5,25 +5,33 @@
     for rows, sizes in grouper.rest(): ...         # what is left at the end of a range
 
 Where a record ends depends on its rows and those before it in the range, never on how they came in batches.
+
+With a group column no record cuts a group: rows that lie together and agree in it. A record then ends where a group does, at
+or before the row at which it would end without groups; a group that is larger than a record is one of its own. A row whose
+group is null is a group by itself, and a group that the end of a range cuts is two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.tabular.list_arrays import flatten, is_list
+from headway.errors import DataError
+from headway.schema.columns import Column, named_for
+from headway.tabular.list_arrays import as_batch, cell_bytes, run_starts
+from headway.tabular.splits import column_hash
 from headway.tabular.stacked import CODES, DTYPES, Stack, joined
 
 RECORD_BYTES = 1 << 20
 """A record of several rows takes no more than about this in memory: an image each is a record, numbers are thousands."""
 COLUMN_BYTES = 2 << 10
 """But a record of very many columns takes this for each: some ten rows of thousands of columns would be nothing but names."""
+GROUP_BYTES = 1 << 29
+"""A group that takes more in memory is a mistake; a record of 2 GiB could not be read back."""
 _CODE = 2
 """What a code of a dictionary takes, about."""
 
@@ -34,68 +42,126 @@ Group = tuple[Rows, list[int]]
 """(rows, how many each of their records holds)"""
 
 
-class RowGrouper:
-    """Cuts a stream of batches into pieces of `rows` rows, or as many as take `bytes`; the last may be shorter."""
+def group_starts(
+    column: pa.Array, hashes: NDArray[np.uint64] | None = None, before: np.uint64 | None = None
+) -> NDArray[np.int64]:
+    """The rows at which groups begin; int64, rising.
 
-    def __init__(self, rows: int, bytes: int | None = None):
-        self._rows, self._fixed, self._bytes = rows, bytes is not None, bytes or RECORD_BYTES
-        self._held: list[Rows] = []
-        self._count = self._size = 0
+    Args:
+        column: of scalars.
+        hashes: its `column_hash`.
+        before: that of the row before the first, where there is one.
+    """
+    hashes = column_hash(column) if hashes is None else hashes
+    begins = run_starts(hashes)
+    if before is not None and len(hashes):
+        begins[0] = hashes[0] != before
+    if column.null_count:
+        begins |= column.is_null().to_numpy(zero_copy_only=False)
+    return np.flatnonzero(begins)
+
+
+class RowGrouper:
+    """Cuts a stream of batches into records of `rows` rows, or of as many as take `bytes`; the last may be shorter.
+
+    Args:
+        group: the column whose groups are cut by no record, see the module.
+        bound: bytes that a group may take.
+    """
+
+    def __init__(self, rows: int, group: str | None = None, bytes: int | None = None, bound: int = GROUP_BYTES):
+        self._rows, self._group, self._most, self._bound = rows, group, bytes, bound
+        self._held: list[Rows] = []  # rows of the record at hand
+        self._count = 0
+        self._starts = np.zeros(0, np.int64)  # of the groups among them
+        self._ends = np.zeros(0, np.int64)  # what they take, summed up
+        self._last: np.uint64 | None = None
 
     def add(self, batch: Rows) -> Iterator[Group]:
-        if not self._fixed:
-            self._bytes = max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
+        """The records that have ended.
+
+        Raises:
+            DataError: a group takes more than `bound` bytes.
+        """
+        rows = batch.num_rows
+        if not rows:
+            return
+        starts = self._starts
+        if self._group is not None:
+            column = batch.column(self._group)
+            hashes = column_hash(column)
+            starts = np.append(starts, self._count + group_starts(column, hashes, self._last))
+            self._last = hashes[-1]
         sizes = row_bytes(batch)
-        ends = None if isinstance(sizes, int) else np.cumsum(sizes)
-        at = first = 0
-        whole: list[int] = []
-        while at < batch.num_rows:
-            take = min(self._rows - self._count, self._room(sizes, ends, at))
-            if take > batch.num_rows - at:
-                break
-            if self._count:  # a record that earlier batches have begun
-                yield self._closed(batch.slice(at, take))
-                first = at + take
+        ends = np.arange(1, rows + 1) * sizes if isinstance(sizes, int) else np.cumsum(sizes)
+        if self._count:
+            ends = np.append(self._ends, self._ends[-1] + ends)
+        cuts = self._cuts(batch, starts, ends)
+        held, self._count = self._count, self._count + rows
+        if not cuts and self._group is not None and ends[-1] > self._bound:
+            name = column[rows - 1].as_py()
+            raise DataError(
+                f"the group {name!r} takes more than {self._bound >> 20:,} MiB, and a record is to hold all of it",
+                where=f"column {self._group!r}",
+                fix="let another column say which rows are a group: one whose values few rows share",
+            )
+        if not cuts:
+            self._held.append(batch)
+            self._starts, self._ends = starts, ends
+            return
+        # records that begin among the rows of earlier batches
+        across = next((number for number, cut in enumerate(cuts) if cut >= held), len(cuts) - 1) + 1 if held else 0
+        at = 0
+        if across:
+            at = max(cuts[across - 1] - held, 0)
+            whole = one_batch([*self._held, batch.slice(0, at)] if at else self._held)
+            if cuts[across - 1] < held:  # and so does the one after them
+                self._held = [whole.slice(cuts[across - 1])]
+                whole = whole.slice(0, cuts[across - 1])
             else:
-                whole.append(take)
-            at += take
-        if whole:
-            yield batch.slice(first, at - first), whole
-        if at < batch.num_rows:
-            rest = batch.slice(at)
-            self._held.append(copied(rest, batch.num_rows))
-            self._count += batch.num_rows - at
-            self._size += _total(sizes, ends, at, batch.num_rows)
+                self._held = []
+            yield whole, np.diff(cuts[:across], prepend=0).tolist()
+        if across < len(cuts):
+            yield batch.slice(at, cuts[-1] - held - at), np.diff([held + at, *cuts[across:]]).tolist()
+            at = cuts[-1] - held
+        if at < rows:
+            self._held.append(copied(batch.slice(at), rows))
+        begin = cuts[-1]
+        self._starts = starts[np.searchsorted(starts, begin) :] - begin
+        self._ends = ends[begin:] - (ends[begin - 1] if begin else 0)
+        self._count -= begin
 
-    def _room(self, sizes: int | NDArray[np.int64], ends: NDArray[np.int64] | None, at: int) -> int:
-        """How many rows from `at` on still go into the record at hand; at least one into an empty one."""
-        left = self._bytes - self._size
-        if ends is None:
-            assert isinstance(sizes, int)
-            room = left // max(1, sizes)
-        else:
-            before = int(ends[at - 1]) if at else 0
-            room = int(np.searchsorted(ends, before + left, side="right")) - at
-            if at + room == len(ends):  # all that is there: there may be room for more
-                room = len(ends) + 1
-        return max(room, 0 if self._count else 1)
-
-    def _closed(self, piece: Rows) -> Group:
-        held = [*self._held, piece] if piece.num_rows else self._held
-        self._held, self._count, self._size = [], 0, 0
-        joined = one_batch(held)
-        return joined, [joined.num_rows]
+    def _cuts(self, batch: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
+        """Where records end, of those that have ended for certain; counted from the first row that is held."""
+        most = self._most or max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
+        cuts: list[int] = []
+        begin = before = 0
+        while True:
+            cut = begin + self._rows
+            if cut > len(ends) or ends[cut - 1] - before > most:
+                cut = max(int(np.searchsorted(ends, before + most, side="right")), begin + 1)
+                if cut >= len(ends):  # there may be room for more
+                    return cuts
+            if self._group is not None:
+                place = int(np.searchsorted(starts, cut, side="right")) - 1
+                if starts[place] <= begin:  # a group that is larger than a record
+                    place += 1
+                if cut >= len(ends) or place == len(starts):  # the last group may go on
+                    return cuts
+                cut = int(starts[place])
+            cuts.append(cut)
+            begin, before = cut, ends[cut - 1]
 
     def rest(self) -> Iterator[Group]:
         if self._held:
-            yield self._closed(self._held[0].slice(0, 0))
+            whole = one_batch(self._held)
+            self._held, self._count = [], 0
+            yield whole, [whole.num_rows]
 
 
-def _total(sizes: int | NDArray[np.int64], ends: NDArray[np.int64] | None, start: int, end: int) -> int:
-    if ends is None:
-        assert isinstance(sizes, int)
-        return sizes * (end - start)
-    return int(ends[end - 1]) - (int(ends[start - 1]) if start else 0)
+def grouper(rows: int, columns: Sequence[Column]) -> RowGrouper:
+    """What cuts rows of these columns into records of `rows` rows."""
+    return RowGrouper(rows, named_for(columns, "group"))
 
 
 def copied(piece: Rows, of: int) -> Rows:
@@ -116,31 +182,12 @@ def row_bytes(batch: Rows) -> int | NDArray[np.int64]:
         for kind, places in batch.places.items():
             fixed += len(places) * (_CODE if kind == CODES else DTYPES[kind].itemsize)
     for array in arrays:
-        size = _array_bytes(array)
+        size = _CODE if pa.types.is_dictionary(array.type) else cell_bytes(array, _CODE)
         if isinstance(size, int):
             fixed += size
         else:
             varying = size if varying is None else varying + size
     return fixed if varying is None else varying + fixed
-
-
-def _array_bytes(array: pa.Array) -> int | NDArray[np.int64]:
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        return _CODE
-    if pa.types.is_binary(kind):
-        return pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64) + _CODE
-    if pa.types.is_fixed_size_list(kind) and not pa.types.is_binary(kind.value_type):
-        return int(kind.list_size * kind.value_type.byte_width)
-    if is_list(kind):
-        flat = flatten(array)
-        each = _array_bytes(flat.values)
-        if isinstance(each, int):
-            return flat.lengths * each + _CODE
-        ends = np.concatenate([[0], np.cumsum(each)])
-        stops = np.cumsum(flat.lengths)
-        return ends[stops] - ends[stops - flat.lengths] + _CODE
-    return int(kind.byte_width)
 
 
 def one_batch(batches: list[Rows]) -> Rows:
@@ -149,4 +196,29 @@ def one_batch(batches: list[Rows]) -> Rows:
         return batches[0]
     if isinstance(batches[0], Stack):
         return joined(batches)
-    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
+    return as_batch(pa.Table.from_batches(batches).unify_dictionaries())
+
+
+def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.Table]:
+    """A table cut into about equal lengths, at most `shards` of them, that are not empty."""
+    length = max(1, -(-table.num_rows // shards))
+    cuts = np.arange(0, table.num_rows, length)
+    if group := named_for(columns, "group"):
+        starts = group_starts(table.column(group).combine_chunks())
+        cuts = np.unique(starts[np.searchsorted(starts, cuts, side="right") - 1]) if table.num_rows else cuts
+    ends = np.append(cuts[1:], table.num_rows)
+    return [table.slice(first, end - first).combine_chunks() for first, end in zip(cuts, ends, strict=False)]
+
+
+def record_parts(piece: pa.Table, columns: Sequence[Column], rows_per_record: int) -> list[pa.Table]:
+    """A table cut into records, as ingest cuts rows; without a group column every one but the last is full."""
+    if named_for(columns, "group") is None:
+        return [piece.slice(at, rows_per_record) for at in range(0, piece.num_rows, rows_per_record)]
+    made, found = grouper(rows_per_record, columns), list[Group]()
+    for batch in piece.to_batches():
+        found += made.add(batch)
+    parts = []
+    for whole, sizes in [*found, *made.rest()]:
+        ends = np.cumsum([0, *sizes])
+        parts += [pa.Table.from_batches([whole.slice(end, size)]) for end, size in zip(ends, sizes, strict=False)]
+    return parts

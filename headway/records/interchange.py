@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import ConfigError, DataError
-from headway.records import wire
 from headway.records.classic import encode_classic
 from headway.records.decode import decode
+from headway.records.example import features, usual_form
 from headway.records.spec import feature_spec
 from headway.records.tfrecord import ShardWriter, read_records
-from headway.schema.columns import Column, suggest
+from headway.schema.columns import Column, no_column
 from headway.schema.tensor_name import PRESENT
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, write_synced
 from headway.storage.process_identity import mark
-from headway.tabular.list_arrays import flatten, join
+from headway.tabular.list_arrays import flatten, join, with_null_slots
 
 SPEC = "examples.json"
-_PARSERS: dict[bytes, Callable[[memoryview], Any]] = {
-    wire.BYTES: wire.parse_bytes,
-    wire.FLOATS: wire.parse_floats,
-    wire.INTS: wire.parse_ints,
-}
 
 
 def rows(path: Path, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
@@ -61,7 +56,7 @@ def rows(path: Path, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         for row in found:
             for name in wanted:
                 if name not in row and described is not None:
-                    raise ConfigError(f"there is no column {name!r}", where=str(shard), fix=suggest(name, list(row)))
+                    raise no_column(name, list(row), where=str(shard))
             yield {name: row.get(name) for name in wanted} if wanted else row
 
 
@@ -95,12 +90,10 @@ def _ours(shard: Path, columns: Sequence[Column], rows_per_record: int) -> Itera
 def _foreign(shard: Path) -> Iterator[dict[str, Any]]:
     for number, record in enumerate(read_records(shard)):
         try:
-            features: dict[str, Any] = {
-                name: _PARSERS[tag](body) if tag in _PARSERS else [] for name, (tag, body) in wire.parse(record).items()
-            }
-        except (ValueError, UnicodeDecodeError, KeyError) as error:
-            raise DataError(f"record {number} is no tf.train.Example: {error}", where=str(shard)) from None
-        lists = {name: cells.tolist() if isinstance(cells, np.ndarray) else cells for name, cells in features.items()}
+            found = features(usual_form(record))
+        except ValueError as error:
+            raise DataError(f"record {number}: {error}", where=str(shard)) from None
+        lists = {name: cells.tolist() if isinstance(cells, np.ndarray) else cells for name, (_, cells) in found.items()}
         yield {name: value(cells[0] if len(cells) == 1 else cells) for name, cells in sorted(lists.items())}
 
 
@@ -217,8 +210,7 @@ def _without_nulls(array: pa.Array, column: Column) -> pa.Array:
     present = np.ones(len(array), np.bool_)
     if column.length is None:
         return join(flat.values, flat.lengths, present, column)
-    held = np.repeat(flat.present, column.length)
-    values = flat.values.take(pa.array(np.cumsum(held) - 1, mask=~held))
+    values = with_null_slots(flat.values, flat.present, column.length)
     return join(pc.fill_null(values, empty), np.full(len(array), column.length), present, column)
 
 

@@ -22,7 +22,8 @@ import google_crc32c
 from headway.errors import DataError
 from headway.storage.atomic_io import writing
 
-_HEADER, _LENGTH, _CRC = struct.Struct("<QI"), struct.Struct("<Q"), struct.Struct("<I")
+HEADER, _LENGTH, _CRC = struct.Struct("<QI"), struct.Struct("<Q"), struct.Struct("<I")
+CRC_BYTES = _CRC.size
 _MOST = 1 << 31
 """A record longer than this is taken for a damaged length; protobuf has no longer ones."""
 _FIX = "not a TFRecord file? of a shard in the store: delete it, and the next run makes it again"
@@ -40,7 +41,7 @@ def frame(record: bytes) -> bytes:
     return b"".join((length, _CRC.pack(masked(length)), record, _CRC.pack(masked(record))))
 
 
-class ShardWriter:
+class ShardWriter(contextlib.AbstractContextManager["ShardWriter"]):
     """Writes one shard.
 
     Attributes:
@@ -89,9 +90,6 @@ class ShardWriter:
         with writing(self.path.parent):
             self._file.close()
 
-    def __enter__(self) -> ShardWriter:
-        return self
-
     def __exit__(self, *exc: object) -> None:
         self.close()
 
@@ -104,14 +102,14 @@ def read_records(path: Path) -> Iterator[bytes]:
     """
     try:
         file = path.open("rb")
-        head = file.read(_HEADER.size)
+        head = file.read(HEADER.size)
         file.seek(0)
     except OSError as error:
         raise DataError(
             f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path), fix=_FIX
         ) from None
     # a plain file's first bytes are a length, whose checksum holds; gzip's are not
-    plain = len(head) == _HEADER.size and masked(head[:8]) == _HEADER.unpack(head)[1]
+    plain = len(head) == HEADER.size and masked(head[:8]) == HEADER.unpack(head)[1]
     zipped = head.startswith(b"\x1f\x8b") and not plain
     with file, gzip.GzipFile(fileobj=file) if zipped else contextlib.nullcontext(file) as source:
         try:
@@ -131,24 +129,29 @@ class NotWhole(Exception):
         self.what, self.at = what, at
 
 
-def framed(file: IO[bytes] | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
+def framed(file: IO[bytes] | gzip.GzipFile, at: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
     """(the byte at which it begins, the record) for every record of an open file, each checked.
+
+    Args:
+        at: where the file stands now.
+        end: the byte at which the last record ends; None: the file's end.
 
     Raises:
         NotWhole: it stops being a TFRecord file.
     """
-    at = 0
-    while header := file.read(_HEADER.size):
-        if len(header) < _HEADER.size:
+    while (end is None or at < end) and (header := file.read(HEADER.size)):
+        if len(header) < HEADER.size:
             raise NotWhole("the file is cut off in a record's length", at)
-        size, crc = _HEADER.unpack(header)
+        size, crc = HEADER.unpack(header)
         if masked(header[:8]) != crc or size > _MOST:
             raise NotWhole("the checksum of a record's length does not hold", at)
-        body = file.read(size + _CRC.size)
-        if len(body) < size + _CRC.size:
+        body = file.read(size + CRC_BYTES)
+        if len(body) < size + CRC_BYTES:
             raise NotWhole("the file is cut off in a record", at)
         record = body[:size]
         if masked(record) != _CRC.unpack_from(body, size)[0]:
             raise NotWhole("the checksum of a record does not hold", at)
         yield at, record
-        at += _HEADER.size + len(body)
+        at += HEADER.size + len(body)
+    if end is not None and at < end:
+        raise NotWhole(f"the file ends before byte {end}", at)

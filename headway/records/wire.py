@@ -67,19 +67,7 @@ def varints_cut(
     """
     if values.dtype == np.uint8 or not len(values):
         return np.ascontiguousarray(values, np.uint8).data, starts.tolist()
-    bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
-    top = int(bits.max())
-    if top < 0x80:
-        return bits.astype(np.uint8).data, starts.tolist()
-    width = (top.bit_length() + 6) // 7
-    if width > 8:
-        parts, keep = _wide(bits, width)
-    else:
-        parts, keep = _narrow(bits, width)
-        if int(bits.min()) >> 7 * (width - 1):  # all of one width, such as running numbers
-            return memoryview(parts.tobytes()), (starts * width).tolist()
-    ends = np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)
-    return parts[keep].data, [int(ends[at - 1]) if at else 0 for at in starts.tolist()]
+    return varints_of_many(np.ascontiguousarray(values, np.int64)[None], starts)[0]
 
 
 def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list[tuple[memoryview, list[int]]]:
@@ -96,14 +84,17 @@ def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list
     at = starts.tolist()
     for width in np.unique(widths).tolist():
         which = np.flatnonzero(widths == width)
-        chosen = bits[which]
+        chosen = bits if len(which) == columns else bits[which]
         if width == 1:
             for i, row in zip(which.tolist(), chosen.astype(np.uint8), strict=True):
                 found[i] = row.data, at
             continue
         parts, keep = (_wide if width > 8 else _narrow)(chosen.ravel(), width)
-        data = parts[keep].data
-        ends = np.concatenate([[0], np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)])
+        if width <= 8 and int(chosen.min()) >> 7 * (width - 1):  # all of one width, such as running numbers
+            data, ends = memoryview(parts.tobytes()), np.arange(chosen.size + 1) * width
+        else:
+            data = parts[keep].data
+            ends = np.concatenate([[0], np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)])
         places = ends[np.arange(len(which))[:, None] * n + starts].tolist()
         for i, place in zip(which.tolist(), places, strict=True):
             found[i] = data, place
@@ -224,79 +215,3 @@ def examples(entries: list[pa.BinaryArray]) -> list[bytes]:
 def example(entries: Iterable[bytes]) -> bytes:
     """A serialized tf.train.Example."""
     return field(b"".join(entries))
-
-
-def parse(data: bytes) -> dict[str, tuple[bytes, memoryview]]:
-    """The features of a serialized Example: name -> (tag of the list, the list's body).
-
-    Raises:
-        ValueError: not an Example, or cut off.
-    """
-    features: dict[str, tuple[bytes, memoryview]] = {}
-    for _, body in _fields(memoryview(data)):
-        for _, item in _fields(body):
-            parts = dict(_fields(item))
-            name = bytes(parts[1]).decode()
-            for number, values in _fields(parts.get(2, memoryview(b""))):
-                features[name] = (bytes([number << 3 | 2]), values)
-            features.setdefault(name, (b"", memoryview(b"")))
-    return features
-
-
-def parse_bytes(body: memoryview) -> list[bytes]:
-    return [bytes(value) for _, value in _fields(body)]
-
-
-def parse_floats(body: memoryview) -> NDArray[np.float32]:
-    parts = [np.frombuffer(value, "<f4") for _, value in _fields(body)]
-    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
-
-
-def parse_ints(body: memoryview) -> NDArray[np.int64]:
-    parts = [_varints_of(value) for _, value in _fields(body)]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
-def _varints_of(value: memoryview) -> NDArray[np.int64]:
-    data = np.frombuffer(value, np.uint8)
-    if not len(data):
-        return np.zeros(0, np.int64)
-    ends = np.flatnonzero(data < 0x80)
-    if not len(ends) or ends[-1] != len(data) - 1:
-        raise ValueError("a varint is cut off")
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    lengths = ends - starts + 1
-    if int(lengths.max()) > 10:
-        raise ValueError("a varint is too long")
-    out = np.zeros(len(ends), np.uint64)
-    for i in range(int(lengths.max())):
-        rows = lengths > i
-        out[rows] |= (data[starts[rows] + i] & 0x7F).astype(np.uint64) << np.uint64(7 * i)
-    return out.view(np.int64)
-
-
-def _fields(data: memoryview) -> list[tuple[int, memoryview]]:
-    found, at = [], 0
-    while at < len(data):
-        tag, at = _varint_at(data, at)
-        if tag & 7 != 2:
-            raise ValueError(f"wire type {tag & 7} where a length was expected")
-        size, at = _varint_at(data, at)
-        if at + size > len(data):
-            raise ValueError("a field is cut off")
-        found.append((tag >> 3, data[at : at + size]))
-        at += size
-    return found
-
-
-def _varint_at(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(data):
-            raise ValueError("a varint is cut off")
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7

@@ -22,14 +22,13 @@ from typing import Any
 from headway.errors import Locked
 from headway.messages import counted
 from headway.registry import registry
-from headway.storage.locks import Lock, describe
+from headway.storage.locks import Lock, describe, wait_while
 from headway.storage.process_identity import place
 from headway.storage.store import Store
 
 LOCK = "gc"
 SERVING_COPIES = 2
 CHECKPOINT_SECONDS = 14 * 24 * 3600
-_POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
@@ -54,15 +53,12 @@ def not_collecting(store: Store, *, wait_seconds: float, on_wait: Callable[[str]
     Raises:
         Locked: somebody still does after `wait_seconds`.
     """
-    lock, deadline, told = store.lock(LOCK), time.monotonic() + wait_seconds, False
-    while (holder := lock.holder()) is not None:
-        if not told:
-            told = True
-            on_wait(describe(holder))
-        if time.monotonic() >= deadline:
-            fix = f"wait until headway {holder.get('command', 'gc')} has ended"
-            raise Locked(f"held by {describe(holder)}", where=str(lock.path), fix=fix)
-        time.sleep(_POLL_SECONDS)
+    lock = store.lock(LOCK)
+
+    def fix(holder: dict[str, Any]) -> str:
+        return f"wait until headway {holder.get('command', 'gc')} has ended"
+
+    wait_while(lock.holder, str(lock.path), fix, wait_seconds=wait_seconds, on_wait=on_wait)
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.clock import now
 from headway.config import Frozen
 from headway.errors import StoreError
+from headway.messages import now
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import copy_tree, remove, write_synced, writing
 from headway.storage.manifest import Manifest
@@ -107,10 +107,11 @@ class Registry:
         found = self._read(number)
         if found is None:
             known = ", ".join(str(v.number) for v in self.versions()) or "none"
-            raise StoreError(
-                f"version {number} does not exist or is damaged", where=str(self.folder), fix=f"there is: {known}"
-            )
+            raise self._refused(f"version {number} does not exist or is damaged", f"there is: {known}")
         return found
+
+    def _refused(self, problem: str, fix: str | None = None) -> StoreError:
+        return StoreError(problem, where=str(self.folder), fix=fix)
 
     def history(self) -> list[Event]:
         """Every promotion and rollback, oldest first.
@@ -208,7 +209,7 @@ class Registry:
         with self.lock():
             events = self.history()
             if not events:
-                raise StoreError("there is no champion yet", where=str(self.folder), fix="headway run promotes one")
+                raise self._refused("there is no champion yet", "headway run promotes one")
             current, gone = events[-1].version, self.rolled_back()
             earlier = [e.version for e in events if e.version != current]
             whole = [number for number in earlier if number not in gone and self._read(number) is not None]
@@ -216,15 +217,13 @@ class Registry:
             if to is None:
                 if not whole:
                     problem = f"there is no champion before version {current} to go back to"
-                    raise StoreError(
-                        problem, where=str(self.folder), fix=f"name one (--to N); champions before it: {listed}"
-                    )
+                    raise self._refused(problem, f"name one (--to N); champions before it: {listed}")
                 to = whole[-1]
             elif to == current:
-                raise StoreError(f"version {to} is the champion already", where=str(self.folder))
+                raise self._refused(f"version {to} is the champion already")
             elif to not in earlier:
                 fix = f"headway promote makes it the champion; champions before this one: {listed}"
-                raise StoreError(f"version {to} never was the champion", where=str(self.folder), fix=fix)
+                raise self._refused(f"version {to} never was the champion", fix)
             self._allow(to, force)
             return self._point(to, events, kind="rollback", reason=reason)
 
@@ -245,8 +244,7 @@ class Registry:
     def _allow(self, number: int, force: bool) -> None:
         why = self.rolled_back().get(number)
         if why is not None and not force:
-            problem = f"version {number} was rolled back {why}"
-            raise StoreError(problem, where=str(self.folder), fix="it returns only by force (--force)")
+            raise self._refused(f"version {number} was rolled back {why}", "it returns only by force (--force)")
 
     def _point(self, number: int, events: list[Event], **facts: Any) -> Event:
         """The three steps of the module's docstring, in their order."""

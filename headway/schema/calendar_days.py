@@ -37,19 +37,14 @@ Integers = NDArray[np.int64]
 
 def days_of(year: Integers, month: Integers, day: Integers) -> Integers:
     """Days since 1970-01-01 of dates in the proleptic Gregorian calendar."""
-    year = year - (month <= 2)
-    era = year // 400
-    of_era = year - era * 400
-    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return np.asarray(era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468, np.int64)
+    months = np.asarray((year - 1970) * 12 + month - 1, np.int64).astype("M8[M]")
+    return months.astype("M8[D]").astype(np.int64) + day - 1
 
 
 def valid(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
     """Which of these are dates."""
-    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     inside = (month >= 1) & (month <= 12)
-    longest = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[np.where(inside, month, 1) - 1]
-    longest = longest + (leap & (month == 2))
+    longest = days_of(year, month + 1, np.ones_like(day)) - days_of(year, month, np.ones_like(day))
     return np.asarray(inside & (day >= 1) & (day <= longest))
 
 
@@ -68,25 +63,17 @@ def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
         return clock // 1_000_000 % 60
     if part == "weekday":
         return (days + 3) % 7
-    shifted = days + 719_468
-    era = shifted // 146_097
-    of_era = shifted - era * 146_097
-    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    from_march = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted_month = (5 * from_march + 2) // 153
-    month = shifted_month + np.where(shifted_month < 10, 3, -9)
-    year = year_of_era + era * 400 + (month <= 2)
+    dates = days.astype("M8[D]")
+    months = dates.astype("M8[M]").astype(np.int64)
     if part == "year":
-        return year
+        return months // 12 + 1970
     if part == "month":
-        return month
+        return months % 12 + 1
     if part == "quarter":
-        return (month + 2) // 3
-    if part == "day":
-        return from_march - (153 * shifted_month + 2) // 5 + 1
-    day_of_year = days - days_of(year, np.ones_like(year), np.ones_like(year)) + 1
-    if part == "day_of_year":
-        return day_of_year
+        return months % 12 // 3 + 1
+    if part in ("day", "day_of_year"):
+        first = dates.astype("M8[M]" if part == "day" else "M8[Y]")
+        return days - first.astype("M8[D]").astype(np.int64) + 1
     if part == "week":  # ISO: the week that holds the year's first Thursday is its first
         thursday = days - (days + 3) % 7 + 3
         return (parts_of(thursday, "date", "day_of_year") - 1) // 7 + 1

@@ -5,7 +5,7 @@
 
 Stored types are few on purpose, and computed types are the same: int64, float32 and bytes. Booleans are stored as 0/1,
 dates as days, timestamps as microseconds since the epoch, decimals and doubles as float32, text as UTF-8 bytes.
-A column holds one value a row (shape `()`), always n of them (`(n,)`, a vector), or any number (`(None,)`, a list).
+A column holds one value per row (shape `()`), always n of them (`(n,)`, a vector), or any number (`(None,)`, a list).
 How a schema is inferred stands in `headway.schema_inference.column_types`, how it is kept beside a pipeline in
 `headway.schema.pbtxt`.
 """
@@ -24,6 +24,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.messages import some
 from headway.schema.calendar_days import Temporal
 from headway.schema.parse_rules import Parse
 
@@ -36,6 +37,8 @@ LABEL = "label"
 ARROW: dict[str, pa.DataType] = {"int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
 STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
 """Config words to stored types."""
+_LISTED = 40
+"""Names that a fix lists before it says how many more there are."""
 _PLAIN_NAME = re.compile(r"(?!(?i:yes|no|on|off|true|false|null)$)[A-Za-z_][\w.-]*", re.ASCII)
 """What YAML takes for a key as it stands."""
 
@@ -77,27 +80,18 @@ class ColumnConfig(Frozen):
         return {**value, "role": others[0] if others else "feature"} | ({"feature": True} if "feature" in roles else {})
 
     @model_validator(mode="after")
-    def _feature_goes_with(self) -> ColumnConfig:
+    def _goes_together(self) -> ColumnConfig:
         if self.feature and self.role in ("ignore", "passthrough"):
             raise ValueError(f"a column with the role {self.role} is not a feature: leave out one of them")
         if self.feature is False and self.role == "feature":
             raise ValueError("role: feature and feature: false contradict each other; say role: ignore to leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _parses_scalars(self) -> ColumnConfig:
-        if self.parse is None:
-            return self
-        if self.shape not in (None, "scalar"):
-            raise ValueError("parse reads one value per row; leave out shape, or parse")
-        if self.type == "string":
-            raise ValueError("type: string keeps the text as it is; leave out parse, or the type")
-        if self.type == "float" and self.parse.temporal:
-            raise ValueError(f"parse: {self.parse.as_} makes integers; leave out type: float")
-        return self
-
-    @model_validator(mode="after")
-    def _separates(self) -> ColumnConfig:
+        if self.parse is not None:
+            if self.shape not in (None, "scalar"):
+                raise ValueError("parse reads one value per row; leave out shape, or parse")
+            if self.type == "string":
+                raise ValueError("type: string keeps the text as it is; leave out parse, or the type")
+            if self.type == "float" and self.parse.temporal:
+                raise ValueError(f"parse: {self.parse.as_} makes integers; leave out type: float")
         if self.separator is not None and self.shape in (None, "scalar"):
             raise ValueError("a separator splits text into a list: set shape: list too, or the length of the vector")
         return self
@@ -119,7 +113,7 @@ class Column(Frozen):
     encoding: Literal["plain", "dictionary"] = "plain"
     """How records hold the values; of lists and vectors, their elements."""
     shape: Shape = ()
-    """`()` one value a row, `(n,)` n values, `(None,)` any number."""
+    """`()` one value per row, `(n,)` n values, `(None,)` any number."""
     separator: str | None = None
     """What stands between the values of a list that the files hold as text."""
     parse: Parse | None = None
@@ -213,7 +207,7 @@ class Schema(Frozen):
         """The column called `name`; ConfigError naming the known ones."""
         found = self._by_name().get(name)
         if found is None:
-            raise ConfigError(f"there is no column {name!r}", fix=suggest(name, self.names()))
+            raise no_column(name, self.names())
         return found
 
     def _by_name(self) -> dict[str, Column]:
@@ -252,8 +246,12 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
     return f"columns: {every}" if auto else f"columns: {{{one}}}"
 
 
-def suggest(name: str, known: list[str]) -> str:
+def no_column(name: str, known: Sequence[str], where: str | None = None) -> ConfigError:
+    """The error for the name of a column that is not among those there are."""
+    return ConfigError(f"there is no column {name!r}", where=where, fix=suggest(name, list(known)))
+
+
+def suggest(name: str, known: list[str], cutoff: float = 0.6) -> str:
     """A fix for a name that does not exist."""
-    close = difflib.get_close_matches(name, known, 1)
-    listed = ", ".join(known[:30]) + (f" and {len(known) - 30} more" if len(known) > 30 else "")
-    return f"did you mean {close[0]!r}?" if close else f"there is: {listed}"
+    close = difflib.get_close_matches(name, known, 1, cutoff)
+    return f"did you mean {close[0]!r}?" if close else f"there is: {some(known, _LISTED)}"

@@ -129,18 +129,6 @@ class Parse(Frozen):
         """Whether days or microseconds are made; None: numbers."""
         return self.as_ if self.as_ in ("date", "timestamp") else None
 
-    def told(self) -> str:
-        """In a few words, for people."""
-        form = self.format or ("ISO" if self.temporal else None)
-        words = {
-            "number": "text as numbers, without thousands separators, currency and percent signs",
-            "decimal_comma": "text as numbers with a decimal comma, without separators, currency and percent signs",
-            "boolean": "yes and no as 1 and 0",
-            "date": f"text as dates ({form}), days since 1970-01-01",
-            "timestamp": f"text as times ({form}), microseconds since 1970-01-01 UTC",
-        }[self.as_]
-        return words + (f"; {', '.join(repr(text) for text in self.null)} as null" if self.null else "")
-
 
 def _kind_of(form: str) -> Kind:
     """Whether a strptime form is of dates or of times."""

@@ -2,6 +2,8 @@
 
 path.write_text(to_text(schema))
 schema = from_text(path.read_text(), where=str(path))
+
+The columns that decide the split are tags of it: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -17,7 +19,47 @@ from headway.errors import ConfigError
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Column, Meaning, Schema, Shape, StoredType
 from headway.schema.parse_rules import Parse
-from headway.schema.split_tags import COMMENT, from_tags, to_tags
+
+_SPLIT_TAG = "headway.split="
+_KINDS: dict[StoredType, str] = {"int64": "INT", "float32": "FLOAT", "bytes": "BYTES"}
+_SPLIT_COMMENT = (
+    "The split of a row is a hash of these columns (split.mode: hash without a key). Another list draws eval rows anew."
+)
+
+
+def split_column(name: str, kind: StoredType, *, listed: bool) -> Column:
+    """A column as the split hashes it."""
+    encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
+    return Column(name=name, type=kind, nullable=True, encoding=encoding, shape=(None,) if listed else ())
+
+
+def to_tags(columns: Sequence[Column]) -> list[str]:
+    """The columns as tags of a schema file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`."""
+    return [f"{_SPLIT_TAG}{_KINDS[column.type]}{'[]' if column.shape else ''} {column.name}" for column in columns]
+
+
+def from_tags(tags: Sequence[str], *, where: str) -> tuple[Column, ...]:
+    """The columns of a schema file's tags; none when there are no such tags.
+
+    Raises:
+        ConfigError: a tag that says no type and name.
+    """
+    kinds = {word: kind for kind, word in _KINDS.items()}
+    found: list[Column] = []
+    for tag in tags:
+        if not tag.startswith(_SPLIT_TAG):
+            continue
+        kind, _, name = tag.removeprefix(_SPLIT_TAG).partition(" ")
+        listed = kind.endswith("[]")
+        if kind.removesuffix("[]") not in kinds or not name or name in {column.name for column in found}:
+            raise ConfigError(
+                f"the tag {tag!r} does not name a column with its type, once",
+                where=where,
+                fix=f"write it as {_SPLIT_TAG}FLOAT age, or delete all such tags to draw eval rows anew",
+            )
+        found.append(split_column(name, kinds[kind.removesuffix("[]")], listed=listed))
+    return tuple(found)
+
 
 HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
 # Edit it to widen a domain, bound a range, or demand presence (min_fraction: 1.0). Delete it to infer it anew.
@@ -60,7 +102,7 @@ def to_text(schema: Schema) -> str:
 
 def _tag_split(message: Any, columns: Sequence[Column]) -> None:
     if columns:
-        message.annotation.comment.append(COMMENT)
+        message.annotation.comment.append(_SPLIT_COMMENT)
         message.annotation.tag.extend(to_tags(columns))
 
 
@@ -108,17 +150,11 @@ def from_text(text: str, *, where: str) -> Schema:
     for feature in message.feature:
         name = feature.name
         if not name or "/" in name:
-            raise ConfigError(
-                f"a feature is called {name!r}: a name may not be empty or hold '/'",
-                where=where,
-                fix="remove the feature",
-            )
+            raise _refused(where, name, ": a name may not be empty or hold '/'", "remove the feature")
         if feature.type not in kinds:
-            raise ConfigError(
-                f"feature {name!r} has no type that can be stored", where=where, fix="say type: INT, FLOAT or BYTES"
-            )
+            raise _refused(where, name, " has no type that can be stored", "say type: INT, FLOAT or BYTES")
         if name in seen:
-            raise ConfigError(f"feature {name!r} stands twice", where=where, fix="remove one")
+            raise _refused(where, name, " stands twice", "remove one")
         seen.add(name)
         kind = kinds[feature.type]
         columns.append(
@@ -135,34 +171,31 @@ def from_text(text: str, *, where: str) -> Schema:
             required.append(name)
         if bounds := _range(feature):
             if kind == "bytes":
-                raise ConfigError(f"feature {name!r} is text and has a range of numbers", where=where, fix="remove it")
+                raise _refused(where, name, " is text and has a range of numbers", "remove it")
             _check_range(name, kind, bounds, where)
             ranges[name] = bounds
         if kind != "bytes" and (feature.HasField("string_domain") or feature.HasField("domain")):
-            raise ConfigError(f"feature {name!r} is a number and has a domain of texts", where=where, fix="remove it")
+            raise _refused(where, name, " is a number and has a domain of texts", "remove it")
         if feature.HasField("string_domain"):
             domains[name] = tuple(feature.string_domain.value)
         elif feature.HasField("domain"):
             found = [d for d in message.string_domain if d.name == feature.domain]
             if not found:
-                raise ConfigError(
-                    f"feature {name!r} names the domain {feature.domain!r}, which does not exist", where=where
-                )
+                raise _refused(where, name, f" names the domain {feature.domain!r}, which does not exist")
             domains[name] = tuple(found[0].value)
     split = from_tags(message.annotation.tag, where=where)
     return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required), split=split)
 
 
+def _refused(where: str, feature: str, problem: str, fix: str | None = None) -> ConfigError:
+    return ConfigError(f"feature {feature!r}{problem}", where=where, fix=fix)
+
+
 def _tags(column: Column) -> dict[str, str]:
     """What Headway knows of a column beside what the proto has a field for."""
-    tags = {}
-    if column.parse is not None:
-        tags["parse"] = json.dumps(column.parse.model_dump(mode="json"), ensure_ascii=False)
-    if column.temporal is not None:
-        tags["temporal"] = column.temporal
-    if column.meaning is not None:
-        tags["meaning"] = column.meaning
-    return tags
+    parse = json.dumps(column.parse.model_dump(mode="json"), ensure_ascii=False) if column.parse else None
+    tags = {"parse": parse, "temporal": column.temporal, "meaning": column.meaning}
+    return {key: value for key, value in tags.items() if value is not None}
 
 
 def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
@@ -175,20 +208,16 @@ def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
             found[key] = Parse.model_validate(json.loads(value)) if key == "parse" else value
             allowed = {"temporal": get_args(Temporal), "meaning": get_args(Meaning)}
             if key != "parse" and value not in allowed.get(key, ()):
-                raise ValueError(
-                    f"{key} is one of {', '.join(allowed[key])}" if key in allowed else f"{key!r} is not a tag"
-                )
-            if (key == "parse" and kind == "bytes") or (key == "temporal" and kind != "int64"):
-                raise ValueError(
-                    f"{key} does not go with the type of text" if key == "parse" else "its type is not INT"
-                )
+                known = f"{key} is one of {', '.join(allowed[key])}" if key in allowed else f"{key!r} is not a tag"
+                raise ValueError(known)
+            if key == "parse" and kind == "bytes":
+                raise ValueError("parse does not go with the type of text")
+            if key == "temporal" and kind != "int64":
+                raise ValueError("its type is not INT")
         except ValueError as error:
             reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-            raise ConfigError(
-                f"feature {feature.name!r}: the tag {tag!r} cannot be read: {reason}",
-                where=where,
-                fix="mend or remove the tag",
-            ) from None
+            problem = f": the tag {tag!r} cannot be read: {reason}"
+            raise _refused(where, feature.name, problem, "mend or remove the tag") from None
     return found
 
 
@@ -198,11 +227,7 @@ def _shape(feature: Any, where: str) -> Shape:
         return (None,)
     sizes = [dim.size for dim in feature.shape.dim]
     if len(sizes) > 1 or any(size < 1 for size in sizes):
-        raise ConfigError(
-            f"feature {feature.name!r} has the shape {sizes}",
-            where=where,
-            fix="give it one dimension of at least 1, or none",
-        )
+        raise _refused(where, feature.name, f" has the shape {sizes}", "give it one dimension of at least 1, or none")
     return (sizes[0],) if sizes else ()
 
 
@@ -212,30 +237,21 @@ def _check_range(name: str, kind: StoredType, bounds: tuple[float | None, float 
         if value is None:
             continue
         if math.isnan(value) or value == (math.inf if end == "min" else -math.inf):
-            raise ConfigError(
-                f"feature {name!r}: {end} of its domain is {value}, which bounds nothing",
-                where=where,
-                fix=f"give {end} a number, or remove it",
-            )
+            problem = f": {end} of its domain is {value}, which bounds nothing"
+            raise _refused(where, name, problem, f"give {end} a number, or remove it")
         if kind == "int64" and math.isfinite(value) and not (value == int(value) and -(2**63) <= value < 2**63):
-            raise ConfigError(
-                f"feature {name!r} is INT, and {end} of its float_domain is {value!r}, which is not a 64-bit integer",
-                where=where,
-                fix=f"use an int_domain with a whole number for {end}, or say type: FLOAT",
-            )
+            problem = f" is INT, and {end} of its float_domain is {value!r}, which is not a 64-bit integer"
+            fix = f"use an int_domain with a whole number for {end}, or say type: FLOAT"
+            raise _refused(where, name, problem, fix)
     low, high = bounds
     if low is not None and high is not None and low > high:
-        raise ConfigError(
-            f"feature {name!r}: its domain begins at {low} and ends at {high}", where=where, fix="swap min and max"
-        )
+        raise _refused(where, name, f": its domain begins at {low} and ends at {high}", "swap min and max")
 
 
 def _range(feature: Any) -> tuple[float | None, float | None] | None:
     for field in ("int_domain", "float_domain"):
         if feature.HasField(field):
             domain = getattr(feature, field)
-            return (
-                domain.min if domain.HasField("min") else None,
-                domain.max if domain.HasField("max") else None,
-            )
+            low, high = (getattr(domain, end) if domain.HasField(end) else None for end in ("min", "max"))
+            return low, high
     return None

@@ -3,7 +3,7 @@
     schema, notes = infer(open_source(config).prefix(files, PREFIX_ROWS), configs, only=False, needed=frozenset())
     schema = complete(schema, [train_statistics, eval_statistics])
 
-What a sample shows is no promise: a column without nulls there may hold nulls later, so every column may be null in
+What a sample shows is not a promise: a column without nulls there may hold nulls later, so every column may be null in
 storage unless the pipeline says otherwise. Domains and presence come from every row of the first window.
 """
 
@@ -21,12 +21,11 @@ from headway.schema.calendar_days import Temporal
 from headway.schema.columns import STORED, Column, ColumnConfig, Schema, Shape, StoredType, column_yaml, suggest
 from headway.schema_inference.identifiers import meaning_of
 from headway.schema_inference.text_patterns import recognized
-from headway.sources.sample import told as notes_of
-from headway.sources.type_conflicts import told as clash_of
-from headway.sources.type_inference import ONE_IN, told, told_several
+from headway.sources.sample import Sample
+from headway.sources.type_inference import ONE_IN
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.tabular.list_arrays import is_list, is_text
+from headway.tabular.list_arrays import is_list, is_text, value_type
 
 PREFIX_ROWS = 100_000
 DOMAIN_VALUES = 50
@@ -38,7 +37,7 @@ LONG_BYTES = 1024
 
 
 def infer(
-    prefix: pa.Table,
+    sample: Sample,
     configs: Mapping[str, ColumnConfig],
     *,
     only: bool,
@@ -46,10 +45,10 @@ def infer(
     where: str,
     typed: bool = True,
 ) -> tuple[Schema, list[str]]:
-    """The schema of `prefix`, and sentences about the columns that were left out and what its source has to tell.
+    """The schema of a sample, and sentences about the columns that were left out and what its source has to tell.
 
     Args:
-        configs: what the pipeline says of single columns; wins over what the prefix shows.
+        configs: what the pipeline says of single columns; wins over what the sample shows.
         only: take the configured and needed columns only, rather than all there are.
         needed: columns that the label, the split or the filter reads.
         typed: whether the format tells text from numbers, so that text of digits was meant to be text.
@@ -58,7 +57,7 @@ def infer(
         ConfigError: a column that does not exist, or whose type Headway cannot store.
         DataError: a column that is one thing in one file and another in the next.
     """
-    names = list(prefix.column_names)
+    names = list(sample.table.column_names)
     for name in [*configs, *sorted(needed)]:
         if name not in names:
             fix = suggest(name, names)
@@ -67,49 +66,46 @@ def infer(
                 fix += f"say source.csv.delimiter: {json.dumps(separators[0])}"
             raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=fix)
     columns: list[Column] = []
-    notes = notes_of(prefix.schema)
+    notes = list(sample.notes)
     for name in names:
-        config = configs.get(name)
-        wanted = name in needed or (config is not None and config.role != "ignore")
-        if config is not None and config.role == "ignore" and name not in needed:
+        config = configs.get(name, ColumnConfig())
+        wanted = name in needed or (name in configs and config.role != "ignore")
+        if not wanted and (only or config.role == "ignore"):
             continue
-        if only and not wanted:
-            continue
-        if clash := clash_of(prefix.schema.field(name)):
-            both = [one.name for one in prefix.schema if clash_of(one) == clash]
+        if clash := sample.conflicts.get(name):
+            both = [other for other in names if sample.conflicts.get(other) == clash]
             fix = "write it one way in every file"
             if not needed & {*both}:
                 fix += f", or leave it out: {column_yaml(both, 'ignore', auto=not only)}"
             raise DataError(clash, where=where, fix=fix)
-        values = prefix.column(name)
-        said = config.stored_shape() if config is not None else None
+        values = sample.table.column(name)
+        said = config.stored_shape()
         shape = _shape(values.type) if said is None else said
-        separator = config.separator if config is not None else None
         element = values.type.value_type if is_list(values.type) and shape else values.type
-        kind = STORED[config.type] if config is not None and config.type else stored_type(element)
+        kind = STORED[config.type] if config.type else stored_type(element)
         parse, temporal = None, _temporal(element) if kind == "int64" and not shape else None
-        if kind == "bytes" and not shape and config is not None and config.parse is not None:
+        if kind == "bytes" and not shape and config.parse is not None:
             parse, temporal = config.parse, config.parse.temporal
             kind = "int64" if temporal or parse.as_ == "boolean" else "float32"
-        elif not typed and config is None and name not in needed and _eight_digits(values):
+        elif not typed and name not in configs and name not in needed and _eight_digits(values):
             found = recognized(values.cast(pa.string()), plain=True)
             if found.parse is not None:
                 parse, temporal = found.parse, found.parse.temporal
                 notes.append(f"column {name!r}: {found.note}")
         elif _may_be_parsed(config, element, shape):
-            found = recognized(values, plain=not typed, dates=name not in needed, digits=config is None)
+            found = recognized(values, plain=not typed, dates=name not in needed, digits=name not in configs)
             if found.note is not None and (found.parse is not None or kind == "bytes"):
                 notes.append(f"column {name!r}: {found.note}")
             if found.type is not None:
                 parse, temporal = found.parse, found.parse.temporal if found.parse else None
-                kind = STORED[config.type] if config is not None and config.type and not temporal else found.type
-        if kind == "int64" and not (config is not None and config.type) and (large := _too_large(values)):
+                kind = STORED[config.type] if config.type and not temporal else found.type
+        if kind == "int64" and not config.type and (large := _too_large(values)):
             kind = "bytes"
             number = column_yaml(name, "{type: float}", auto=not only)
             notes.append(
                 f"column {name!r} is read as text: {large}; say 'type: float' to read it as a number ({number})"
             )
-        nothing = values.null_count == len(values) and not (config is not None and config.type)
+        nothing = values.null_count == len(values) and not config.type
         if kind is None or "/" in name or not name or nothing:
             safe = json.dumps({name: name.replace("/", "_")}, ensure_ascii=False)
             why = (
@@ -128,14 +124,14 @@ def infer(
                 )
             notes.append(f"column {name!r} is left out: {why}")
             continue
-        if (odd := told(prefix.schema.field(name))) and not (config is not None and config.type):
+        if (odd := sample.misfits.get(name)) and not config.type:
             keep = f"say 'type: string' to keep them ({column_yaml(name, '{type: string}', auto=not only)})"
             notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
-        if (several := told_several(prefix.schema.field(name))) and said is None:
+        if (several := sample.several.get(name)) and said is None:
             keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
             notes.append(f"column {name!r} is read as one value per row: {several}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
-        if said is None and not wanted_as_list(config) and kind != "bytes" and (length := _one_length(values)):
+        if said is None and config.separator is None and kind != "bytes" and (length := _one_length(values)):
             shape = (length,)
             keep = column_yaml(name, "{shape: list}", auto=not only)
             notes.append(
@@ -143,7 +139,7 @@ def infer(
                 f"be rejected, say 'shape: list' to take lists of any length, pooled ({keep})"
             )
         meaning = None
-        if not shape and parse is None and temporal is None and not (config is not None and config.type == "float"):
+        if not shape and parse is None and temporal is None and config.type != "float":
             meaning = meaning_of(name, values if kind != "bytes" or is_text(element) else values.cast(pa.string()))
         columns.append(
             Column(
@@ -152,7 +148,7 @@ def infer(
                 nullable=True,
                 encoding=encoding,
                 shape=shape,
-                separator=separator,
+                separator=config.separator,
                 parse=parse,
                 temporal=temporal,
                 meaning=meaning,
@@ -185,11 +181,6 @@ def _too_large(values: pa.ChunkedArray) -> str | None:
     return f"{large:,} of {there:,} sampled values do not fit int64" if large * ONE_IN > there else None
 
 
-def wanted_as_list(config: ColumnConfig | None) -> bool:
-    """Whether the pipeline says something that only a list has."""
-    return config is not None and (config.shape is not None or config.separator is not None)
-
-
 def _one_length(values: pa.ChunkedArray) -> int | None:
     """The length that all lists of a sample have; None where they differ, or where there are too few to tell."""
     if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
@@ -208,16 +199,14 @@ def _eight_digits(values: pa.ChunkedArray) -> bool:
 
 
 def _temporal(kind: pa.DataType) -> Temporal | None:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = value_type(kind)
     return "date" if pa.types.is_date(kind) else "timestamp" if pa.types.is_timestamp(kind) else None
 
 
-def _may_be_parsed(config: ColumnConfig | None, element: pa.DataType, shape: Shape) -> bool:
+def _may_be_parsed(config: ColumnConfig, element: pa.DataType, shape: Shape) -> bool:
     """Whether text may turn out to be numbers or dates: a pipeline that says string means text."""
-    if pa.types.is_dictionary(element):
-        element = element.value_type
-    said = config is not None and (config.type == "string" or config.separator is not None)
+    element = value_type(element)
+    said = config.type == "string" or config.separator is not None
     return not shape and not said and (is_text(element) or pa.types.is_string_view(element))
 
 
@@ -235,8 +224,7 @@ def _long(values: pa.ChunkedArray) -> bool:
 
 def stored_type(kind: pa.DataType) -> StoredType | None:
     """What values of an Arrow type are stored as; None: they cannot be."""
-    if pa.types.is_dictionary(kind):
-        return stored_type(kind.value_type)
+    kind = value_type(kind)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "float32"
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.schema.columns import Meaning
-from headway.tabular.list_arrays import is_text
+from headway.tabular.list_arrays import decoded, is_text, value_type
 
 FEW_ROWS = 20
 """A sample of fewer rows decides nothing: everything is unique in it."""
@@ -62,12 +62,10 @@ def meaning_of(name: str, values: pa.ChunkedArray | pa.Array) -> Meaning | None:
     Args:
         values: in the order of the rows; integers or text. Anything else is never an identifier.
     """
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    kind = value_type(values.type)
     if not (pa.types.is_integer(kind) or is_text(kind)):
         return None
-    if pa.types.is_dictionary(values.type):
-        values = pc.cast(values, kind)
-    values = values.drop_null()
+    values = decoded(values).drop_null()
     rows = len(values)
     if rows < FEW_ROWS:
         return None

@@ -73,7 +73,7 @@ def _widen(feature: Any, column: ColumnStatistics, shared: dict[str, Any]) -> No
 
 
 def _text(value: bytes) -> str | None:
-    """None for bytes that are no text: a domain cannot name them."""
+    """None for bytes that are not text: a domain cannot name them."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:

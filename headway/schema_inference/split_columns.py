@@ -1,6 +1,6 @@
 """The columns whose values decide a row's split when there is no key: frozen, so that eval rows stay what they are.
 
-    columns, identifiers = row_columns(prefix, frozenset({"affairs"}))
+    columns, identifiers = row_columns(sample, frozenset({"affairs"}))
     chosen(columns, LabelConfig(...).columns())          # less what the label is made of by now
 
 They are the raw columns of the first span, as the files have them: what the pipeline picks, ignores or calls another type
@@ -18,24 +18,24 @@ import pyarrow.compute as pc
 
 from headway.errors import ConfigError
 from headway.schema.columns import Column
-from headway.schema.split_tags import split_column
+from headway.schema.pbtxt import split_column
 from headway.schema_inference.column_types import stored_type
 from headway.schema_inference.identifiers import FEW_ROWS, meaning_of
-from headway.sources.type_conflicts import told as clash_of
-from headway.tabular.list_arrays import is_list, is_text
+from headway.sources.sample import Sample
+from headway.tabular.list_arrays import decoded, is_list, is_text, value_type
 
 _LONG = 64
 """Identifiers are shorter than this; what is longer is a text, an image."""
 
 
-def row_columns(prefix: pa.Table, label: Collection[str]) -> tuple[tuple[Column, ...], list[str]]:
+def row_columns(sample: Sample, label: Collection[str]) -> tuple[tuple[Column, ...], list[str]]:
     """(the columns to hash, those left out as identifiers) of the first rows of the first span."""
     columns: list[Column] = []
     identifiers: list[str] = []
-    for name, values in zip(prefix.column_names, prefix.columns, strict=True):
+    for name, values in zip(sample.table.column_names, sample.table.columns, strict=True):
         element = values.type.value_type if is_list(values.type) else values.type
         kind = "bytes" if pa.types.is_uint64(element) else stored_type(element)
-        if kind is None or name in label or not name or "/" in name or clash_of(prefix.schema.field(name)):
+        if kind is None or name in label or not name or "/" in name or name in sample.conflicts:
             continue
         if names_rows(name, values):
             identifiers.append(name)
@@ -47,8 +47,7 @@ def row_columns(prefix: pa.Table, label: Collection[str]) -> tuple[tuple[Column,
 def names_rows(name: str, values: pa.ChunkedArray) -> bool:
     """Whether a column names single rows: an identifier, or integers that only rise or fall. Of texts only short ones without
     a space are identifiers here."""
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    plain = (pc.cast(values, kind) if pa.types.is_dictionary(values.type) else values).drop_null()
+    kind, plain = value_type(values.type), decoded(values).drop_null()
     if is_text(kind) and not (len(plain) and _is_code(plain)):
         return False
     if pa.types.is_integer(kind) and len(plain) >= FEW_ROWS and _is_monotone(plain):

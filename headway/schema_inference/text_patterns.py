@@ -30,13 +30,13 @@ from headway.schema.parse_rules import (
     without_markers,
 )
 from headway.tabular.coerce import converted
+from headway.tabular.list_arrays import decoded
 
 ONE_IN = 100
 LONGEST = 64
 """Text with longer values than this on average is neither a number nor a date."""
 _ZEROS, _DIGITS = r"^0[0-9]+$", r"^[0-9]+$"
 _PLAIN = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
-_WHOLE = r"^[+-]?[0-9]+$"
 _UNITS = r"\p{Sc}|%|[A-Za-z]"
 _NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
 _NOTHING = r"^[+-]?0*[.]?0*$"
@@ -129,10 +129,8 @@ def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
     """Valid short texts without nulls; None: nothing to look at."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
     try:
-        texts = values.drop_null().cast(pa.string())
+        texts = decoded(values).drop_null().cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     if not len(texts) or (pc.mean(pc.binary_length(texts)).as_py() or 0) > LONGEST:

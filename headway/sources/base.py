@@ -9,7 +9,7 @@ A range is a part of one file, and ranges depend on the files and the config alo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.schema.columns import column_yaml, suggest
-from headway.sources.type_conflicts import bare, marked
+from headway.sources.sample import Sample
+from headway.sources.type_conflicts import bare
 from headway.tabular.list_arrays import is_list
 
 BATCH_ROWS = 131_072
@@ -104,14 +105,14 @@ class Source(Protocol):
         without a type here, comes as text.
         """
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """At most the first `rows` rows, every column, to infer a schema from."""
 
 
-def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
-    """The beginnings of some tables as one; where their types of a column have nothing in common, it is text, or empty and
-    marked (`headway.sources.type_conflicts`) when it cannot be."""
-    share = -(-rows // len(tables))
+def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> Sample:
+    """The first `rows` rows of some tables, or `evenly` as many of each; where their types of a column have nothing in
+    common, it is text, or empty and in conflict when it cannot be."""
+    share = -(-rows // len(tables)) if evenly else rows
     parts = [table.slice(0, share) for table in tables]
     named: dict[str, list[pa.Field]] = {}
     clashes: dict[str, str] = {}
@@ -133,7 +134,7 @@ def sampled(tables: Sequence[pa.Table], rows: int) -> pa.Table:
                 one, other = list(dict.fromkeys(str(one.type) for one in found))[:2]
                 clashes[name] = f"column {name!r} has types that differ between the files: {one} and {other}"
                 parts = [bare(part, clashes) for part in parts]
-    return marked(pa.concat_tables(parts, promote_options="permissive").slice(0, rows), clashes)
+    return Sample(pa.concat_tables(parts, promote_options="permissive").slice(0, rows), conflicts=clashes)
 
 
 def _as_text(table: pa.Table, name: str) -> pa.Table | None:
@@ -161,10 +162,12 @@ def twice(names: Sequence[str], path: str) -> None:
         seen.add(name)
 
 
-def no_column(name: str, names: Sequence[str], path: str) -> DataError:
-    """The error for a file without a column that the schema has."""
-    fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: {column_yaml(name, 'ignore')})"
-    return DataError(f"there is no column {name!r}", where=path, fix=fix)
+def check_columns(columns: Sequence[str], known: Collection[str], path: str) -> None:
+    """DataError when a file lacks a column that the schema has."""
+    for name in columns:
+        if name not in known:
+            fix = f"{suggest(name, list(known))} (the schema has it: bring it, or leave it out: "
+            raise DataError(f"there is no column {name!r}", where=path, fix=f"{fix}{column_yaml(name, 'ignore')})")
 
 
 def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
@@ -183,6 +186,11 @@ def batch_rows(rows: int) -> int:
     return max(1, -(-rows // max(1, round(rows / BATCH_ROWS))))
 
 
-def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """No rows, of these types."""
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+def cut(chunk: Chunk) -> Iterator[Chunk]:
+    """A large chunk in batches of about BATCH_ROWS; the first one carries the malformed rows, even if no good row is left."""
+    rows = chunk.batch.num_rows
+    size = batch_rows(rows)
+    for start in range(0, max(rows, 1), size):
+        at = None if chunk.rows is None else chunk.rows[start : start + size]
+        malformed = () if start else chunk.malformed
+        yield Chunk(chunk.batch.slice(start, size), chunk.first_row + start, at, malformed)

@@ -7,14 +7,15 @@ config.at_ingest()                           # the part that changes what ingest
 from __future__ import annotations
 
 import codecs
-import difflib
 import re
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
+from headway.schema.columns import suggest
 from headway.tabular.expressions import parse
 
 SPAN = "{span}"
@@ -37,6 +38,56 @@ _CONVERT = {
 }
 """Formats by other names, and ones that are not read: what to do."""
 Gaps = Literal["error", "allow"]
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """All that is known of a format beside its part of `source:`, which is `SourceConfig`'s field of that name."""
+
+    noun: str
+    """As a sentence calls a file of it."""
+    reader: str
+    """Its Source in `headway.sources.formats`: module.Class."""
+    pattern: str
+    """What a folder's files must end in to be taken; a file that is named outright may end in anything."""
+    endings: str
+    """The same for people."""
+    magic: tuple[bytes, ...] = ()
+    """What its files begin with."""
+    text: bool = False
+
+
+FORMATS: dict[Format, FileFormat] = {
+    "parquet": FileFormat("a Parquet file", "parquet.ParquetSource", r"\.parquet$", ".parquet", (b"PAR1",)),
+    "csv": FileFormat("a CSV file", "csv.CsvSource", r"\.csv(\.gz)?$", ".csv, .csv.gz", text=True),
+    "jsonl": FileFormat(
+        "JSON lines",
+        "jsonl.JsonlSource",
+        r"\.(jsonl|ndjson|json)(\.gz)?$",
+        ".jsonl, .ndjson, .json, also .gz",
+        text=True,
+    ),
+    "examples": FileFormat(
+        "a TFRecord file",
+        "tfexample.ExamplesSource",
+        r"\.tfrecords?(-\d+-of-\d+)?(\.gz)?$",
+        ".tfrecord, .tfrecords, also .gz",
+    ),
+    "images": FileFormat(
+        "an image",
+        "images.ImagesSource",
+        r"(?i)\.(jpe?g|png)$",
+        ".jpg, .jpeg, .png",
+        (b"\x89PNG\r\n", b"\xff\xd8\xff"),
+    ),
+    "arrow": FileFormat(
+        "an Arrow file",
+        "arrow.ArrowSource",
+        r"\.(arrow|arrows|feather|ipc)$",
+        ".arrow, .arrows, .feather, .ipc",
+        (b"ARROW1", b"\xff\xff\xff\xff"),
+    ),
+}
 
 
 class CsvConfig(Frozen):
@@ -192,9 +243,7 @@ class SourceConfig(Frozen):
     def _one_span(cls, value: str) -> str:
         for part in re.findall(r"\{[^{}]*\}", value):
             if part not in (SPAN, *DATE_PARTS):
-                known = [SPAN, *DATE_PARTS]
-                close = difflib.get_close_matches(part.lower(), known, 1, 0.75)
-                hint = f"did you mean {close[0]}?" if close else f"there is: {', '.join(known)}"
+                hint = suggest(part.lower(), [SPAN, *DATE_PARTS], 0.75)
                 raise ValueError(f"has the placeholder {part}, which is not known; {hint}")
         if value.count(SPAN) > 1:
             raise ValueError("has {span} more than once")

@@ -1,26 +1,30 @@
-"""Notes on a span's sample for schema inference, kept beside its columns.
-
-table = noted(table, ["2 of 50 file names match no image"])
-told(table.schema)
-"""
+"""The sample of a span that a schema is inferred from: its first rows, and what its source has to tell of them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-_KEY = b"headway.notes"
 
+@dataclass(frozen=True)
+class Sample:
+    table: pa.Table
+    notes: tuple[str, ...] = ()
+    """Sentences about the files as a whole, such as names of images without a label."""
+    conflicts: Mapping[str, str] = field(default_factory=dict)
+    """By column: how its type differs between the files. Such a column is empty here."""
+    misfits: Mapping[str, str] = field(default_factory=dict)
+    """By column that was made numbers: which sampled values are not numbers, and are null here."""
+    several: Mapping[str, str] = field(default_factory=dict)
+    """By column of one value per row: how many sampled rows had several values."""
 
-def noted(table: pa.Table, notes: Sequence[str]) -> pa.Table:
-    """`table` with those sentences."""
-    if not notes:
-        return table
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), _KEY: json.dumps(list(notes)).encode()})
+    def renamed(self, names: Mapping[str, str]) -> Sample:
+        """With other names of columns, {old: new}."""
 
+        def keys(sentences: Mapping[str, str]) -> dict[str, str]:
+            return {names.get(name, name): sentence for name, sentence in sentences.items()}
 
-def told(schema: pa.Schema) -> list[str]:
-    """Its sentences."""
-    return list(json.loads((schema.metadata or {}).get(_KEY, b"[]")))
+        table = self.table.rename_columns([names.get(name, name) for name in self.table.column_names])
+        return Sample(table, self.notes, keys(self.conflicts), keys(self.misfits), keys(self.several))

@@ -11,25 +11,10 @@ import struct
 
 from headway.errors import DataError
 from headway.records.tfrecord import masked
-from headway.sources.config import Format
+from headway.sources.config import FORMATS, Format
 from headway.storage import filesystem as storage
 
 _HEAD = 4096
-_NAMES: dict[Format, str] = {
-    "parquet": "a Parquet file",
-    "csv": "a CSV file",
-    "jsonl": "JSON lines",
-    "examples": "a TFRecord file",
-    "images": "an image",
-    "arrow": "an Arrow file",
-}
-_FORMATS: list[tuple[bytes, Format]] = [
-    (b"PAR1", "parquet"),
-    (b"ARROW1", "arrow"),
-    (b"\xff\xff\xff\xff", "arrow"),
-    (b"\x89PNG\r\n", "images"),
-    (b"\xff\xd8\xff", "images"),
-]
 _OTHERS = {
     b"PK\x03\x04": ("a zip archive (or an Excel workbook)", "unzip it, or save it as CSV"),
     b"BZh": ("compressed with bzip2", "decompress it, or compress it with gzip"),
@@ -43,14 +28,14 @@ _OTHERS = {
     b"\x89HDF": ("an HDF5 file", "write it as Parquet"),
     b"<": ("HTML or XML", "check the path and source.format"),
 }
-_TEXT: frozenset[Format] = frozenset({"csv", "jsonl"})
+_TEXT = {name for name, format in FORMATS.items() if format.text}
 
 
 def another(head: bytes, wanted: Format) -> tuple[str, str] | None:
     """What a file with these first bytes is, and what to do about it; None when it may be what is wanted."""
     found = _format(head)
     if found is not None and found != wanted and not (found in _TEXT and wanted in _TEXT):
-        return _NAMES[found], f"say 'format: {found}'"
+        return FORMATS[found].noun, f"say 'format: {found}'"
     if found == wanted:
         return None
     zipped = head.startswith(b"\x1f\x8b") and wanted in ("csv", "jsonl", "examples")
@@ -69,13 +54,13 @@ def not_a(path: str, wanted: Format) -> DataError | None:
         found = another(file.read(_HEAD), wanted)
     if found is None:
         return None
-    return DataError(f"is {found[0]}, not {_NAMES[wanted]}", where=path, fix=found[1])
+    return DataError(f"is {found[0]}, not {FORMATS[wanted].noun}", where=path, fix=found[1])
 
 
 def _format(head: bytes) -> Format | None:
-    for magic, format in _FORMATS:
-        if head.startswith(magic):
-            return format
+    for name, format in FORMATS.items():
+        if format.magic and head.startswith(format.magic):
+            return name
     if len(head) >= 12 and masked(head[:8]) == struct.unpack_from("<I", head, 8)[0]:
         return "examples"
     return "jsonl" if is_object(head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0]) else None

@@ -3,9 +3,7 @@
     forms = Forms()
     forms.note("0.jsonl", {("a",): Seen("a list", 40, 40)})
     forms.note("1.jsonl", {("a", "b"): Seen("one value", 40, 40)})     # so that `a` is an object there
-    clashes = forms.clashes()         # {"a": "column 'a' is a list in 0.jsonl and an object in 1.jsonl", "a.b": the same}
-    table = marked(table, clashes)    # the columns say so, for whoever wants one
-    told(table.schema.field("a"))
+    forms.clashes()         # {"a": "column 'a' is a list in 0.jsonl and an object in 1.jsonl", "a.b": the same}
 
 No type holds both, and of a sample that left one out the rows would be rejected later. What one value in a hundred is
 decides nothing, and a column that nobody wants may be whatever it is.
@@ -21,7 +19,6 @@ import pyarrow as pa
 
 from headway.sources.type_inference import ONE_IN
 
-_KEY = b"headway.clash"
 _OBJECT, EMPTY_LIST = "an object", "an empty list"
 Way = tuple[str, ...]
 
@@ -32,7 +29,7 @@ class Seen(NamedTuple):
     form: str | None
     """What its values are: one value, a list, a list of ..., an empty list; None: there are only nulls."""
     values: int
-    """How many are no null."""
+    """How many are not null."""
     total: int
 
 
@@ -66,12 +63,12 @@ class Forms:
         self._found.setdefault(way, {}).setdefault(form, _Form(path)).values += values
 
     def clashes(self) -> dict[str, str]:
-        """By column that cannot be had: what is told of it, or of what it lies in."""
-        said = {way: _said(way, found) for way, found in self._usual().items() if len(found) > 1}
+        """By column whose types conflict, or lie in an object whose types do: how they conflict."""
+        conflicts = {way: _conflict(way, found) for way, found in self._usual().items() if len(found) > 1}
         return {
-            ".".join(way): next(said[start] for start in _starts(way) if start in said)
+            ".".join(way): next(conflicts[start] for start in _starts(way) if start in conflicts)
             for way in sorted(self._ways)
-            if any(start in said for start in _starts(way))
+            if any(start in conflicts for start in _starts(way))
         }
 
     def odd(self, way: Way, form: str | None) -> bool:
@@ -100,20 +97,6 @@ def bare(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
     return table
 
 
-def marked(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
-    """With what is to be told of those columns."""
-    for name, said in clashes.items():
-        if (place := table.schema.get_field_index(name)) >= 0:
-            one = table.schema.field(place).with_metadata({_KEY: said.encode()})
-            table = table.set_column(place, one, table.column(place))
-    return table
-
-
-def told(column: pa.Field) -> str | None:
-    """What is said of a column that files disagree about; None when they do not."""
-    return (column.metadata or {}).get(_KEY, b"").decode() or None
-
-
 def _starts(way: Way) -> list[Way]:
     return [way[:i] for i in range(1, len(way) + 1)]
 
@@ -122,7 +105,7 @@ def _is_in(form: str, usual: Mapping[str, _Form]) -> bool:
     return form in usual or (form == EMPTY_LIST and any(name.startswith("a list") for name in usual))
 
 
-def _said(way: Way, found: Mapping[str, _Form]) -> str:
+def _conflict(way: Way, found: Mapping[str, _Form]) -> str:
     (one, first), (other, second) = list(found.items())[:2]
     where = f" in {first.path}" if first.path != second.path else ""
     return f"column {'.'.join(way)!r} is {one}{where} and {other} in {second.path}"

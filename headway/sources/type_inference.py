@@ -1,7 +1,7 @@
 """Infers numeric columns from a sample's text: a few values that are not numbers do not make a column text.
 
-    table = as_numbers(table, names)
-    told(table.schema.field("fare"))              # "1 of 400 sampled values is not a number, such as 'n/a'", or None
+    sample = as_numbers(sample, names)
+    sample.misfits.get("fare")                    # "1 of 400 sampled values is not a number, such as 'n/a'", or None
 
 Of a hundred values one may be odd, which is what `validation.max_quarantined` lets pass; a sample of fewer than a hundred
 decides as it stands. In a column of integers, digits beyond int64 are odd as a word is; `12.5` is not: it says that the
@@ -11,6 +11,7 @@ column holds real numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,22 +19,23 @@ import pyarrow.compute as pc
 from headway.messages import agree
 from headway.schema.columns import Column, StoredType
 from headway.schema.parse_rules import MARKERS
+from headway.sources.sample import Sample
 from headway.tabular.coerce import coerce, converted
 from headway.tabular.list_arrays import flatten, is_list, is_text
 
 ONE_IN = 100
-_KEY, _SEVERAL = b"headway.odd", b"headway.odd.several"
 _FIRST = 4096
 _ZEROS = r"^\s*0[0-9]+\s*$"
 _DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"
 
 
-def as_numbers(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    """`table` with the named columns as int64 or float32 where all but a few values are numbers; the others are null.
+def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
+    """`sample` with the named columns as int64 or float32 where all but a few values are numbers; the others are null.
 
     Text with markers of what is missing (`?`, `n/a`) or with digits that begin with 0 is left to
     `headway.schema_inference.text_patterns`.
     """
+    table, misfits = sample.table, dict(sample.misfits)
     for name in names:
         place = table.schema.get_field_index(name)
         column = table.column(place)
@@ -48,12 +50,12 @@ def as_numbers(table: pa.Table, names: Iterable[str]) -> pa.Table:
             continue
         example = f", such as {odd[0].as_py()!r}" if len(odd) else ""
         there = len(values) - values.null_count
-        words = f"{len(odd):,} of {there:,} sampled values {_what(odd)}{example}"
+        if len(odd):
+            misfits[name] = f"{len(odd):,} of {there:,} sampled values {_what(odd)}{example}"
         stored = Column(name=name, type=kind, nullable=True, shape=(None,) if is_list(column.type) else ())
-        made = [converted(chunk, stored) for chunk in column.chunks]
-        field = pa.field(name, stored.arrow, metadata={_KEY: words.encode()} if len(odd) else None)
-        table = table.set_column(place, field, pa.chunked_array(made, stored.arrow))
-    return table
+        numbers = [converted(chunk, stored) for chunk in column.chunks]
+        table = table.set_column(place, name, pa.chunked_array(numbers, stored.arrow))
+    return replace(sample, table=table, misfits=misfits)
 
 
 def _for_others(texts: pa.Array, odd: pa.Array) -> bool:
@@ -62,32 +64,22 @@ def _for_others(texts: pa.Array, odd: pa.Array) -> bool:
     return bool(marked) or _count(texts.cast(pa.binary()), _ZEROS) > 0
 
 
-def told(field: pa.Field) -> str | None:
-    """What was odd about a column; None when nothing was."""
-    return (field.metadata or {}).get(_KEY, b"").decode() or None
-
-
 def not_one(counts: Mapping[int, int]) -> int:
-    """Rows that do not have one value, of {values a row: rows}."""
+    """Rows that do not have one value, of {values per row: rows}."""
     return sum(rows for values, rows in counts.items() if values != 1)
 
 
-def with_several(table: pa.Table, columns: Mapping[str, Mapping[int, int]]) -> pa.Table:
-    """`table`, whose named columns of one value say how many sampled rows had several, of {values a row: rows}."""
+def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
+    """`sample` that says of its columns of one value how many rows had several, of {values per row: rows}."""
+    found = {}
     for name, counts in columns.items():
         if several := [values for values in counts if values > 1]:
-            rows, place = sum(counts[values] for values in several), table.schema.get_field_index(name)
-            words = f"{rows:,} of {sum(counts.values()):,} sampled rows {agree(rows, 'has', 'have')} several values, "
-            words += f"up to {max(several)}"
-            field = table.schema.field(place)
-            field = field.with_metadata({**(field.metadata or {}), _SEVERAL: words.encode()})
-            table = table.set_column(place, field, table.column(place))
-    return table
-
-
-def told_several(field: pa.Field) -> str | None:
-    """What was odd about a column of one value a row; None when each row had no more."""
-    return (field.metadata or {}).get(_SEVERAL, b"").decode() or None
+            rows = sum(counts[values] for values in several)
+            found[name] = (
+                f"{rows:,} of {sum(counts.values()):,} sampled rows {agree(rows, 'has', 'have')} several values, "
+            )
+            found[name] += f"up to {max(several)}"
+    return replace(sample, several=found)
 
 
 def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
@@ -107,7 +99,7 @@ def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
 
 
 def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
-    """Whether all numbers are written as integers; `whole` and `real` are what is no int64 and no float32."""
+    """Whether all numbers are written as integers; `whole` and `real` are what does not fit int64 and float32."""
     words = len(real) - _count(real, _DIGITS)
     return words == len(whole) - _count(whole, _DIGITS) and not _count(values.cast(pa.binary()), _POINT)
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from headway.schema.columns import Shape, StoredType
 from headway.statistics.counts import Budget, NumberCounts, TextCounts, top
 from headway.statistics.sketches import SMALL, USUAL, Sketches
-from headway.tabular.hashing import hash_bytes
-from headway.tabular.list_arrays import flatten
+from headway.tabular.hashing import hash_texts
+from headway.tabular.list_arrays import flatten, run_starts
 
 LONG_BYTES = 4096
 """A column with a longer value than this holds no words, but images or documents: they are not kept, only told apart."""
@@ -157,7 +157,7 @@ class ColumnStatistics:
         else:
             rising = bool((values[1:] >= values[:-1]).all())
             ordered = values if rising else np.sort(values)
-            starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+            starts = np.flatnonzero(run_starts(ordered))
             distinct = ordered[starts].astype(self._dtype)
             counts = np.diff(np.append(starts, len(ordered)))
         counts = counts.astype(np.int64)
@@ -205,7 +205,7 @@ class ColumnStatistics:
         """Keep no counts from the start, unless there are some already; whether that is so."""
         if self.numbers is None or self.numbers.at_most:
             return False
-        self.numbers, self.sketches = None, self.limits.sketches()
+        self._sketch()
         return True
 
     def _update_text(self, array: pa.Array) -> None:
@@ -228,31 +228,31 @@ class ColumnStatistics:
         lengths = pc.binary_length(values).to_numpy().astype(np.int64)
         self._fold_lengths(int(lengths @ counts), int(lengths.min()), int(lengths.max()))
         if self.text is None or int(lengths.max()) > LONG_BYTES:
-            self._forget_texts()
-            assert self.sketches is not None
-            self.sketches.add_distinct(_text_hashes(values))
+            self._sketch().add_distinct(hash_texts(values))
         else:
             self.text.add(values, counts.astype(np.int64))
 
-    def _forget_texts(self) -> None:
-        """Keep no more than how many different values there are."""
-        if self.text is None:
-            return
-        self.sketches = self.limits.sketches()
-        self._tell_apart(self.text)
-        self.text = None
+    def _sketch(self) -> Sketches:
+        """Keep sketches in place of complete counts: of text no more than how many different values there are."""
+        if self.sketches is None:
+            self.sketches = self.limits.sketches()
+            self._absorb(self)
+            self.text = self.numbers = None
+        return self.sketches
 
-    def _tell_apart(self, text: TextCounts) -> None:
+    def _absorb(self, other: ColumnStatistics) -> None:
+        """Add what `other` counted to the sketches."""
         assert self.sketches is not None
-        for values, _ in text.blocks():
-            self.sketches.add_distinct(_text_hashes(values))
+        if other.text is not None:
+            for values, _ in other.text.blocks():
+                self.sketches.add_distinct(hash_texts(values))
+        elif other.numbers is not None:
+            self.sketches.absorb(*other.numbers.sorted())
 
     def _overflow_if_wide(self) -> None:
         most = self.limits.distinct
         if self.numbers is not None and self.numbers.at_most > most and len(self.numbers) > most:
-            self.sketches = self.limits.sketches()
-            self.sketches.absorb(*self.numbers.sorted())
-            self.numbers = None
+            self._sketch()
 
     def _fold_moments(self, n: int, mean: float, m2: float) -> None:
         """Chan, Golub and LeVeque's pairwise update (1979)."""
@@ -286,41 +286,23 @@ class ColumnStatistics:
         self.nan += other.nan
         self.infinite += other.infinite
         self.zeros += other.zeros
-        if self.type == "bytes":
-            if other.longest is not None and other.shortest is not None:
-                if self.text is not None and other.text is not None:
-                    self.text.merge(other.text)
-                else:
-                    self._forget_texts()
-                    self._merge_forgotten(other)
-                self._fold_lengths(other.bytes_total, other.shortest, other.longest)
+        if other.longest is not None and other.shortest is not None:
+            self._fold_lengths(other.bytes_total, other.shortest, other.longest)
+        elif other.minimum is not None and other.maximum is not None:
+            self._fold_moments(other.finite, other.mean, other.m2)
+            self._fold_extremes(other.minimum, other.maximum)
+        else:
             return
-        if other.minimum is None or other.maximum is None:
-            return
-        self._fold_moments(other.finite, other.mean, other.m2)
-        self._fold_extremes(other.minimum, other.maximum)
-        if self.sketches is None and other.sketches is None:
-            assert self.numbers is not None and other.numbers is not None
+        if not (self.complete and other.complete):
+            self._sketch()
+            self._absorb(other)
+            if other.sketches is not None:
+                self._sketch().merge(other.sketches)
+        elif self.text is not None and other.text is not None:
+            self.text.merge(other.text)
+        elif self.numbers is not None and other.numbers is not None:
             self.numbers.add_rising(*other.numbers.sorted())
             self._overflow_if_wide()
-            return
-        if self.sketches is None:
-            assert self.numbers is not None
-            self.sketches = self.limits.sketches()
-            self.sketches.absorb(*self.numbers.sorted())
-            self.numbers = None
-        if other.sketches is not None:
-            self.sketches.merge(other.sketches)
-        else:
-            assert other.numbers is not None
-            self.sketches.absorb(*other.numbers.sorted())
-
-    def _merge_forgotten(self, other: ColumnStatistics) -> None:
-        assert self.sketches is not None
-        if other.sketches is not None:
-            self.sketches.merge(other.sketches)
-        elif other.text is not None:
-            self._tell_apart(other.text)
 
     # --- reading
 
@@ -469,12 +451,3 @@ def _whole(values: NDArray[np.float32]) -> NDArray[np.int32] | None:
         return None
     whole = values.astype(np.int32)
     return whole if (whole == values).all() else None
-
-
-def _text_hashes(values: pa.Array) -> NDArray[np.uint64]:
-    """One uint64 for each value of a binary array without nulls."""
-    large = values.cast(pa.large_binary())
-    _, offsets_buffer, data_buffer = large.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[large.offset : large.offset + len(large) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
-    return hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])

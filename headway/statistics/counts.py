@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.statistics.external_sort import BLOCK, Block, Run, fold, in_order, merged, reblocked, write_run
+from headway.tabular.list_arrays import run_starts
 
 _PENDING, _ALL_PENDING, _LEAST_PENDING = 1 << 17, 1 << 20, 256
 _MANY = 64
@@ -56,7 +57,7 @@ class NumberCounts:
             values, counts = np.concatenate(self._values), np.concatenate(self._counts)
             order = np.argsort(values, kind="stable")
             values, counts = values[order], counts[order]
-            starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))[: len(values)]
+            starts = np.flatnonzero(run_starts(values))
             self._values = [values[starts]]
             self._counts = [np.add.reduceat(counts, starts) if len(starts) else counts]
             self._pending = 0
@@ -123,7 +124,7 @@ class TextCounts:
         self._runs: list[Run] = []
 
     def add(self, values: pa.Array, counts: NDArray[np.int64]) -> None:
-        values = values.cast(pa.large_binary())  # large: more than 2 GB of text is no error
+        values = values.cast(pa.large_binary())  # large: more than 2 GB of text is not an error
         self._values.append(values)
         self._counts.append(counts)
         self._pending += len(values)
@@ -215,14 +216,6 @@ class TextCounts:
             yield from reblocked(self._runs[0].blocks())
         elif self._values:
             yield from reblocked([self._sorted()])
-
-    def sorted(self) -> Block:
-        """(values in byte order, occurrences), all of them in memory."""
-        self._settle()
-        if not self._runs:
-            return self._sorted()
-        found = list(self._runs[0].blocks())
-        return pa.concat_arrays([values for values, _ in found]), np.concatenate([counts for _, counts in found])
 
     def top(self, k: int | None, min_count: int = 1, unless: pa.Array | None = None) -> Block:
         """The k most frequent values (None: all) that occur `min_count` times and are not in `unless`.

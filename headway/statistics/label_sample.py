@@ -1,7 +1,8 @@
 """A row sample with equally many rows per class of the label.
 
     sample = LabelSample(4096)
-    sample.update(batch, priority)             # any number of batches; merge() adds another piece's sample
+    drawn = sample.choose(label, priority)     # of any number of batches; merge() adds another piece's sample
+    sample.add(drawn, priority, rows, taken)
     sample.table()                             # at most `rows` rows, an equal share of each class; None: no classes
 
 Each class keeps its rows of least priority, so that the sample is the same however rows came in batches and pieces. A label
@@ -18,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.schema.columns import LABEL
-from headway.statistics.row_sample import Drawn, RowSample, kept, rows_for, with_priority, without_priority
+from headway.statistics.row_sample import Drawn, RowSample, rows_for, with_priority, without_priority
 from headway.tabular.splits import column_hash
 from headway.tabular.stacked import Stack, joined
 
@@ -44,18 +44,12 @@ class LabelSample:
     def create(cls, columns: int) -> LabelSample:
         return cls(rows_for(columns))
 
-    def update(self, batch: pa.RecordBatch, priority: Hashes) -> None:
-        """Draw from a batch of stored columns with its label; `priority` as `RowSample.update` returns it."""
-        place = batch.schema.get_field_index(LABEL)
-        if place < 0 or not batch.num_rows:
-            return
-        drawn = self.choose(batch.column(place), priority)
-        if drawn:
-            rows = np.concatenate([mine for _, mine in drawn])
-            self.add(drawn, priority, rows, kept(Stack.parts(batch, [rows])[0]))
-
     def choose(self, label: pa.Array, priority: Hashes) -> list[tuple[RowSample, Rows]]:
-        """The rows of a batch with these labels that may stay, with the sample of their class: they are to be added."""
+        """The rows of a batch with these labels that may stay, with the sample of their class: they are to be added.
+
+        Args:
+            priority: of each row, as `RowSample.choose` gives it.
+        """
         if self.off or not len(label):
             return []
         values, codes = _coded(label)

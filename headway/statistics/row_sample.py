@@ -1,7 +1,8 @@
 """A small uniform sample of a split's rows, all columns of a row together.
 
     sample = RowSample.create(11)
-    sample.update(batch)                       # any number of batches; merge() adds another piece's sample
+    priority, rows = sample.choose(batch.num_rows)     # of any number of batches; merge() adds another piece's sample
+    sample.add(priority[rows], kept(Stack.parts(batch, [rows])[0]))
     sample.table()                             # at most `rows` rows, in the order of a random draw
 
 Which rows are kept is drawn by a hash of their number within the piece, so the same rows give the same sample, a sample of
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.tabular.hashing import NULL, mix64
+from headway.tabular.list_arrays import as_batch
 from headway.tabular.splits import column_hash
 from headway.tabular.stacked import CODES, Dictionaries, Stack, joined
 
@@ -51,13 +53,6 @@ class RowSample:
     @classmethod
     def create(cls, columns: int) -> RowSample:
         return cls(rows_for(columns))
-
-    def update(self, batch: pa.RecordBatch) -> Priority:
-        """Draw from a batch of stored columns; the priority of each of its rows."""
-        priority, chosen = self.choose(batch.num_rows)
-        if len(chosen):
-            self.add(priority[chosen], kept(Stack.parts(batch, [chosen])[0]))
-        return priority
 
     def choose(self, rows: int) -> tuple[Priority, NDArray[np.int64]]:
         """(the priority of each of so many further rows, those of them that may stay: they are to be added)."""
@@ -159,7 +154,7 @@ def with_priority(priority: Priority, rows: Stack) -> pa.RecordBatch:
 
 def without_priority(table: pa.Table) -> Drawn:
     """The reverse of `with_priority`."""
-    (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+    batch = as_batch(table)
     place = batch.schema.get_field_index(PRIORITY)
     return batch.column(place).to_numpy(), Stack.of(batch.remove_column(place))
 

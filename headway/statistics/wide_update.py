@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.sketches import hashes_of
-from headway.tabular.stacked import Dictionaries, Mask, Stack
+from headway.tabular.stacked import Dictionaries, Mask
 
 _BLOCK = 1 << 16
 """Values of a block: it and what is worked out of it stay near the processor."""
@@ -28,15 +27,6 @@ _LEAST = 8
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 Block = NDArray[Any]
 """[columns, rows], float32 or int64."""
-
-
-def update(columns: Sequence[ColumnStatistics], arrays: Sequence[pa.Array]) -> None:
-    """Add a batch of stored columns, all of one type, scalars, and as long as one another."""
-    stack = Stack.of(pa.RecordBatch.from_arrays(list(arrays), names=[str(i) for i in range(len(arrays))]))
-    numbers = Numbers(columns)
-    kind = columns[0].type
-    numbers.add(stack.values[kind], stack.present[kind])
-    numbers.settle()
 
 
 class Numbers:

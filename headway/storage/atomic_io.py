@@ -48,10 +48,10 @@ def writing(root: Path) -> Iterator[None]:
         # a failed write names no file
         path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else root
         inside = path.resolve().is_relative_to(root.resolve())
-        told = storage_error(error, root)
-        if told is None or (error.errno in _RIGHTS and not inside):
+        refusal = storage_error(error, root)
+        if refusal is None or (error.errno in _RIGHTS and not inside):
             raise
-        raise told from None
+        raise refusal from None
 
 
 def storage_error(error: BaseException, root: Path | None = None) -> StoreError | None:

@@ -118,20 +118,6 @@ def open_file(name: str) -> pa.NativeFile:
         return filesystem.open_input_file(path)
 
 
-def size(name: str) -> int:
-    """Bytes of a file.
-
-    Raises:
-        DataError: there is none, or it cannot be asked.
-    """
-    filesystem, path = resolve(name)
-    with reading(name):
-        found = filesystem.get_file_info(path)
-    if found.type != pafs.FileType.File:
-        raise DataError("there is no such file", where=name)
-    return int(found.size)
-
-
 def below(folder: str) -> list[str]:
     """Every file in a folder and its folders, sorted; none when there is no such folder."""
     if not is_remote(folder):

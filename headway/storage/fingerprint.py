@@ -62,7 +62,7 @@ def _difference(old: Any, new: Any, at: str) -> str | None:
 
 
 def _by_path(entries: list[Any]) -> dict[str, Any] | None:
-    """Files by their path; None when these are no files, or a path stands twice."""
+    """Files by their path; None when these are not files, or a path stands twice."""
     if not all(isinstance(entry, dict) and isinstance(entry.get("path"), str) for entry in entries):
         return None
     found = {entry["path"]: entry for entry in entries}

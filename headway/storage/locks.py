@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.clock import now
 from headway.errors import Locked, StoreError
+from headway.messages import now
 from headway.storage.atomic_io import replace_text, writing
 from headway.storage.process_identity import alive, place, started
 
@@ -64,19 +64,8 @@ class Lock:
 
     def acquire(self, *, wait_seconds: float = 0.0, on_wait: Callable[[str], None] = lambda who: None) -> None:
         """As `held`, without an end."""
-        deadline, told = time.monotonic() + wait_seconds, False
-        while (owner := self._take()) is not None:
-            if not told:
-                told = True
-                on_wait(describe(owner))
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise Locked(
-                    f"held by {describe(owner)}",
-                    where=str(self.path),
-                    fix="wait for it (--wait SECONDS), or end that process; its lock is then taken over",
-                )
-            time.sleep(min(left, _POLL_SECONDS))
+        fix = "wait for it (--wait SECONDS), or end that process; its lock is then taken over"
+        wait_while(self._take, str(self.path), lambda owner: fix, wait_seconds=wait_seconds, on_wait=on_wait)
         self._stop.clear()
         self._lost.clear()
         self._thread = threading.Thread(target=self._renew, name=f"lease-{self.path.stem}", daemon=True)
@@ -130,6 +119,10 @@ class Lock:
             return None
 
     def _write(self) -> None:
+        replace_text(self.path, self._claim_text())
+
+    def _claim_text(self, **more: Any) -> str:
+        """What its file says: who holds it, since when, and until when it has to be renewed."""
         facts = {
             "token": self._token,
             "host": place(),
@@ -139,7 +132,7 @@ class Lock:
             "renewed": now(),
             "expires": time.time() + self._lease,
         }
-        replace_text(self.path, json.dumps(self._facts | facts, indent=1) + "\n")
+        return json.dumps(self._facts | facts | more, indent=1) + "\n"
 
     def _renew(self) -> None:
         while not self._stop.wait(self._lease / 4):
@@ -169,6 +162,30 @@ class Lock:
             yield
         finally:
             os.close(handle)
+
+
+def wait_while(
+    holder: Callable[[], dict[str, Any] | None],
+    where: str,
+    fix: Callable[[dict[str, Any]], str],
+    *,
+    wait_seconds: float,
+    on_wait: Callable[[str], None],
+) -> None:
+    """Wait until nobody is the holder; `on_wait` hears once who is.
+
+    Raises:
+        Locked: somebody still is after `wait_seconds`.
+    """
+    deadline, told = time.monotonic() + wait_seconds, False
+    while (owner := holder()) is not None:
+        if not told:
+            told = True
+            on_wait(describe(owner))
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Locked(f"held by {describe(owner)}", where=where, fix=fix(owner))
+        time.sleep(min(left, _POLL_SECONDS))
 
 
 def gone(owner: dict[str, Any]) -> bool:

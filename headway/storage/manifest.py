@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import platform
 import stat
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import google_crc32c
 from pydantic import model_validator
@@ -122,11 +123,22 @@ def write(folder: Path, manifest: Manifest) -> None:
 
 def checksum(path: Path) -> tuple[int, str]:
     """(bytes, crc32c as eight hex digits) of a file."""
-    value, size = 0, 0
     with path.open("rb", buffering=0) as file:
-        while block := file.read(_BLOCK):
-            value = google_crc32c.extend(value, block)
-            size += len(block)
+        return crc32c(blocks(file))
+
+
+def blocks(file: Any, write: Callable[[bytes], object] = lambda block: None) -> Iterator[bytes]:
+    """The rest of an open file, block by block; each is written on first."""
+    while block := file.read(_BLOCK):
+        write(block)
+        yield block
+
+
+def crc32c(blocks: Iterable[Any]) -> tuple[int, str]:
+    """(bytes, crc32c as eight hex digits) of blocks of bytes."""
+    value = size = 0
+    for block in blocks:
+        value, size = google_crc32c.extend(value, block), size + len(block)
     return size, f"{value:08x}"
 
 
@@ -141,36 +153,47 @@ def entries(folder: Path, *, sync: bool) -> tuple[FileEntry, ...]:
     return tuple(found)
 
 
-def sizes_problem(folder: Path, manifest: Manifest) -> str | None:
-    """The first file that is not there with its size; None when all are."""
+Figure = TypeVar("Figure")
+
+
+def on_disk(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
+    """A figure of a file, or why there is none."""
+    try:
+        return look(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "is gone"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+
+
+def size(path: Path) -> int | str:
+    """Bytes of a file; for `on_disk`."""
+    found = path.stat()
+    return found.st_size if stat.S_ISREG(found.st_mode) else "is not a file"
+
+
+def sizes_problem(manifest: Manifest, size_of: Callable[[str], int | str]) -> str | None:
+    """The first file that does not have its size; None when all do. `size_of` gives bytes, or why there are none."""
     for entry in manifest.files:
-        try:
-            found = (folder / entry.path).stat()
-        except OSError as error:
-            return f"{entry.path} {_why(error)}"
-        if not stat.S_ISREG(found.st_mode):
-            return f"{entry.path} is not a file"
-        if found.st_size != entry.bytes:
-            return f"{entry.path} has {found.st_size} bytes instead of {entry.bytes}"
+        if (found := size_of(entry.path)) != entry.bytes:
+            return f"{entry.path} " + (
+                found if isinstance(found, str) else f"has {found} bytes instead of {entry.bytes}"
+            )
     return None
 
 
-def _why(error: OSError) -> str:
-    gone = isinstance(error, FileNotFoundError | NotADirectoryError)
-    return "is gone" if gone else f"cannot be read: {error.strerror}"
+def checksum_problems(manifest: Manifest, found: Iterable[tuple[int, str] | str]) -> list[tuple[str, str]]:
+    """(file, problem) for each file whose size or checksum is not what the manifest says.
 
-
-def checksum_problems(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
-    """(file, problem) for each file whose size or checksum is not what the manifest says. Reads everything."""
+    Args:
+        found: of each file its `checksum`, or why there is none.
+    """
     problems = []
-    for entry in manifest.files:
-        try:
-            size, crc = checksum(folder / entry.path)
-        except OSError as error:
-            problems.append((entry.path, _why(error)))
-            continue
-        if size != entry.bytes:
-            problems.append((entry.path, f"has {size} bytes instead of {entry.bytes}"))
-        elif crc != entry.crc32c:
-            problems.append((entry.path, f"has crc32c {crc} instead of {entry.crc32c}: its bytes changed"))
+    for entry, actual in zip(manifest.files, found, strict=True):
+        if isinstance(actual, str):
+            problems.append((entry.path, actual))
+        elif actual[0] != entry.bytes:
+            problems.append((entry.path, f"has {actual[0]} bytes instead of {entry.bytes}"))
+        elif actual[1] != entry.crc32c:
+            problems.append((entry.path, f"has crc32c {actual[1]} instead of {entry.crc32c}: its bytes changed"))
     return problems

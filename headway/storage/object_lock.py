@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headway.clock import now
 from headway.errors import StoreError
+from headway.messages import now
 from headway.storage.locks import LEASE_SECONDS, Lock, gone
 from headway.storage.object_store import Bucket
-from headway.storage.process_identity import place, started
 
 _DUELS = 8
 """How often one that met another asker, neither holding the lock, asks again before it gives way."""
@@ -102,17 +100,7 @@ class BucketLock(Lock):
 
     def _put(self, *, held: bool) -> None:
         expires = time.time() + self._lease
-        claim = {
-            "token": self._token,
-            "held": held,
-            "host": place(),
-            "pid": os.getpid(),
-            "process_started": started(os.getpid()),
-            "since": self._since,
-            "renewed": now(),
-            "expires": expires,
-        }
-        self._bucket.write(self._claim, (json.dumps(self._facts | claim, indent=1) + "\n").encode())
+        self._bucket.write(self._claim, self._claim_text(held=held, expires=expires).encode())
         self._expires = expires
 
     def _renew(self) -> None:

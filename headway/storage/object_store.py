@@ -3,7 +3,7 @@
     bucket = Bucket("s3://team/headway")
     bucket.put_all([("stages/x/a", Path("a"), "1c291ca3")])    # (key, file, its crc32c)
     bucket.listing("stages/")                                       # {"stages/x/a": Found(bytes=..., changed=...)}
-    bucket.get_all([("stages/x/a", Path("b"), 17, "1c291ca3")])  # checked against bytes and crc32c
+    bucket.get("stages/x/a", Path("b"), 17, "1c291ca3")             # checked against bytes and crc32c
 
 An object appears whole or not at all, when its put ends; there is no rename, and pyarrow has no conditional put.
 """
@@ -20,16 +20,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import google_crc32c
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from headway.errors import HeadwayError, StoreError
+from headway.storage import manifest
 from headway.storage.filesystem import lists_no_folders, resolve
 
 TRIES = 3
 PARALLEL = 16
-_BLOCK = 4 << 20
 _WAIT_SECONDS = 0.2
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _HOPELESS = re.compile(
@@ -103,20 +102,12 @@ class Bucket:
                 raise OSError("was replaced while it was being read")
             return data
 
-        try:
-            return self._try(self.name(key), action)
-        except FileNotFoundError:
-            return None
+        return self._ask(key, action)
 
     def write(self, key: str, data: bytes) -> None:
         """Put a small object: readers see the old one or the new."""
 
-        def action() -> None:
-            with self._create(key) as out:
-                out.write(data)
-
-        with self._there(key):
-            self._try(self.name(key), action)
+        self._fill(key, lambda out: out.write(data))
 
     def put(self, key: str, path: Path, crc32c: str) -> None:
         """Put a file.
@@ -125,17 +116,29 @@ class Bucket:
             StoreError: the bucket does not take it, or the file's bytes are not those of `crc32c` any more.
         """
 
-        def action() -> None:
-            value = 0
-            with path.open("rb", buffering=0) as file, self._create(key) as out:
-                while block := file.read(_BLOCK):
-                    value = google_crc32c.extend(value, block)
-                    out.write(block)
-            if f"{value:08x}" != crc32c:
+        def fill(out: pa.NativeFile) -> None:
+            with path.open("rb", buffering=0) as file:
+                _, actual = manifest.crc32c(manifest.blocks(file, out.write))
+            if actual != crc32c:
                 raise StoreError("changed on the disk before it was in the bucket", where=str(path), fix="run again")
 
-        with self._there(key):
+        self._fill(key, fill)
+
+    def _fill(self, key: str, fill: Callable[[pa.NativeFile], object]) -> None:
+        """Put what `fill` writes."""
+
+        def action() -> None:
+            path = self._path(key)
+            with self._files.open_output_stream(path, compression=None) as out, _unclosed("the connection broke"):
+                fill(out)
+
+        try:
             self._try(self.name(key), action)
+        except FileNotFoundError as error:
+            if error.filename is not None:  # on the disk
+                raise
+            # so Cloud Storage calls it when there is no bucket
+            raise StoreError("there is no such bucket", where=self.name(key), fix=_FIX) from None
 
     def get(self, key: str, path: Path, bytes: int, crc32c: str) -> None:
         """Write an object to a file, whose folder is made.
@@ -144,64 +147,52 @@ class Bucket:
             StoreError: it is gone, or has other bytes than it should, however often it is read.
         """
 
-        def action() -> None:
-            with path.open("wb") as out:
-                size, crc = self._stream(key, out.write)
+        def check(size: int, crc: str) -> None:
             if size != bytes:
                 raise _Damaged(f"has {size} bytes instead of {bytes}")
             if crc != crc32c:
                 raise _Damaged(f"has crc32c {crc} instead of {crc32c}: its bytes changed")
 
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._try(self.name(key), action)
-        except FileNotFoundError:
-            raise StoreError("is gone", where=self.name(key), fix="headway run makes it again") from None
+        if not self.copy(key, path, check):
+            raise StoreError("is gone", where=self.name(key), fix="headway run makes it again")
 
-    def copy(self, key: str, path: Path) -> None:
-        """Write an object to a file, whose folder is made, a block at a time; who reads the file checks its bytes. An
-        object that is gone by now leaves no file."""
+    def copy(self, key: str, path: Path, check: Callable[[int, str], None] = lambda size, crc: None) -> bool:
+        """Write an object to a file, whose folder is made, a block at a time. One that is gone leaves no file; whether there
+        is one.
 
-        def action() -> None:
+        Args:
+            check: looks at its bytes and crc32c; it is read again where this raises an OSError.
+        """
+
+        def action() -> bool:
             with path.open("wb") as out:
-                self._stream(key, out.write)
+                found = self._stream(key, out.write)
+            check(*found)
+            return True
 
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._try(self.name(key), action)
-        except FileNotFoundError:
-            path.unlink(missing_ok=True)
+        if self._ask(key, action):
+            return True
+        path.unlink(missing_ok=True)
+        return False
 
     def checksum(self, key: str) -> tuple[int, str] | None:
         """(bytes, crc32c) of an object, read whole; None when there is none."""
-        try:
-            return self._try(self.name(key), lambda: self._stream(key, lambda block: None))
-        except FileNotFoundError:
-            return None
+        return self._ask(key, lambda: self._stream(key, lambda block: None))
 
     def _stream(self, key: str, write: Callable[[bytes], object]) -> tuple[int, str]:
-        value, size = 0, 0
         with self._open(key) as file:
-            while block := file.read(_BLOCK):
-                value = google_crc32c.extend(value, block)
-                size += len(block)
-                write(block)
-        return size, f"{value:08x}"
+            return manifest.crc32c(manifest.blocks(file, write))
 
     def put_all(self, files: Iterable[tuple[str, Path, str]]) -> None:
         """`put` each (key, file, crc32c), several at once."""
         each(lambda item: self.put(*item), files)
 
-    def get_all(self, files: Iterable[tuple[str, Path, int, str]]) -> None:
-        """`get` each (key, file, bytes, crc32c), several at once."""
-        each(lambda item: self.get(*item), files)
-
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; those that are gone already are as good."""
 
         def one(key: str) -> None:
-            with contextlib.suppress(FileNotFoundError):
-                self._try(self.name(key), lambda: self._files.delete_file(self._path(key)))
+            self._ask(key, lambda: self._files.delete_file(self._path(key)))
 
         each(one, keys)
 
@@ -210,8 +201,7 @@ class Bucket:
         if self._flat:
             self.delete(self.listing(prefix))
             return
-        with contextlib.suppress(FileNotFoundError):
-            self._try(self.name(prefix), lambda: self._files.delete_dir(self._path(prefix).rstrip("/")))
+        self._ask(prefix, lambda: self._files.delete_dir(self._path(prefix).rstrip("/")))
 
     @contextlib.contextmanager
     def _open(self, key: str) -> Iterator[pa.NativeFile]:
@@ -224,25 +214,15 @@ class Bucket:
         with self._open(key) as file:
             return file.metadata()
 
-    @contextlib.contextmanager
-    def _create(self, key: str) -> Iterator[pa.NativeFile]:
-        """An object to write."""
-        path = self._path(key)
-        with self._files.open_output_stream(path, compression=None) as out, _unclosed("the connection broke"):
-            yield out
-
-    @contextlib.contextmanager
-    def _there(self, key: str) -> Iterator[None]:
-        """Around a put: Cloud Storage calls it a file not found when there is no bucket."""
-        try:
-            yield
-        except FileNotFoundError as error:
-            if error.filename is not None:  # on the disk
-                raise
-            raise StoreError("there is no such bucket", where=self.name(key), fix=_FIX) from None
-
     def _path(self, key: str) -> str:
         return f"{self._base}/{key}"
+
+    def _ask(self, key: str, action: Callable[[], Result]) -> Result | None:
+        """What `action` gives; None when there is no such object."""
+        try:
+            return self._try(self.name(key), action)
+        except FileNotFoundError:
+            return None
 
     def _try(self, name: str, action: Callable[[], Result]) -> Result:
         for attempt in range(TRIES):

@@ -62,7 +62,7 @@ class _File(NamedTuple):
     crc32c: str
 
 
-class Stager:
+class Stager(contextlib.AbstractContextManager["Stager"]):
     """See the module. Threads may share one.
 
     Args:
@@ -104,9 +104,6 @@ class Stager:
         self._old = self._found() if self._limit is not None else collections.OrderedDict()
         self._bytes = sum(self._old.values())
         self._make_room(None, urgent=False)
-
-    def __enter__(self) -> Stager:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

@@ -125,17 +125,9 @@ class BucketStore(Store):
         manifest = manifests.parse(json.dumps(value).encode(), self.bucket.name(key))
         return None if manifest is None else (manifest, str(attempt))
 
-    def _look(self, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
-        folder = self.output(stage, fingerprint)
-        found = self._placed(folder)
-        if found is None:
-            key = f"{self._key(folder)}/{manifests.NAME}"
-            return None, "its manifest is damaged" if key in self._listing(key) else None
-        manifest = found[0]
-        if (manifest.stage, manifest.fingerprint) != (stage, fingerprint):
-            return None, f"its manifest is that of {manifest.stage}/{manifest.fingerprint}"
-        problem = self.sizes_problem(folder, manifest)
-        return (None, problem) if problem else (manifest, None)
+    def _is_there(self, folder: Path) -> bool:
+        key = f"{self._key(folder)}/{manifests.NAME}"
+        return key in self._listing(key)
 
     def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
         self._listing(f"stages/{stage}")  # once, not in every thread
@@ -159,26 +151,17 @@ class BucketStore(Store):
     def sizes_problem(self, folder: Path, manifest: Manifest) -> str | None:
         base = self._files(folder)
         listed = self._listing(base)
-        for entry in manifest.files:
-            found = listed.get(f"{base}/{entry.path}")
-            if found is None:
-                return f"{entry.path} is gone"
-            if found.bytes != entry.bytes:
-                return f"{entry.path} has {found.bytes} bytes instead of {entry.bytes}"
-        return None
+
+        def size_of(name: str) -> int | str:
+            found = listed.get(f"{base}/{name}")
+            return "is gone" if found is None else found.bytes
+
+        return manifests.sizes_problem(manifest, size_of)
 
     def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
         base = self._files(folder)
-        problems = []
-        found = each(lambda entry: self.bucket.checksum(f"{base}/{entry.path}"), manifest.files)
-        for entry, actual in zip(manifest.files, found, strict=True):
-            if actual is None:
-                problems.append((entry.path, "is gone"))
-            elif actual[0] != entry.bytes:
-                problems.append((entry.path, f"has {actual[0]} bytes instead of {entry.bytes}"))
-            elif actual[1] != entry.crc32c:
-                problems.append((entry.path, f"has crc32c {actual[1]} instead of {entry.crc32c}: its bytes changed"))
-        return problems
+        found = each(lambda entry: self.bucket.checksum(f"{base}/{entry.path}") or "is gone", manifest.files)
+        return manifests.checksum_problems(manifest, found)
 
     def children(self, folder: Path) -> list[str]:
         key = self._key(folder)
@@ -187,7 +170,7 @@ class BucketStore(Store):
         cut = len(key) + 1
         listed = [name[cut:] for name in self._listing(key) if name.startswith(key + "/")]
         if key.startswith(("stages/", "models/")) and key.count("/") == 1:
-            # an attempt that was never committed is no child
+            # an attempt that was never committed is not a child
             whole = [name.removesuffix("/" + manifests.NAME) for name in listed if name.endswith("/" + manifests.NAME)]
             listed = [*(n for n in whole if "/" not in n), *(n for n in listed if "/" not in n)]
         return sorted({name.split("/", 1)[0] for name in listed})

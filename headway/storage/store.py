@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.clock import now
 from headway.errors import StoreError
+from headway.messages import now
 from headway.redaction import redacted
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, replace_text, sync_folders, sync_path, writing
@@ -70,15 +70,21 @@ class Store:
 
     def find(self, stage: str, fingerprint: str) -> Manifest | None:
         """The manifest of an output whose files are all there with their sizes; None when it must be made."""
-        return self._look(stage, fingerprint)[0]
+        return self._judge(self.output(stage, fingerprint), stage, fingerprint)[0]
 
     def check(self, stage: str, fingerprint: str) -> str | None:
         """Why an output that was once made cannot be used; None when it can, or never was."""
-        return self._look(stage, fingerprint)[1]
+        return self._judge(self.output(stage, fingerprint), stage, fingerprint)[1]
 
-    def _look(self, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
-        """(its manifest, None) of an output that is there; (None, why not) of a damaged one; two None of nothing."""
-        return _judge(self.output(stage, fingerprint), stage, fingerprint)
+    def _judge(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
+        """(its manifest, None) of a folder that is that output; (None, why not) of one that is not; two None of nothing."""
+        found = self.manifest(folder)
+        if found is None:
+            return None, "its manifest is gone or damaged" if self._is_there(folder) else None
+        if (found.stage, found.fingerprint) != (stage, fingerprint):
+            return None, f"its manifest is that of {found.stage}/{found.fingerprint}"
+        problem = self.sizes_problem(folder, found)
+        return (None, problem) if problem else (found, None)
 
     # --- what a bucket does otherwise; every path is one below `root`
 
@@ -120,17 +126,22 @@ class Store:
         """The names in a folder, sorted; none when there is no such folder."""
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
+    def _is_there(self, folder: Path) -> bool:
+        """Whether there is anything of an output, whole or not."""
+        return folder.exists()
+
     def manifest(self, folder: Path) -> Manifest | None:
         """The valid manifest of an output or a version, whatever its files are."""
         return manifests.read(folder)
 
     def sizes_problem(self, folder: Path, manifest: Manifest) -> str | None:
         """The first file of an output or a version that is not there with its size; None when all are."""
-        return manifests.sizes_problem(folder, manifest)
+        return manifests.sizes_problem(manifest, lambda name: manifests.on_disk(folder / name, manifests.size))
 
     def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
         """(file, problem) for each file that is not what the manifest says. Reads every byte."""
-        return manifests.checksum_problems(folder, manifest)
+        found = (manifests.on_disk(folder / entry.path, manifests.checksum) for entry in manifest.files)
+        return manifests.checksum_problems(manifest, found)
 
     def place(self, aside: Path, target: Path) -> None:
         """Make a folder that was written aside visible as `target`, which is not there yet."""
@@ -197,7 +208,7 @@ class Store:
             except OSError:
                 if not target.exists():
                     raise
-            if _judge(target, stage, fingerprint)[0] is not None:
+            if self._judge(target, stage, fingerprint)[0] is not None:
                 return  # somebody else made the same output meanwhile
             self._clear(target, stage, fingerprint)
         raise StoreError("cannot be put in place: another process keeps replacing it", where=str(target))
@@ -207,7 +218,7 @@ class Store:
         aside = self.staging / mark(f"damaged-{target.name}")
         with contextlib.suppress(FileNotFoundError):
             target.rename(aside)
-        if _judge(aside, stage, fingerprint)[0] is not None:
+        if self._judge(aside, stage, fingerprint)[0] is not None:
             # another process replaced the damaged one between our look and our move: what we moved is good
             with contextlib.suppress(OSError):
                 aside.rename(target)
@@ -314,17 +325,6 @@ class Store:
         except (ValueError, OSError):
             return None
         return value if isinstance(value, dict) and "run" in value else None
-
-
-def _judge(folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
-    """(its manifest, None) of a folder that is that output; (None, why not) of one that is not; two None of nothing."""
-    found = manifests.read(folder)
-    if found is None:
-        return None, "its manifest is gone or damaged" if folder.exists() else None
-    if (found.stage, found.fingerprint) != (stage, fingerprint):
-        return None, f"its manifest is that of {found.stage}/{found.fingerprint}"
-    problem = manifests.sizes_problem(folder, found)
-    return (None, problem) if problem else (found, None)
 
 
 class Staging:

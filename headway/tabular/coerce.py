@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.schema.columns import Column, column_yaml, suggest
 from headway.schema.parse_rules import Parse, parsed
-from headway.tabular.list_arrays import flatten, is_list, is_text, join, slots, split_text
+from headway.tabular.list_arrays import decoded, flatten, is_list, is_text, join, slots, split_text, value_type
 from headway.tabular.quarantine import SCHEMA, rejected
 
 # Whatever Arrow's CSV reader takes for a number is one here too: a value's fate must not hang on its neighbours, for
@@ -164,8 +164,7 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
     """A list or vector: every element is coerced as a scalar would be, and a row is as good as its worst element."""
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), []
-    if pa.types.is_dictionary(raw.type):
-        raw = raw.dictionary_decode()
+    raw = decoded(raw)
     if column.separator is not None and is_text(raw.type):
         raw = split_text(_valid(raw), column.separator)
     if not is_list(raw.type):
@@ -199,12 +198,11 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
 
 def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
     """The stored array, a mask of the values that do not fit (null in the array), and why."""
-    if column.parse is not None and is_text(raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type):
+    if column.parse is not None and is_text(value_type(raw.type)):
         return _parsed(raw, column, column.parse)
     if column.type == "bytes":
         return _to_bytes(raw, column), None, ""
-    if pa.types.is_dictionary(raw.type):
-        raw = raw.dictionary_decode()
+    raw = decoded(raw)
     if is_text(raw.type):
         return _from_text(_valid(raw), column)
     if pa.types.is_null(raw.type):
@@ -230,7 +228,7 @@ def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArr
 
 
 def _valid(raw: pa.Array) -> pa.StringArray:
-    """As a string array. Bytes that are no UTF-8 are no number either: they become a character that is part of none."""
+    """As a string array. Bytes that are not UTF-8 are not a number either: they become a character that is part of none."""
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import column_yaml
+from headway.tabular.list_arrays import is_list, value_type
 
 _OF_TYPES = re.compile(r"no kernel|match type of value|Unsupported cast|Failed to (parse|cast)|rror parsing")
 
@@ -114,9 +115,8 @@ def _ours(match: re.Match[str]) -> str:
 
 def kind_of(kind: pa.DataType) -> str:
     """What a column of this type holds, in plain words."""
-    if pa.types.is_dictionary(kind):
-        return kind_of(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    kind = value_type(kind)
+    if is_list(kind):
         return "lists"
     if pa.types.is_boolean(kind):
         return "true or false"

@@ -6,7 +6,7 @@
 
 The grammar is a small part of Python's own: names, numbers, strings, True, False, None; + - * / // % and unary -;
 comparisons (chained too), `in` and `not in` over a list, `is None` and `is not None`; and, or, not; the functions of
-`FUNCTIONS`; and col("any name") for columns whose names are no identifiers. Nulls follow SQL: a comparison with null is
+`FUNCTIONS`; and col("any name") for columns whose names are not identifiers. Nulls follow SQL: a comparison with null is
 null, `and` and `or` are Kleene's. Nothing is ever handed to Python's eval. Arithmetic of integers is checked: a result that
 does not fit int64 is an error that names the row.
 """
@@ -24,13 +24,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import ConfigError
+from headway.schema.columns import no_column
+from headway.tabular.expression_errors import foreign_operator, is_overflow, misfit, no_condition, overflow
+from headway.tabular.list_arrays import decoded
 
 Value = Any
 """An Arrow array or scalar."""
 
 
 def _double(value: Value) -> Value:
-    # unsafe only in that integers beyond 2**53 are rounded; text that is no number is still refused
+    # unsafe only in that integers beyond 2**53 are rounded; text that is not a number is still refused
     return pc.cast(value, pa.float64(), safe=False)
 
 
@@ -154,20 +157,11 @@ class Expression:
             DataError: types that do not go together, such as a number compared with text.
             Overflow: a result that does not fit int64.
         """
-        from headway.schema.columns import suggest
-
-        for name in sorted(self.columns):
-            if name not in batch.schema.names:
-                raise ConfigError(
-                    f"there is no column {name!r}",
-                    where=f"expression {self.text!r}",
-                    fix=suggest(name, batch.schema.names),
-                )
+        if missing := sorted(self.columns - {*batch.schema.names}):
+            raise no_column(missing[0], batch.schema.names, where=f"expression {self.text!r}")
         try:
             value = _evaluate(self._tree, batch)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            from headway.tabular.expression_errors import is_overflow, misfit, overflow
-
             part = _failing(self._tree, batch)
             if is_overflow(error):
                 raise overflow(self.text, part, batch, _failing_row(part, batch)) from None
@@ -184,8 +178,6 @@ class Expression:
         """
         value = self.evaluate(batch)
         if not pa.types.is_boolean(value.type):
-            from headway.tabular.expression_errors import no_condition
-
             raise no_condition(self.text, self._tree, value.type)
         return pc.fill_null(value, False)
 
@@ -200,7 +192,7 @@ def parse(text: str) -> Expression:
         raise ConfigError(
             f"not an expression{f' (at character {column})' if column else ''}",
             where=f"expression {text!r}",
-            fix=_fix(text),
+            fix=foreign_operator(text) or _EXAMPLE,
         ) from None
     names: set[str] = set()
     try:
@@ -210,15 +202,11 @@ def parse(text: str) -> Expression:
     return Expression(text, frozenset(names), tree)
 
 
-def _fix(text: str) -> str:
-    from headway.tabular.expression_errors import foreign_operator
-
-    return foreign_operator(text) or _EXAMPLE
-
-
 def _refuse(node: ast.AST, text: str, what: str) -> ConfigError:
     at = getattr(node, "col_offset", 0) + 1
-    return ConfigError(f"{what} (at character {at})", where=f"expression {text!r}", fix=_fix(text))
+    return ConfigError(
+        f"{what} (at character {at})", where=f"expression {text!r}", fix=foreign_operator(text) or _EXAMPLE
+    )
 
 
 def _check(node: ast.expr, text: str, names: set[str]) -> None:
@@ -363,7 +351,7 @@ def _found(value: Value, items: list[Any]) -> Value:
         return pc.and_(pc.is_valid(value), False)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         if not isinstance(items[0], str):
-            # a fraction is no integer; as doubles large integers would lose digits
+            # a fraction is not an integer; as doubles large integers would lose digits
             value, items = pc.cast(value, pa.int64()), [int(item) for item in items if item == item // 1]
             return pc.is_in(value, value_set=pa.array(items, pa.int64()))
     elif pa.types.is_floating(kind) and not isinstance(items[0], str):
@@ -374,9 +362,7 @@ def _found(value: Value, items: list[Any]) -> Value:
 
 def _column(batch: pa.RecordBatch, name: str) -> Value:
     """Text compares as text, whether it came as bytes, a dictionary or a large string."""
-    value = batch.column(name)
-    if pa.types.is_dictionary(value.type):
-        value = value.dictionary_decode()
+    value = decoded(batch.column(name))
     kind = value.type
     if pa.types.is_integer(kind) and kind.bit_width < 64:
         value = value.cast(pa.int64())  # int8 * int8 would wrap

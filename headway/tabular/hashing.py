@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 VERSION = 1
@@ -78,6 +79,17 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 
             word |= np.where(byte < left, value, U64(0))
         state[rows] = mix64(state[rows] ^ word, k)
     return state
+
+
+def hash_texts(array: pa.Array) -> NDArray[np.uint64]:
+    """`hash_bytes` of each value of a string or binary array; of a null anything."""
+    if not len(array):
+        return np.zeros(0, U64)
+    array = array.cast(pa.large_binary())
+    _, offsets_buffer, data_buffer = array.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    return hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
 def _digest(text: bytes) -> int:

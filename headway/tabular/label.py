@@ -17,7 +17,7 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.schema.columns import LABEL, Column, column_yaml
 from headway.tabular.expressions import Expression, parse
-from headway.tabular.list_arrays import is_list
+from headway.tabular.list_arrays import decoded, is_list
 
 
 class LabelConfig(Frozen):
@@ -67,11 +67,9 @@ class LabelConfig(Frozen):
             return value.cast(pa.int64())
         if pa.types.is_floating(value.type):
             value = value.cast(pa.float32())
-            # NaN is no answer to learn from
+            # NaN is not an answer to learn from
             return pc.if_else(pc.is_nan(value), pa.scalar(None, pa.float32()), value)
-        if pa.types.is_dictionary(value.type):
-            value = value.dictionary_decode()
-        return value.cast(pa.binary())
+        return decoded(value).cast(pa.binary())
 
     def stored(self, columns: tuple[Column, ...]) -> Column:
         """The label as a stored column, given the coerced columns it is made of."""

@@ -41,12 +41,36 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
+def has_bytes(kind: pa.DataType) -> bool:
+    """As `is_text`, or a view of such."""
+    return is_text(kind) or pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values, whether or not a dictionary holds them."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def decoded(array: Any) -> Any:
+    """An array, or a chunked one, without a dictionary."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    return array.cast(array.type.value_type) if isinstance(array, pa.ChunkedArray) else array.dictionary_decode()
+
+
 def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     """What an array of numbers holds, by reference; anything may stand in the place of a null."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype)
     return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array)]
+
+
+def run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a value is another than the one before it; true for the first."""
+    starts = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=starts[1:])
+    return starts
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -58,6 +82,36 @@ def is_list(kind: pa.DataType) -> bool:
         or pa.types.is_list_view(kind)
         or pa.types.is_large_list_view(kind)
     )
+
+
+def cell_bytes(array: pa.Array, extra: int = 0) -> int | NDArray[np.int64]:
+    """Bytes of each value, 0 for a null; one number where all have the same.
+
+    Args:
+        extra: added to each value of varying size, and to each list.
+    """
+    kind = array.type
+    if has_bytes(kind):
+        return pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64) + extra
+    if pa.types.is_fixed_size_list(kind) and isinstance(each := cell_bytes(array.values, extra), int):
+        return int(kind.list_size * each)
+    if is_list(kind):
+        flat = flatten(array)
+        if isinstance(each := cell_bytes(flat.values, extra), int):
+            return flat.lengths * each + extra
+        ends = np.concatenate([[0], np.cumsum(each)])
+        stops = np.cumsum(flat.lengths)
+        return ends[stops] - ends[stops - flat.lengths] + extra
+    try:
+        return -(-kind.bit_width // 8)
+    except ValueError:  # a struct cannot be stored anyway
+        return 0
+
+
+def as_batch(table: pa.Table) -> pa.RecordBatch:
+    """The rows of a table in one batch."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
 def flatten(array: pa.Array) -> Flat:
@@ -74,15 +128,20 @@ def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_
     """The stored array of a list or vector column; a row that is not `present` must have length 0."""
     mask = None if present.all() else pa.array(~present)
     if column.length is not None:
-        if mask is not None:  # Arrow's fixed lists have slots for null rows as well
-            rows = np.repeat(present, column.length)
-            places = np.cumsum(rows) - 1
-            values = values.take(pa.array(places, mask=~rows))
+        values = with_null_slots(values, present, column.length)  # Arrow's fixed lists have them as well
         return pa.FixedSizeListArray.from_arrays(values, column.length, mask=mask)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     if offsets[-1] >= 1 << 31:
         raise ValueError("a batch holds more than 2**31 list elements")
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, mask=mask)
+
+
+def with_null_slots(values: pa.Array, present: NDArray[np.bool_], length: int) -> pa.Array:
+    """The values of a vector column's rows that are `present`, with `length` nulls for each other row."""
+    if present.all():
+        return values
+    held = np.repeat(present, length)
+    return values.take(pa.array(np.cumsum(held) - 1, mask=~held))
 
 
 def split_text(raw: pa.Array, separator: str) -> pa.Array:

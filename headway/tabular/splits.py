@@ -1,6 +1,6 @@
 """The split rule: assigns each row to train, eval or test by the hash of a key, by a column, or by time.
 
-    names, codes = assign(SplitConfig(key="customer", eval=0.2), batch)     # hash: same key, same split, for ever
+    assigned(SplitConfig(key="customer", eval=0.2), batch).codes            # hash: same key, same split, for ever
     window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span judges
 
 Three ways: by hash of a key (the default), by a column that says so, by whole spans. With `mode: time` ingest writes a
@@ -23,8 +23,8 @@ from pydantic import Field, field_validator, model_validator
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
-from headway.tabular.hashing import NULL, U64, hash_bytes, mix64
-from headway.tabular.list_arrays import flatten, is_list, is_text
+from headway.tabular.hashing import NULL, U64, hash_texts, mix64
+from headway.tabular.list_arrays import decoded, flatten, is_list, is_text
 
 Hashes = NDArray[np.uint64]
 SPLITS = ("train", "eval", "test")
@@ -55,12 +55,7 @@ class SplitConfig(Frozen):
         default=None, description="mode column: what its values mean, when they are not train, eval and test"
     )
 
-    @field_validator("key", mode="before")
-    @classmethod
-    def _one_key(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
-    @field_validator("unique", mode="before")
+    @field_validator("key", "unique", mode="before")
     @classmethod
     def _one_column(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
@@ -118,20 +113,12 @@ class SplitConfig(Frozen):
         return (ALL,) if self.mode == "time" else SPLITS
 
 
-def assign(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
-    """For each row of a coerced batch the index of its split in `config.names()`; int8 [rows].
-
-    Raises:
-        DataError: mode column, and a value that is not train, eval or test.
-    """
-    return assigned(config, batch).codes
-
-
 @dataclass(frozen=True)
 class Assigned:
     """The splits of a batch's rows, and the hashes they were chosen by."""
 
     codes: NDArray[np.int8]
+    """For each row the index of its split in `config.names()`."""
     hashes: NDArray[np.uint64] | None = None
     """mode hash: the less, the further from train; else None."""
     columns: dict[str, NDArray[np.uint64]] = field(default_factory=dict)
@@ -144,11 +131,14 @@ def assigned(
     columns: Sequence[str] | None = None,
     hashes: Callable[[str], Hashes] | None = None,
 ) -> Assigned:
-    """As `assign`, with the hashes that were made on the way.
+    """For each row of a coerced batch its split, with the hashes that were made on the way.
 
     Args:
         columns: what is hashed without a key; None: all there are.
         hashes: their `column_hash`, for each row of `batch`; None: of the columns in it.
+
+    Raises:
+        DataError: mode column, and a value that is not train, eval or test.
     """
     if config.mode == "time":
         return Assigned(np.zeros(batch.num_rows, np.int8))
@@ -167,9 +157,7 @@ def assigned(
 def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     assert config.column is not None
     meaning: dict[str, Any] = dict(config.values) if config.values else {name: name for name in SPLITS}
-    found = batch.column(config.column)
-    if pa.types.is_dictionary(found.type):
-        found = found.dictionary_decode()
+    found = decoded(batch.column(config.column))
     if not pa.types.is_binary(found.type):
         found = found.cast(pa.string()).cast(pa.binary())
     encoded = found.dictionary_encode()
@@ -194,7 +182,7 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
 def row_hash(
     batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0, hashes: Callable[[str], Hashes] | None = None
 ) -> Hashes:
-    """One uint64 a row over the named columns, in the order of their names so that config order does not matter.
+    """One uint64 per row over the named columns, in the order of their names so that config order does not matter.
 
     Args:
         hashes: the `column_hash` of a column, where that is not of `batch`.
@@ -221,7 +209,8 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
             encoded = array.dictionary_encode()
             if len(encoded.dictionary) < len(array) // 2:
                 return gathered(column_hash(encoded.dictionary), encoded.indices)
-        return _hash_strings(array.cast(pa.large_binary()))
+        hashes = hash_texts(array)
+        return np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes) if array.null_count else hashes
     if pa.types.is_floating(kind):
         values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.float32) + np.float32(0.0)
         values[np.isnan(values)] = np.float32("nan")
@@ -249,18 +238,6 @@ def gathered(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64
     """Each row's hash, from those of a dictionary's words; NULL for a null."""
     table = np.append(hashes, NULL)
     return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
-
-
-def _hash_strings(array: pa.Array) -> NDArray[np.uint64]:
-    _, offsets_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
-    if not len(array):
-        return np.zeros(0, U64)
-    hashes = hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])
-    if array.null_count:
-        hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes)
-    return hashes
 
 
 Part = tuple[str, str]

@@ -6,7 +6,7 @@ summary_table(result)                     # rows of text for a terminal or an ar
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from headway.config import Frozen
 
@@ -14,18 +14,26 @@ LISTED = 5
 """Values that a sentence names before it says how many more there are."""
 
 
-SEVERITIES = ("error", "warning", "info")
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """The gravest first; only errors stop a run."""
 
 
 class Anomaly(Frozen):
-    severity: Literal["error", "warning", "info"]
+    severity: Severity
     kind: str
     column: str | None = None
     where: str | None = None
     """The split or span."""
     message: str
     fix: str | None = None
+
+
+def finding(
+    severity: Severity, kind: str, where: str | None, message: str, fix: str | None, *, column: str | None = None
+) -> Anomaly:
+    """An anomaly; `where` is the split or span."""
+    return Anomaly(severity=severity, kind=kind, column=column, where=where, message=message, fix=fix)
 
 
 def errors(result: dict[str, Any]) -> list[dict[str, Any]]:

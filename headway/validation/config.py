@@ -10,15 +10,13 @@ validation:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field, field_validator
 
 from headway.config import Frozen
-from headway.errors import ConfigError
-from headway.schema.columns import LABEL, suggest
+from headway.schema.columns import LABEL, no_column, suggest
 from headway.validation.anomaly import Anomaly
 
 Severity = Literal["error", "warning", "info", "ignore"]
@@ -64,9 +62,7 @@ def _kinds(value: dict[str, Severity]) -> dict[str, Severity]:
     named = {name.replace("_", " "): severity for name, severity in value.items()}
     for name in named:
         if name not in KINDS:
-            close = difflib.get_close_matches(name, KINDS, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(KINDS)}"
-            raise ValueError(f"there is no check {name!r}; {hint}")
+            raise ValueError(f"there is no check {name!r}; {suggest(name, [*KINDS])}")
     return named
 
 
@@ -113,9 +109,7 @@ class ValidateConfig(Frozen):
         """ConfigError when a column is named that does not exist."""
         for name in self.columns:
             if name != LABEL and name not in known:
-                raise ConfigError(
-                    f"there is no column {name!r}", where=f"{where}: validation.columns", fix=suggest(name, [*known])
-                )
+                raise no_column(name, known, where=f"{where}: validation.columns")
 
     def unseen(self, column: str) -> float:
         own = self.columns.get(column)

@@ -4,32 +4,96 @@ drifted = list(drift(train, champion_train, "version 3 (2013-01 to 2013-06)", co
 
 Train rows are held against the champion's train rows: text by the greatest change of one value's share (L-infinity),
 numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the share of missing values.
+
+The distances come from mergeable statistics alone. All are symmetric and zero for equal statistics. Numbers are binned by the
+quantiles of both sides together, so that a bin holds about a twentieth of one side and a frequent value has a bin's edge of
+its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headway.messages import counted
 from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
+from headway.statistics.external_sort import paired
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.anomaly import Anomaly, listed, value_text
+from headway.validation.anomaly import Anomaly, finding, listed, value_text
 from headway.validation.config import DriftConfig, ValidateConfig
-from headway.validation.distance import jensen_shannon, l_infinity, quantile_distance
+
+_BINS = 20
+_GRID = np.linspace(0, 1, 1001)
+INNER = np.linspace(0.05, 0.95, 19)
+
+
+def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float, bytes, float, float]:
+    """(the greatest change of a share, of which value, its share in ours, in theirs); shares of the rows with a value.
+
+    Raises:
+        ValueError: the values of one side were not counted.
+    """
+    if ours.text is None or theirs.text is None:
+        raise ValueError(f"{ours.name}: the values were not counted, so there are no shares to compare")
+    n, m = max(ours.values, 1), max(theirs.values, 1)
+    found = -1.0, b"", 0.0, 0.0
+    # block by block: there may be millions of words
+    for values, a, b in paired(ours.text.blocks(), theirs.text.blocks()):
+        change = np.abs(a / n - b / m)
+        top = float(change.max())
+        if top > found[0]:
+            at = min(np.flatnonzero(change == top).tolist(), key=lambda i: values[i].as_py())
+            found = top, values[at].as_py(), float(a[at] / n), float(b[at] / m)
+    return found if found[0] >= 0 else (0.0, b"", 0.0, 0.0)
+
+
+def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
+    """The divergence in bits, from 0 to 1; both sides must have finite numbers."""
+    inner = np.linspace(0, 1, _BINS + 1)[1:-1].tolist()
+    # up to each side's end: two that do not overlap share no bin
+    inner.append(1.0)
+    edges = np.unique(np.concatenate([ours.quantile(inner), theirs.quantile(inner)]))
+    p, q = _bins(ours, edges), _bins(theirs, edges)
+    middle = (p + q) / 2
+    return float(np.clip((_relative(p, middle) + _relative(q, middle)) / 2, 0.0, 1.0))
+
+
+def _relative(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+    some = p > 0
+    return float((p[some] * np.log2(p[some] / q[some])).sum())
+
+
+def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The share of the finite values in (-inf, e0], (e0, e1], ..., (en, inf)."""
+    if column.numbers is not None:
+        values, counts = column.numbers.sorted()
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        upto = ends[np.searchsorted(values.astype(np.float64), edges, side="right")] / ends[-1]
+    else:
+        upto = np.searchsorted(column.quantile(_GRID.tolist()), edges, side="right") / len(_GRID)
+    return np.diff(np.concatenate([[0.0], upto, [1.0]]))
+
+
+def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
+    """0 for equal quantiles; 1 when they shift by the whole 5% to 95% range, or between two constants."""
+    a, b = ours.quantile(INNER.tolist()), theirs.quantile(INNER.tolist())
+    shift = float(np.abs(a - b).mean())
+    if not shift:
+        return 0.0
+    wide = max(a[-1] - a[0], b[-1] - b[0])
+    return shift / float(wide) if wide else 1.0
 
 
 def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig) -> Iterator[Anomaly]:
     """An anomaly for each column of both that is further apart than its bounds; `whose` names the champion."""
     if min(ours.rows, theirs.rows) < config.drift.min_rows:
-        yield Anomaly(
-            severity="info",
-            kind="drift",
-            where="train",
-            message=f"drift was not checked: {counted(ours.rows, 'train row')}, {theirs.rows:,} of {whose}; at least "
-            f"{config.drift.min_rows:,} of each are needed",
-            fix="widen the window, or lower validation.drift.min_rows",
-        )
+        message = f"drift was not checked: {counted(ours.rows, 'train row')}, {theirs.rows:,} of {whose}; at least "
+        message += f"{config.drift.min_rows:,} of each are needed"
+        fix = "widen the window, or lower validation.drift.min_rows"
+        yield finding("info", "drift", "train", message, fix)
         return
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
@@ -38,7 +102,7 @@ def drift(ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: Va
 
 
 def _flat(column: ColumnStatistics) -> bool:
-    """Whether there is one value a row."""
+    """Whether there is one value per row."""
     return not getattr(column, "shape", ())
 
 
@@ -88,15 +152,10 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
 def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, told: str, whose: str) -> Anomaly:
     """Values that are images or documents have no shares to compare."""
     longest = max(ours.longest or 0, theirs.longest or 0)
-    return Anomaly(
-        severity="info",
-        kind="drift",
-        column=ours.name,
-        where="train",
-        message=f"the values of {told} were not compared with those of {whose}: they have up to {longest:,} bytes, and values "
-        f"are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared",
-        fix=f"nothing to do; validation.columns.{ours.name}.severity.drift: ignore leaves this out",
-    )
+    message = f"the values of {told} were not compared with those of {whose}: they have up to {longest:,} bytes, and "
+    message += f"values are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared"
+    fix = f"nothing to do; validation.columns.{ours.name}.severity.drift: ignore leaves this out"
+    return finding("info", "drift", "train", message, fix, column=ours.name)
 
 
 def _absent(column: ColumnStatistics) -> float:
@@ -111,15 +170,9 @@ def _figures(column: ColumnStatistics, at: list[float]) -> str:
 
 
 def _anomaly(column: str, message: str, bound: str, distance: float) -> Anomaly:
-    return Anomaly(
-        severity="warning",
-        kind="drift",
-        column=column,
-        where="train",
-        message=message,
-        fix=f"check what changed in the source; if it is right, raise validation.columns.{column}.drift.{bound} above "
-        f"{distance:.3f}",
-    )
+    fix = f"check what changed in the source; if it is right, raise validation.columns.{column}.drift.{bound} above "
+    fix += f"{distance:.3f}"
+    return finding("warning", "drift", "train", message, fix, column=column)
 
 
 def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
@@ -127,42 +180,28 @@ def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> It
     left = {value for value, _ in ours.top()}
     gone = [(value, count) for value, count in theirs.top() if value not in left]
     if gone:
-        yield Anomaly(
-            severity="warning",
-            kind="vanished label",
-            column=LABEL,
-            where="train",
-            message=f"no train row has a label that {whose} was trained on: {listed(gone, len(gone))}",
-            fix="check the label expression and the spans of the window, or widen the window",
-        )
+        message = f"no train row has a label that {whose} was trained on: {listed(gone, len(gone))}"
+        fix = "check the label expression and the spans of the window, or widen the window"
+        yield finding("warning", "vanished label", "train", message, fix, column=LABEL)
 
 
 def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig) -> Iterator[Anomaly]:
     """Features whose logged requests are further from the train rows than the bounds of drift."""
     if min(train.rows, logged.rows) < config.drift.min_rows:
-        yield Anomaly(
-            severity="info",
-            kind="skew",
-            where="serving",
-            message=f"skew was not checked: {counted(train.rows, 'train row')}, {counted(logged.rows, 'logged request')}; at "
-            f"least {config.drift.min_rows:,} of each are needed",
-            fix="log more requests, or lower validation.drift.min_rows",
-        )
+        message = f"skew was not checked: {counted(train.rows, 'train row')}, "
+        message += f"{counted(logged.rows, 'logged request')}; at least {config.drift.min_rows:,} of each are needed"
+        fix = "log more requests, or lower validation.drift.min_rows"
+        yield finding("info", "skew", "serving", message, fix)
         return
     for name, asked in logged.columns.items():
         taught = train.columns.get(name)
         if taught is None or taught.type != asked.type or not _flat(asked):
             continue
         if asked.missing == asked.rows and taught.present:
-            yield Anomaly(
-                severity="warning",
-                kind="skew",
-                column=name,
-                where="serving",
-                message=f"none of the {asked.rows:,} logged requests has a value of {name!r}; "
-                f"{taught.present / taught.rows:.2%} of the train rows do",
-                fix=f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}",
-            )
+            message = f"none of the {asked.rows:,} logged requests has a value of {name!r}; "
+            message += f"{taught.present / taught.rows:.2%} of the train rows do"
+            fix = f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}"
+            yield finding("warning", "skew", "serving", message, fix, column=name)
             continue
         for found in _column(asked, taught, "the train rows", config.drift_of(name)):
             message = found.message.replace(

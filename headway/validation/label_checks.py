@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from headway.messages import agree
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
-from headway.validation.anomaly import Anomaly, listed, value_text
+from headway.validation.anomaly import Anomaly, finding, listed, value_text
 from headway.validation.config import ValidateConfig
 
 AUTO_MOST_CLASSES = 20
@@ -24,38 +24,23 @@ def labels(
 ) -> Iterator[Anomaly]:
     """What is wrong with a split's label, held against that of train."""
     if label.infinite:
-        yield Anomaly(
-            severity="warning",
-            kind="label",
-            column=LABEL,
-            where=split,
-            message=f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which are ignored",
-            fix="filter them (source.where), or mend the label expression",
-        )
+        message = f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which are ignored"
+        fix = "filter them (source.where), or mend the label expression"
+        yield finding("warning", "label", split, message, fix, column=LABEL)
     if label.present and label.distinct < 2:
         value = "no finite number"
         if label.distinct:
             value = value_text(label.top(1)[0][0]) if label.complete else f"of {label.longest or 0:,} bytes"
-        yield Anomaly(
-            severity="error" if split == "train" else "warning",
-            kind="one label",
-            column=LABEL,
-            where=split,
-            message=f"every one of the {label.present:,} {split} rows has the label {value}",
-            fix="check the label expression, and the spans of the window",
-        )
+        message = f"every one of the {label.present:,} {split} rows has the label {value}"
+        fix = "check the label expression, and the spans of the window"
+        yield finding("error" if split == "train" else "warning", "one label", split, message, fix, column=LABEL)
     elif is_class(task, label):
         value, rarest = label.top()[-1]
         if rarest / label.present < config.min_class_share:
-            yield Anomaly(
-                severity="warning",
-                kind="class balance",
-                column=LABEL,
-                where=split,
-                message=f"the rarest label, {value_text(value)}, has {rarest:,} of {label.present:,} {split} rows "
-                f"({rarest / label.present:.3%}); fewer than {config.min_class_share:.3%} are hard to learn",
-                fix="consider training.class_weights: balanced, or lower validation.min_class_share",
-            )
+            message = f"the rarest label, {value_text(value)}, has {rarest:,} of {label.present:,} {split} rows "
+            message += f"({rarest / label.present:.3%}); fewer than {config.min_class_share:.3%} are hard to learn"
+            fix = "consider training.class_weights: balanced, or lower validation.min_class_share"
+            yield finding("warning", "class balance", split, message, fix, column=LABEL)
     if split != "train" and train is not None and is_class(task, train) and label.complete:
         yield from _classes(split, label, train)
 
@@ -66,29 +51,27 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
     unseen = [(value, count) for value, count in theirs if value not in {value for value, _ in ours}]
     if unseen:
         rows = sum(count for _, count in unseen)
-        yield Anomaly(
-            severity="error" if split == "eval" else "warning",
-            kind="unseen label",
-            column=LABEL,
-            where=split,
-            message=f"{rows:,} of {label.present:,} {split} rows {agree(rows, 'has', 'have')} a label that no train row has: "
-            f"{listed(unseen, len(unseen))}; train has {listed(ours, len(ours))}",
-            fix="filter these rows (source.where), mend the label expression, or widen the window so that train has them too",
-        )
+        message = f"{rows:,} of {label.present:,} {split} rows {agree(rows, 'has', 'have')} a label that no train row "
+        message += f"has: {listed(unseen, len(unseen))}; train has {listed(ours, len(ours))}"
+        fix = "filter these rows (source.where), mend the label expression, or widen the window so that train has them too"
+        yield finding("error" if split == "eval" else "warning", "unseen label", split, message, fix, column=LABEL)
     lacking = [(value, count) for value, count in ours if value not in {value for value, _ in theirs}]
     if lacking and label.present:
         # a class of three rows may miss eval by chance, one that should have had a row there is a broken split
         wanted = max(count for _, count in lacking) * label.present / train.present
-        yield Anomaly(
-            severity="error" if split == "eval" and (wanted >= 1 or len(ours) == 2) else "warning",
-            kind="missing class",
+        message = f"none of the {label.present:,} {split} rows has "
+        message += f"{agree(len(lacking), 'the label', 'one of the labels')} {listed(lacking, len(lacking))} "
+        message += f"of train: metrics of {split} say nothing about "
+        message += f"{agree(len(lacking), 'this class', 'these classes')}"
+        fix = "give eval a larger share (split.eval), split by a key of many values (split.key) or by a column that is "
+        fix += "stratified by the label (split.mode: column), or widen the window"
+        yield finding(
+            "error" if split == "eval" and (wanted >= 1 or len(ours) == 2) else "warning",
+            "missing class",
+            split,
+            message,
+            fix,
             column=LABEL,
-            where=split,
-            message=f"none of the {label.present:,} {split} rows has {agree(len(lacking), 'the label', 'one of the labels')} "
-            f"{listed(lacking, len(lacking))} of train: metrics of {split} say nothing about "
-            f"{agree(len(lacking), 'this class', 'these classes')}",
-            fix="give eval a larger share (split.eval), split by a key of many values (split.key) or by a column that is "
-            "stratified by the label (split.mode: column), or widen the window",
         )
 
 

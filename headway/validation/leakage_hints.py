@@ -22,7 +22,7 @@ from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.row_sample import numbers
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.anomaly import Anomaly
+from headway.validation.anomaly import Anomaly, finding
 
 _BUCKETS = 64
 _LEAST_ROWS, _LEAST_OF_A_CLASS = 200, 30
@@ -33,14 +33,9 @@ Codes = NDArray[np.int64]
 def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
     """A column with the same value in every train row; being missing would tell something."""
     if column.distinct == 1 and not (column.missing or column.nan or column.infinite):
-        yield Anomaly(
-            severity="warning",
-            kind="constant",
-            column=column.name,
-            where="train",
-            message=f"column {column.name!r} has the same value in all {column.rows:,} train rows",
-            fix=f"leave it out: {column_yaml(column.name, 'ignore')}",
-        )
+        message = f"column {column.name!r} has the same value in all {column.rows:,} train rows"
+        fix = f"leave it out: {column_yaml(column.name, 'ignore')}"
+        yield finding("warning", "constant", "train", message, fix, column=column.name)
 
 
 def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anomaly]:
@@ -59,15 +54,10 @@ def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anoma
         if same not in first:
             first[same] = name
             continue
-        yield Anomaly(
-            severity="warning",
-            kind="duplicate",
-            column=name,
-            where="train",
-            message=f"column {name!r} repeats column {first[same]!r}: the same values in each of {len(rows):,} sampled train "
-            f"rows, and the same figures over all {train.rows:,}",
-            fix=f"leave one of them out: {column_yaml(name, 'ignore')}",
-        )
+        message = f"column {name!r} repeats column {first[same]!r}: the same values in each of {len(rows):,} sampled "
+        message += f"train rows, and the same figures over all {train.rows:,}"
+        fix = f"leave one of them out: {column_yaml(name, 'ignore')}"
+        yield finding("warning", "duplicate", "train", message, fix, column=name)
 
 
 def _places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
@@ -97,7 +87,12 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
     target = _target(rows.column(LABEL), task)
     if target is None:
         if task != "regression" and len(pc.unique(rows.column(LABEL))) > 1:
-            yield _not_looked(train)
+            message = (
+                f"leakage was not checked: fewer than {_LEAST_OF_A_CLASS} of {train.rows:,} train rows have another "
+            )
+            message += "label than the commonest one"
+            fix = "widen the window, or check that every column is available at prediction time"
+            yield finding("info", "leakage", "train", message, fix)
         return
     places = _places(rows, names)
     for name in train.columns:
@@ -111,26 +106,11 @@ def leakage(train: SplitStatistics, names: Collection[str], task: str, bound: fl
             "multiclass": f"predicts the label with {score:.2%} fewer mistakes than guessing the commonest class",
             "regression": f"explains {score:.2%} of the variance of the label's rank",
         }[task]
-        yield Anomaly(
-            severity="warning",
-            kind="leakage",
-            column=name,
-            where="train",
-            message=f"column {name!r} alone {how} (in {len(rows):,} sampled train rows): is it available at prediction time?",
-            fix=f"leave it out: {column_yaml(name, 'ignore')}; if it is: "
-            f"validation.columns.{name}.severity: {{leakage: ignore}}",
-        )
-
-
-def _not_looked(train: SplitStatistics) -> Anomaly:
-    return Anomaly(
-        severity="info",
-        kind="leakage",
-        where="train",
-        message=f"leakage was not checked: fewer than {_LEAST_OF_A_CLASS} of {train.rows:,} train rows have another label "
-        "than the commonest one",
-        fix="widen the window, or check that every column is available at prediction time",
-    )
+        message = f"column {name!r} alone {how} (in {len(rows):,} sampled train rows): "
+        message += "is it available at prediction time?"
+        fix = f"leave it out: {column_yaml(name, 'ignore')}; if it is: "
+        fix += f"validation.columns.{name}.severity: {{leakage: ignore}}"
+        yield finding("warning", "leakage", "train", message, fix, column=name)
 
 
 def _target(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:

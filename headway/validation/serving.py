@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import google_crc32c
 import pyarrow as pa
 
 from headway.errors import DataError
@@ -30,9 +29,9 @@ from headway.sources.formats.tfexample import ExamplesSource
 from headway.sources.text_files import BOM, GZIP, TextFile, last_line_end
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.filesystem import open_file, reading
+from headway.storage.manifest import blocks, crc32c
 from headway.tabular.coerce import coerce, raw_types
 
-_BLOCK = 1 << 20
 _BATCH = 32_768
 _JSON_BLOCK = 4 << 20
 _AT_BYTE = re.compile(r",( in the line)? at byte \d+$")
@@ -48,11 +47,9 @@ class Logged:
 
 def checksum(path: Path) -> dict[str, int | str]:
     """The identity of a file of requests: its size and crc32c; DataError when it cannot be read."""
-    found, size = 0, 0
     with open_file(str(path)) as file:
-        while block := file.read(_BLOCK):
-            found, size = google_crc32c.extend(found, block), size + len(block)
-    return {"bytes": size, "crc32c": f"{found:08x}"}
+        size, crc = crc32c(blocks(file))
+    return {"bytes": size, "crc32c": crc}
 
 
 def requests(path: Path, columns: Sequence[Column]) -> Logged:

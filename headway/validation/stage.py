@@ -24,7 +24,7 @@ from headway.monitor import Monitor
 from headway.schema.columns import LABEL, Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
-from headway.validation.anomaly import SEVERITIES, Anomaly, errors, summary_table
+from headway.validation.anomaly import SEVERITIES, Anomaly, errors, finding, summary_table
 from headway.validation.config import ValidateConfig
 from headway.validation.drift import drift, skew, vanished
 from headway.validation.label_checks import is_class, labels, task_of
@@ -139,23 +139,15 @@ def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
     for span in request.spans:
         share = span.quarantined / span.read if span.read else 0.0
         if share > request.config.max_quarantined:
-            yield Anomaly(
-                severity="error",
-                kind="quarantine",
-                where=span.span,
-                message=f"{span.quarantined:,} of {span.read:,} rows of span {span.span} ({share:.2%}) "
-                f"{agree(span.quarantined, 'was', 'were')} rejected; at most {request.config.max_quarantined:.2%} may be",
-                fix="headway quarantine shows them; mend the files or raise validation.max_quarantined",
-            )
+            message = f"{span.quarantined:,} of {span.read:,} rows of span {span.span} ({share:.2%}) "
+            message += f"{agree(span.quarantined, 'was', 'were')} rejected; at most {request.config.max_quarantined:.2%} may be"
+            fix = "headway quarantine shows them; mend the files or raise validation.max_quarantined"
+            yield finding("error", "quarantine", span.span, message, fix)
         if not span.written:
-            yield Anomaly(
-                severity="error" if len(request.spans) == 1 else "warning",
-                kind="empty span",
-                where=span.span,
-                message=f"span {span.span} has no rows left: {span.read:,} read, {span.filtered:,} filtered, "
-                f"{span.quarantined:,} rejected",
-                fix="check source.where and the label",
-            )
+            message = f"span {span.span} has no rows left: {span.read:,} read, {span.filtered:,} filtered, "
+            message += f"{span.quarantined:,} rejected"
+            fix = "check source.where and the label"
+            yield finding("error" if len(request.spans) == 1 else "warning", "empty span", span.span, message, fix)
 
 
 def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
@@ -163,30 +155,18 @@ def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Ite
     for name, least in wanted.items():
         rows = splits[name].rows if name in splits else 0
         if rows < least:
-            yield Anomaly(
-                severity="error",
-                kind="too few rows",
-                where=name,
-                message=f"the {name} split has {counted(rows, 'row')}; at least {least:,} are needed",
-                fix="widen the window, or change the split",
-            )
+            message = f"the {name} split has {counted(rows, 'row')}; at least {least:,} are needed"
+            fix = "widen the window, or change the split"
+            yield finding("error", "too few rows", name, message, fix)
         elif name == "eval" and rows < FEW_EVAL_ROWS:
-            yield Anomaly(
-                severity="warning",
-                kind="few rows",
-                where=name,
-                message=f"the eval split has only {counted(rows, 'row')}, so its metrics are uncertain",
-                fix="widen the window, or give eval a larger share",
-            )
+            message = f"the eval split has only {counted(rows, 'row')}, so its metrics are uncertain"
+            fix = "widen the window, or give eval a larger share"
+            yield finding("warning", "few rows", name, message, fix)
     for name in sorted(set(splits) - set(wanted)):
         if not splits[name].rows:
-            yield Anomaly(
-                severity="warning",
-                kind="too few rows",
-                where=name,
-                message=f"the {name} split has no rows",
-                fix="widen the window, or change the split",
-            )
+            message = f"the {name} split has no rows"
+            fix = "widen the window, or change the split"
+            yield finding("warning", "too few rows", name, message, fix)
 
 
 def _content(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
@@ -220,13 +200,9 @@ def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> I
     except DataError:
         theirs = None
     if theirs is None:
-        yield Anomaly(
-            severity="info",
-            kind="drift",
-            where="train",
-            message=f"drift was not checked: the statistics of {champion.name} are not in the store",
-            fix="nothing to do: the next champion keeps them",
-        )
+        message = f"drift was not checked: the statistics of {champion.name} are not in the store"
+        fix = "nothing to do: the next champion keeps them"
+        yield finding("info", "drift", "train", message, fix)
         return
     yield from drift(train, theirs, champion.name, request.config)
     ours, before = train.columns.get(LABEL), theirs.columns.get(LABEL)
@@ -243,12 +219,8 @@ def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
     logged = requests(request.serving, request.columns)
     unfit, reason = logged.unfit
     if unfit:
-        yield Anomaly(
-            severity="warning",
-            kind="serving rows",
-            where="serving",
-            message=f"{unfit:,} of {logged.rows:,} logged requests {agree(unfit, 'is broken or does', 'are broken or do')} not "
-            f"fit, first {reason}",
-            fix="mend the client, or the column's type in the pipeline",
-        )
+        message = f"{unfit:,} of {logged.rows:,} logged requests "
+        message += f"{agree(unfit, 'is broken or does', 'are broken or do')} not fit, first {reason}"
+        fix = "mend the client, or the column's type in the pipeline"
+        yield finding("warning", "serving rows", "serving", message, fix)
     yield from skew(train, logged.statistics, request.config)

@@ -32,7 +32,7 @@ from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
-from headway.validation.anomaly import Anomaly, value_text
+from headway.validation.anomaly import Anomaly, finding, value_text
 from headway.validation.config import StratificationConfig
 from headway.validation.label_checks import task_of
 
@@ -97,14 +97,10 @@ def _off(name: str, rows: int, total: int, wanted: float) -> Iterator[Anomaly]:
         return
     z = (rows - expected) / math.sqrt(expected * (1 - wanted))
     if normal_tails(z) < 1e-4 and abs(rows - expected) > _SHARE * expected:
-        yield Anomaly(
-            severity="warning",
-            kind="split share",
-            where=name,
-            message=f"{name} has {rows / total:.2%} of the rows, and {wanted:.2%} were asked for: a few keys, or a few "
-            "rows repeated many times in the files, make up many of the rows",
-            fix="check the keys with the most rows; another split.salt assigns them to other splits",
-        )
+        message = f"{name} has {rows / total:.2%} of the rows, and {wanted:.2%} were asked for: a few keys, or a few "
+        message += "rows repeated many times in the files, make up many of the rows"
+        fix = "check the keys with the most rows; another split.salt assigns them to other splits"
+        yield finding("warning", "split share", name, message, fix)
 
 
 def _described(label: ColumnStatistics, train: ColumnStatistics, kind: str) -> dict[str, str]:
@@ -231,12 +227,6 @@ def _differs(
         fix = f"check how column {split.column!r} was filled"
     elif not by_time:
         fix = "check keys with very many rows; another split.salt assigns them to other splits"
-    yield Anomaly(
-        severity="info" if by_time else "warning",
-        kind="stratification",
-        column=LABEL,
-        where=name,
-        message=f"the label of {name} is distributed differently than in train: {what} {theirs} in {name} and {ours} in train "
-        f"({abs(found.effect):.2f} standard deviations, {chance}){because}",
-        fix=fix,
-    )
+    message = f"the label of {name} is distributed differently than in train: {what} {theirs} in {name} and {ours} in "
+    message += f"train ({abs(found.effect):.2f} standard deviations, {chance}){because}"
+    yield finding("info" if by_time else "warning", "stratification", name, message, fix, column=LABEL)

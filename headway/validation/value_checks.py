@@ -12,7 +12,7 @@ import pyarrow as pa
 from headway.schema.columns import LABEL, Schema, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.anomaly import LISTED, Anomaly, listed, value_text
+from headway.validation.anomaly import LISTED, Anomaly, Severity, finding, listed, value_text
 from headway.validation.config import ValidateConfig
 
 
@@ -22,14 +22,9 @@ def columns(
     """What is wrong with the columns of a split, the label aside."""
     for name in stored:
         if name not in statistics.columns:
-            yield Anomaly(
-                severity="error",
-                kind="missing column",
-                column=name,
-                where=split,
-                message=f"column {name!r} is not in the {split} rows at all",
-                fix="mend the source, or leave the column out of the pipeline",
-            )
+            message = f"column {name!r} is not in the {split} rows at all"
+            fix = "mend the source, or leave the column out of the pipeline"
+            yield finding("error", "missing column", split, message, fix, column=name)
     for name, column in statistics.columns.items():
         if name != LABEL and name in schema:
             yield from _column(split, column, schema, config)
@@ -39,67 +34,45 @@ def _column(split: str, column: ColumnStatistics, schema: Schema, config: Valida
     name = column.name
     if not column.present or (column.type != "bytes" and not column.finite):
         what = "value" if not column.present else "finite number"
-        yield Anomaly(
-            # a small split may miss a sparse column by chance; without any in train there is nothing to learn
-            severity="error" if split == "train" else "warning",
-            kind="all missing",
-            column=name,
-            where=split,
-            message=f"column {name!r} has no {what} in any of the {column.rows:,} {split} rows",
-            fix=f"mend the source, or leave it out: {column_yaml(name, 'ignore')}",
-        )
+        # a small split may miss a sparse column by chance; without any in train there is nothing to learn
+        message = f"column {name!r} has no {what} in any of the {column.rows:,} {split} rows"
+        fix = f"mend the source, or leave it out: {column_yaml(name, 'ignore')}"
+        yield finding("error" if split == "train" else "warning", "all missing", split, message, fix, column=name)
         return
     kind = schema.column(name).type
     if kind != column.type:
-        yield Anomaly(
-            severity="warning",
-            kind="type",
-            column=name,
-            where=split,
-            message=f"column {name!r} is stored as {column.type}, and the schema says {kind}; its domain and range were "
-            "not checked",
-            fix="change the type in the schema file, or the column's type in the pipeline",
-        )
+        message = f"column {name!r} is stored as {column.type}, and the schema says {kind}; its domain and range were "
+        message += "not checked"
+        fix = "change the type in the schema file, or the column's type in the pipeline"
+        yield finding("warning", "type", split, message, fix, column=name)
     share = column.missing / column.rows
     if name in schema.required and column.missing:
-        yield Anomaly(
-            severity="error" if share > config.missing(name) else "warning",
-            kind="presence",
-            column=name,
-            where=split,
-            message=f"column {name!r} is missing in {column.missing:,} of {column.rows:,} {split} rows ({share:.2%}); the "
-            "schema says it is always there",
-            fix=f"mend the source, lower presence.min_fraction of {name!r} in the schema file, or raise "
-            f"validation.columns.{name}.max_missing",
-        )
+        message = f"column {name!r} is missing in {column.missing:,} of {column.rows:,} {split} rows ({share:.2%}); "
+        message += "the schema says it is always there"
+        fix = f"mend the source, lower presence.min_fraction of {name!r} in the schema file, or raise "
+        fix += f"validation.columns.{name}.max_missing"
+        severity = _beyond(share, config.missing(name))
+        yield finding(severity, "presence", split, message, fix, column=name)
     if name in schema.domains and kind == column.type == "bytes":
         yield from _domain(split, column, schema, config)
     if name in schema.ranges and kind == column.type:
         yield from _range(split, column, schema)
     for what, kind_, rows in (("NaN", "nan", column.nan), ("infinite", "infinite", column.infinite)):
         if rows:
-            yield Anomaly(
-                severity="warning",
-                kind=kind_,
-                column=name,
-                where=split,
-                message=f"column {name!r} is {what} in {rows:,} of {column.rows:,} {split} rows ({rows / column.rows:.2%})",
-                fix="mend the source, or filter the rows (source.where)",
-            )
+            message = f"column {name!r} is {what} in {rows:,} of {column.rows:,} {split} rows "
+            message += f"({rows / column.rows:.2%})"
+            fix = "mend the source, or filter the rows (source.where)"
+            yield finding("warning", kind_, split, message, fix, column=name)
 
 
 def _domain(split: str, column: ColumnStatistics, schema: Schema, config: ValidateConfig) -> Iterator[Anomaly]:
     if column.text is None:
-        yield Anomaly(
-            severity="warning",
-            kind="unseen values",
-            column=column.name,
-            where=split,
-            message=f"column {column.name!r} has a value of {column.longest or 0:,} bytes in the {split} rows; values are "
-            f"counted up to {LONG_BYTES:,} bytes, so the column was not checked against the schema's string_domain",
-            fix=f"filter those rows (source.where), shorten the values in the source, or take the string_domain of "
-            f"{column.name!r} out of the schema file",
-        )
+        message = f"column {column.name!r} has a value of {column.longest or 0:,} bytes in the {split} rows; "
+        message += f"values are counted up to {LONG_BYTES:,} bytes, so the column was not checked against the "
+        message += "schema's string_domain"
+        fix = "filter those rows (source.where), shorten the values in the source, or take the string_domain of "
+        fix += f"{column.name!r} out of the schema file"
+        yield finding("warning", "unseen values", split, message, fix, column=column.name)
         return
     known = pa.array([value.encode() for value in schema.domains[column.name]], pa.large_binary())
     unseen, rows = column.text.others(known)
@@ -108,16 +81,16 @@ def _domain(split: str, column: ColumnStatistics, schema: Schema, config: Valida
     values, counts = column.text.top(LISTED, unless=known)
     examples = list(zip(values.to_pylist(), counts.tolist(), strict=True))
     share = rows / column.values
-    yield Anomaly(
-        severity="error" if share > config.unseen(column.name) else "warning",
-        kind="unseen values",
-        column=column.name,
-        where=split,
-        message=f"column {column.name!r} has values the schema does not know in {rows:,} of {column.values:,} {split} rows "
-        f"({share:.2%}): {listed(examples, unseen)}",
-        fix=f"if they are right, add them to the string_domain of {column.name!r} in the schema file, or raise "
-        f"validation.columns.{column.name}.max_unseen",
-    )
+    message = f"column {column.name!r} has values the schema does not know in {rows:,} of {column.values:,} {split} "
+    message += f"rows ({share:.2%}): {listed(examples, unseen)}"
+    fix = f"if they are right, add them to the string_domain of {column.name!r} in the schema file, or raise "
+    fix += f"validation.columns.{column.name}.max_unseen"
+    severity = _beyond(share, config.unseen(column.name))
+    yield finding(severity, "unseen values", split, message, fix, column=column.name)
+
+
+def _beyond(share: float, limit: float) -> Severity:
+    return "error" if share > limit else "warning"
 
 
 def _range(split: str, column: ColumnStatistics, schema: Schema) -> Iterator[Anomaly]:
@@ -126,13 +99,8 @@ def _range(split: str, column: ColumnStatistics, schema: Schema) -> Iterator[Ano
         if bound is None or value is None:
             continue
         if value < bound if beyond == "below" else value > bound:
-            yield Anomaly(
-                severity="error",
-                kind="range",
-                column=column.name,
-                where=split,
-                message=f"column {column.name!r} reaches {value_text(value)} in the {split} rows, {beyond} the schema's bound of "
-                f"{value_text(bound)}",
-                fix="mend the source, filter the rows (source.where), or widen the domain of "
-                f"{column.name!r} in the schema file",
-            )
+            message = f"column {column.name!r} reaches {value_text(value)} in the {split} rows, {beyond} the schema's bound of "
+            message += f"{value_text(bound)}"
+            fix = "mend the source, filter the rows (source.where), or widen the domain of "
+            fix += f"{column.name!r} in the schema file"
+            yield finding("error", "range", split, message, fix, column=column.name)

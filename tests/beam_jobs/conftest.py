@@ -12,7 +12,8 @@ from headway.records.decode import decode
 from headway.records.spec import RecordsConfig, unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
-from headway.sources.discovery.formats_table import CsvConfig, ParquetConfig, SourceConfig, files, spans
+from headway.sources.config import CsvConfig, ParquetConfig, SourceConfig
+from headway.sources.discovery.spans import files, spans
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
 

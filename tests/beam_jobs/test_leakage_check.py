@@ -17,7 +17,8 @@ from headway.errors import ConfigError, DataError
 from headway.leakage.key_index import read
 from headway.monitor import Monitor
 from headway.schema.columns import Column
-from headway.sources.discovery.formats_table import CsvConfig, SourceConfig, files
+from headway.sources.config import CsvConfig, SourceConfig
+from headway.sources.discovery.spans import files
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, window_splits
 

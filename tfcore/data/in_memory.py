@@ -17,7 +17,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from headway.records.encode import encode
-from headway.records.tables import pieces, record_parts
+from headway.records.grouping import pieces, record_parts
 from headway.schema.columns import Column
 from tfcore.data.shards import Shards
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from headway.evaluation.tasks import Task
 from headway.records.classic import encode_classic
 from headway.records.encode import encode
+from headway.records.grouping import pieces, record_parts
 from headway.records.spec import packed
-from headway.records.tables import pieces, record_parts
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column, named_for
 from headway.statistics.split_statistics import SplitStatistics

@@ -14,16 +14,18 @@ import glob
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Any
 
-import google_crc32c
 import numpy as np
 
 from headway.errors import ConfigError, DataError
+from headway.messages import some
 from headway.sources.base import InputFile
-from headway.sources.config import DATE_PARTS, SPAN, Format, SourceConfig
+from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SourceConfig
 from headway.sources.discovery.window import parse_date
-from headway.sources.formats.csv_quotes import Quotes
+from headway.sources.text_files import Quotes
 from headway.storage import filesystem as storage
+from headway.storage.manifest import crc32c
 
 ONE_SPAN = "all"
 """The span of a source whose path tells none apart."""
@@ -33,23 +35,6 @@ _PLACE = re.compile(r"\{(span|year|month|day|hour)\}")
 _DIGITS = {"year": r"\d{4}", "month": r"\d{1,2}", "day": r"\d{1,2}", "hour": r"\d{1,2}"}
 _SEPARATORS = ("", "-", "-", "T")
 _MAGIC = re.compile(r"(\*|\?|\[!?\]?[^\]/]*\])")
-ENDINGS: dict[Format, str] = {
-    "csv": r"\.csv(\.gz)?$",
-    "parquet": r"\.parquet$",
-    "jsonl": r"\.(jsonl|ndjson|json)(\.gz)?$",
-    "examples": r"\.tfrecords?(-\d+-of-\d+)?(\.gz)?$",
-    "images": r"(?i)\.(jpe?g|png)$",
-    "arrow": r"\.(arrow|arrows|feather|ipc)$",
-}
-"""What a folder's files must end in to be taken; a file that is named outright may end in anything."""
-SAID_ENDINGS: dict[Format, str] = {
-    "csv": ".csv, .csv.gz",
-    "parquet": ".parquet",
-    "jsonl": ".jsonl, .ndjson, .json, also .gz",
-    "examples": ".tfrecord, .tfrecords, also .gz",
-    "images": ".jpg, .jpeg, .png",
-    "arrow": ".arrow, .arrows, .feather, .ipc",
-}
 
 
 def spans(config: SourceConfig) -> list[str]:
@@ -82,7 +67,7 @@ def spans(config: SourceConfig) -> list[str]:
 
 
 def _name(match: re.Match[str]) -> str | None:
-    """The span's name; None when the digits are no date."""
+    """The span's name; None when the digits are not a date."""
     parts = match.groupdict()
     if SPAN[1:-1] in parts:
         return parts["span"]
@@ -90,7 +75,7 @@ def _name(match: re.Match[str]) -> str | None:
     for part, separator in zip(DATE_PARTS, _SEPARATORS, strict=True):
         if part[1:-1] in parts:
             name += separator + parts[part[1:-1]].zfill(2)
-    return name if parse_date(name) else None
+    return None if parse_date(name) is None else name
 
 
 def _regex(text: str) -> str:
@@ -153,14 +138,14 @@ def _matches(config: SourceConfig, span: str) -> list[str]:
         for path in storage.matches(pattern):
             inside = storage.below(path) if storage.kind(path) == "folder" else None
             for name in [path] if inside is None else inside:
-                is_data = inside is None or re.search(ENDINGS[config.format], PurePosixPath(name).name)
+                is_data = inside is None or re.search(FORMATS[config.format].pattern, PurePosixPath(name).name)
                 (hidden if _is_hidden(name, pattern) else found if is_data else others).append(name)
     if found:
         return found
     if others:
         raise ConfigError(
-            f"the folder holds no file that ends as {config.format} files do ({SAID_ENDINGS[config.format]}); "
-            f"it holds {PurePosixPath(others[0]).name}" + f" and {len(others) - 1} more" * (len(others) > 1),
+            f"the folder holds no file that ends as {config.format} files do ({FORMATS[config.format].endings}); "
+            f"it holds {some([PurePosixPath(name).name for name in others], 1)}",
             where=patterns[0],
             fix="check source.format, or name the files, by a glob perhaps: those are taken whatever they end in",
         )
@@ -188,9 +173,8 @@ def _is_hidden(path: str, pattern: str) -> bool:
 
 
 def _only_hidden(hidden: list[str], pattern: str) -> ConfigError:
-    more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     return ConfigError(
-        f"only hidden files match, and they are not read: {hidden[0]}{more}",
+        f"only hidden files match, and they are not read: {some(hidden, 1)}",
         where=f"source.path: {pattern}",
         fix="write the part that begins with '_' or '.' into source.path, or rename it",
     )
@@ -213,18 +197,19 @@ def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
 
 
 def _checked(config: SourceConfig, path: str) -> InputFile:
-    checksum, size = 0, 0
     room = np.empty(_FAR_BYTES if storage.is_remote(path) else _NEAR_BYTES, np.uint8)
     quotes = Quotes(config.csv.quote) if config.format == "csv" else None
-    with storage.open_file(path) as file, storage.reading(path):
+
+    def blocks(file: Any) -> Iterator[Any]:
         while read := file.readinto(room):
-            block = room[:read]
-            checksum = google_crc32c.extend(checksum, block)
-            size += read
             if quotes is not None:
-                quotes.feed(block)
+                quotes.feed(room[:read])
+            yield room[:read]
+
+    with storage.open_file(path) as file, storage.reading(path):
+        size, checksum = crc32c(blocks(file))
     if not size and config.format != "images":
         raise DataError("the file is empty", where=path, fix="remove it, or write it again")
     return InputFile(
-        path=path, bytes=size, crc32c=f"{checksum:08x}", quoted_newlines=quotes is not None and quotes.newline_inside
+        path=path, bytes=size, crc32c=checksum, quoted_newlines=quotes is not None and quotes.newline_inside
     )

@@ -2,7 +2,7 @@
 
     select_window(known, 30)                              # the last 30 spans
     select_window(known, "30d", until="2013-01-31")       # the spans of the 30 days that end with 31 January
-    select_window(known, "12m", gaps="allow")             # a missing month is no error
+    select_window(known, "12m", gaps="allow")             # a missing month is not an error
 
 Spans whose names are dates of one kind ("2013", "2013-01", "2013-01-05", "2013-01-05T06") follow each other without a
 gap: what should be there and is not is an error that names it, unless gaps are allowed.
@@ -10,66 +10,51 @@ gap: what should be there and is not is an error that names it, unless gaps are 
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
 
 from headway.errors import ConfigError
+from headway.messages import agree, some
 from headway.sources.config import Gaps
 
-_DATE = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2})(?:T(\d{2}))?)?)?")
+_DATE = re.compile(r"(?!0000)\d{4}(-\d{2}(-\d{2}(T\d{2})?)?)?")
 _WINDOW = re.compile(r"(\d+)([hdwmy]?)")
-_UNITS = {"h": "hour", "d": "day", "w": "week", "m": "month", "y": "year"}
-_RESOLUTIONS = ("year", "month", "day", "hour")
+_UNITS: dict[str, Any] = {"h": "h", "d": "D", "w": "W"}
+_RESOLUTIONS = ("Y", "M", "D", "h")
 _NAMED = 5
-
-
-@dataclass(frozen=True, order=True)
-class Date:
-    """A calendar period by its name: a year, a month, a day or an hour."""
-
-    start: datetime
-    resolution: str
-
-    def end(self) -> datetime:
-        return _later(self.start, 1, self.resolution)
-
-    def name(self) -> str:
-        return self.start.isoformat()[: {"year": 4, "month": 7, "day": 10, "hour": 13}[self.resolution]]
+_LONGEST, _FIRST = 10**9, np.datetime64("0001-01-01T00")
+Date = np.datetime64
+"""A calendar period by its name: a year, a month, a day or an hour. The next one is `date + 1`."""
 
 
 def parse_date(name: str) -> Date | None:
-    """The date that a span is called by; None when its name is none."""
-    match = _DATE.fullmatch(name)
-    if match is None:
-        return None
-    parts = [int(part) for part in match.groups() if part is not None]
+    """The date that a span is called by; None when its name is not one."""
     try:
-        return Date(datetime(*[*parts, 1, 1][: max(3, len(parts))]), _RESOLUTIONS[len(parts) - 1])  # type: ignore[arg-type]
+        return np.datetime64(name) if _DATE.fullmatch(name) else None
     except ValueError:
         return None
 
 
-def _later(date: datetime, count: int, unit: str) -> datetime:
-    """`date` plus `count` units, which may be negative.
+def _resolution(date: Date) -> str:
+    return np.datetime_data(date.dtype)[0]
+
+
+def _before(end: Date, count: int, unit: str) -> Date:
+    """The hour that lies `count` units before `end`.
 
     Months and years follow the calendar. A day that the month does not have is the end of that month: a month before
     31 March is the end of February, which is 1 March, 0:00.
     """
-    if unit in ("month", "year"):
-        months = date.year * 12 + date.month - 1 + count * (12 if unit == "year" else 1)
-        if not 12 <= months < 10_000 * 12:
-            return datetime.min if count < 0 else datetime.max
-        year, month = months // 12, months % 12 + 1
-        if date.day > calendar.monthrange(year, month)[1]:
-            return datetime(year, month + 1, 1)  # such a month is never December
-        return date.replace(year=year, month=month)
-    try:
-        return date + timedelta(hours=count * {"hour": 1, "day": 24, "week": 168}[unit])
-    except OverflowError:
-        return datetime.min if count < 0 else datetime.max
+    count, hour = min(count, _LONGEST), end.astype("M8[h]")
+    if unit in _UNITS:
+        return max(hour - np.timedelta64(count, _UNITS[unit]), _FIRST)
+    month = hour.astype("M8[M]")
+    first = month - count * (12 if unit == "y" else 1)
+    begin = first.astype("M8[h]") + (hour - month.astype("M8[h]"))
+    return max(min(begin, (first + 1).astype("M8[h]")), _FIRST)
 
 
 def select_window(
@@ -90,30 +75,28 @@ def select_window(
     count, unit = _parsed(window)
     dates = _dates(known)
     if unit is not None and dates is None:
-        raise ConfigError(
-            f"a window of {window} needs spans that are named by their dates",
-            where="--window",
-            fix=f"use {{year}}/{{month}}/{{day}} in source.path, or count spans: --window {count}",
-        )
+        fix = f"use {{year}}/{{month}}/{{day}} in source.path, or count spans: --window {count}"
+        raise _refused(f"a window of {window} needs spans that are named by their dates", fix)
     last = _until(known, dates, until, gaps)
     upto = [name for name in known if name <= last] if dates else list(known[: known.index(last) + 1])
     if dates is None:
         return _counted(upto, count, until)
     end = _end(dates, last, until)
-    if unit is not None and count is not None:
-        begin = _later(end, -count, _UNITS[unit])
-        chosen = [name for name in upto if dates[name].start >= begin]
-        if gaps == "error" and chosen:
-            _no_gaps(dates, [_first_from(dates[chosen[0]], begin), *chosen], end)
-    else:
-        chosen = _counted(upto, count, until)
-        if gaps == "error":
-            _no_gaps(dates, chosen, end)
+    begin = _before(end, count, unit) if unit is not None and count is not None else None
+    chosen = _counted(upto, count, until) if begin is None else [name for name in upto if dates[name] >= begin]
     if not chosen:
-        raise ConfigError(
-            f"a window of {window} until {until} holds no span", where="--window", fix="take a longer one"
-        )
+        raise _refused(f"a window of {window} until {until} holds no span", "take a longer one")
+    if gaps == "error":
+        first = dates[chosen[0]]
+        if begin is not None:
+            first = begin.astype(first.dtype)
+            first = first if first >= begin else first + 1
+        _no_gaps(dates, chosen, first, end)
     return chosen
+
+
+def _refused(problem: str, fix: str) -> ConfigError:
+    return ConfigError(problem, where="--window", fix=fix)
 
 
 def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
@@ -123,18 +106,16 @@ def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
     match = _WINDOW.fullmatch(str(window).strip())
     count = int(match[1]) if match else 0
     if match is None and not re.fullmatch(r"-\d+", str(window)):
-        raise ConfigError(
-            f"{window!r} is not a window", where="--window", fix="a number of spans, or a time such as 30d"
-        )
+        raise _refused(f"{window!r} is not a window", "a number of spans, or a time such as 30d")
     if count < 1:
-        raise ConfigError(f"a window of {window} spans is empty", where="--window", fix="take at least 1")
+        raise _refused(f"a window of {window} spans is empty", "take at least 1")
     return count, (match[2] or None) if match else None
 
 
 def _dates(known: Sequence[str]) -> dict[str, Date] | None:
     """The spans' dates, when all are dates of one kind."""
-    dates = {name: date for name in known if (date := parse_date(name))}
-    same = len({date.resolution for date in dates.values()}) == 1
+    dates = {name: date for name in known if (date := parse_date(name)) is not None}
+    same = len({date.dtype for date in dates.values()}) == 1
     return dates if same and len(dates) == len(known) else None
 
 
@@ -145,10 +126,9 @@ def _until(known: Sequence[str], dates: dict[str, Date] | None, until: str, gaps
     if until in known:
         return until
     wanted = parse_date(until)
-    if dates and wanted and _coarse(wanted, dates):
-        last = wanted.end()
-        upto = [name for name in known if dates[name].end() <= last]
-        if upto and (gaps == "allow" or dates[upto[-1]].start >= wanted.start):
+    if dates and wanted is not None and _coarse(wanted, dates):
+        upto = [name for name in known if dates[name] + 1 <= wanted + 1]
+        if upto and (gaps == "allow" or dates[upto[-1]] >= wanted):
             return upto[-1]
     raise ConfigError(
         f"there is no span {until!r}", where="--until", fix=f"there is: {', '.join(known[-24:])} (or 'latest')"
@@ -158,49 +138,27 @@ def _until(known: Sequence[str], dates: dict[str, Date] | None, until: str, gaps
 def _coarse(wanted: Date, dates: dict[str, Date]) -> bool:
     """Whether `wanted` is as long as a span, or longer."""
     one = next(iter(dates.values()))
-    return _RESOLUTIONS.index(wanted.resolution) <= _RESOLUTIONS.index(one.resolution)
+    return _RESOLUTIONS.index(_resolution(wanted)) <= _RESOLUTIONS.index(_resolution(one))
 
 
-def _end(dates: dict[str, Date], last: str, until: str) -> datetime:
+def _end(dates: dict[str, Date], last: str, until: str) -> Date:
     wanted = parse_date(until)
-    return wanted.end() if wanted and _coarse(wanted, dates) else dates[last].end()
+    return (wanted if wanted is not None and _coarse(wanted, dates) else dates[last]) + 1
 
 
-def _first_from(date: Date, begin: datetime) -> Date:
-    """The earliest stretch like `date` that does not start before `begin`."""
-    start = date.start
-    while (before := _later(start, -1, date.resolution)) >= begin and before < start:
-        start = before
-    return Date(start, date.resolution)
-
-
-def _no_gaps(dates: dict[str, Date], chosen: Sequence[str | Date], end: datetime) -> None:
-    """ConfigError that names what is missing between the first of `chosen` and `end`."""
-    if not chosen:
-        return
-    first = chosen[0] if isinstance(chosen[0], Date) else dates[chosen[0]]
-    there = {dates[name].start for name in chosen if isinstance(name, str)}
-    missing, at = list[str](), first
-    while at.end() <= end and at.start < at.end():
-        if at.start not in there:
-            missing.append(at.name())
-        at = Date(at.end(), at.resolution)
+def _no_gaps(dates: dict[str, Date], chosen: Sequence[str], first: Date, end: Date) -> None:
+    """ConfigError that names what `chosen` lacks from `first` to `end`."""
+    there = {dates[name] for name in chosen}
+    missing = [str(date) for date in np.arange(first, end.astype(first.dtype)) if date not in there]
     if missing:
-        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        raise ConfigError(
-            f"the window lacks the span{'s' * (len(missing) > 1)} {', '.join(missing[:_NAMED])}{more}",
-            where="--window",
-            fix="bring the data, take another window, or say 'gaps: allow' under source",
-        )
+        problem = f"the window lacks the {agree(len(missing), 'span', 'spans')} {some(missing, _NAMED)}"
+        raise _refused(problem, "bring the data, take another window, or say 'gaps: allow' under source")
 
 
 def _counted(upto: list[str], count: int | None, until: str) -> list[str]:
     if count is None:
         return upto
     if len(upto) < count:
-        raise ConfigError(
-            f"a window of {count} until {until} needs more spans than the {len(upto)} there are",
-            where="--window",
-            fix=f"take --window {len(upto)} or less, or a later --until",
-        )
+        problem = f"a window of {count} until {until} needs more spans than the {len(upto)} there are"
+        raise _refused(problem, f"take --window {len(upto)} or less, or a later --until")
     return upto[-count:]

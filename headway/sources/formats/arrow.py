@@ -11,18 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from headway.errors import DataError
-from headway.sources.base import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    Chunk,
-    InputFile,
-    Range,
-    no_column,
-    rows_of_range,
-    sampled,
-)
+from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
 from headway.sources.config import ArrowConfig
-from headway.sources.formats.structs import flat, leaves, pick
+from headway.sources.formats.columnar import first_rows, leaves, pick, runs
+from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
 
@@ -48,23 +40,15 @@ class ArrowSource:
                 if isinstance(reader, pa.RecordBatchStreamReader):
                     found.append(Range(len(found), file.path, number, 0, 0, {"stream": True}))
                     continue
-                start, held = 0, 0
-                for i in range(reader.num_record_batches):
-                    count = _batch(reader, i, file.path).num_rows
-                    if held and held + count > most:
-                        found.append(Range(len(found), file.path, number, start, i))
-                        start, held = i, 0
-                    held += count
-                if held:
-                    found.append(Range(len(found), file.path, number, start, reader.num_record_batches))
+                counts = [_batch(reader, i, file.path).num_rows for i in range(reader.num_record_batches)]
+                for start, end, _ in runs(counts, most):
+                    found.append(Range(len(found), file.path, number, start, end))
         return found
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         with _open(piece.path) as reader:
             ways = leaves(reader.schema, piece.path)
-        for name in columns:
-            if name not in ways:
-                raise no_column(name, list(ways), piece.path)
+        check_columns(columns, ways, piece.path)
         first = 0
         with _open(piece.path, columns=[ways[name][0] for name in columns]) as reader:
             for batch in _batches(reader, piece.start, piece.end, piece.path):
@@ -75,25 +59,14 @@ class ArrowSource:
                     yield Chunk(part, first)
                     first += part.num_rows
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
-        tables: list[pa.Table] = []
-        held = 0
-        for file in files:
-            batches: list[pa.RecordBatch] = []
-            with _open(file.path) as reader:
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+        @contextlib.contextmanager
+        def opened(path: str) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+            with _open(path) as reader:
                 end = 0 if isinstance(reader, pa.RecordBatchStreamReader) else reader.num_record_batches
-                for batch in _batches(reader, 0, end, file.path):
-                    batches.append(batch.slice(0, rows))
-                    held += batch.num_rows
-                    if held >= rows:
-                        break
-                if batches:
-                    tables.append(flat(pa.Table.from_batches(batches, reader.schema), file.path))
-            if held >= rows:
-                break
-        if not held:
-            raise DataError("the files hold no rows", where=files[0].path)
-        return sampled(tables, rows * len(tables)).slice(0, rows)
+                yield rows, _batches(reader, 0, end, path)
+
+        return first_rows(files, rows, opened)
 
 
 @contextlib.contextmanager

@@ -19,33 +19,22 @@ import pyarrow.csv as pacsv
 
 from headway.errors import DataError
 from headway.messages import counted
-from headway.sources.base import (
-    CUT,
-    Chunk,
-    InputFile,
-    Malformed,
-    Range,
-    batch_rows,
-    empty_batch,
-    no_column,
-    sampled,
-    twice,
-)
+from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, check_columns, cut, sampled, twice
 from headway.sources.config import CsvConfig
-from headway.sources.sample import noted
+from headway.sources.sample import Sample
 from headway.sources.sniff import is_object
 from headway.sources.text_files import (
     BOM,
-    SAMPLE_BYTES,
-    SAMPLE_PIECES,
+    SAMPLE_FILES,
     TextFile,
+    cuts,
     last_line_end,
     last_unquoted_line_end,
-    pieces,
     row_offsets,
+    sample,
 )
 from headway.sources.type_inference import as_numbers
-from headway.tabular.list_arrays import slots
+from headway.tabular.list_arrays import as_batch, slots
 
 _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 9 << 20
@@ -53,7 +42,6 @@ _BLOCK_BYTES = 9 << 20
 _LARGE_INTEGER = r"^\s*[+-]?[0-9]{19,}\s*$"
 _ZEROS = r"^\s*0[0-9]+\s*$"
 _DOUBLE = pa.float64()
-_SAMPLE_FILES = 8
 _NOT_UTF8 = (
     "some text is not UTF-8: such values are read as cp1252 (Latin-1) and stored as UTF-8; say source.csv.encoding if the files "
     "are written in another"
@@ -117,31 +105,17 @@ class CsvSource:
             text = TextFile(file.path)
             names, start = self._header(text)
             facts = {"names": names, "quoted": file.quoted_newlines or text.gzip}
-            for end in self._cuts(text, file, start):
-                found.append(Range(len(found), file.path, number, start, end, facts))
-                start = end
+            if text.gzip:  # of which `start` counts the contents, and its size does not
+                parts = [(start, file.bytes)]
+            else:
+                step = file.bytes if file.quoted_newlines else self._config.range_bytes
+                parts = list(cuts(text, start, file.bytes, step))
+            found += [Range(len(found) + i, file.path, number, *part, facts) for i, part in enumerate(parts)]
         return found
-
-    def _cuts(self, text: TextFile, file: InputFile, start: int) -> Iterator[int]:
-        """Where ranges end: at the first line end at or after each multiple of range_bytes. A gzip file, of which `start`
-        counts the contents and its size does not, is one range, as is one with newlines inside quotes."""
-        size = file.bytes
-        if text.gzip or file.quoted_newlines:
-            if text.gzip or start < size:
-                yield size
-            return
-        while start < size:
-            end = text.line_end(min(start + self._config.range_bytes, size))
-            if end <= start:
-                raise DataError(f"ends at byte {start}, not at {size}", where=file.path)
-            start = min(end, size)
-            yield start
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         names = list(piece.facts["names"])
-        for name in columns:
-            if name not in names:
-                raise no_column(name, names, piece.path)
+        check_columns(columns, names, piece.path)
         before = 0
         odd: tuple[int, bytes] | None = None
         for at, data in self._blocks(piece):
@@ -149,19 +123,14 @@ class CsvSource:
             table, malformed = self._parse(data, names, list(columns), types, piece, at)
             odd = (at, data) if piece.facts["quoted"] and data.count(self._config.quote.encode()) % 2 else None
             del data
-            table = table.combine_chunks()  # the pieces go
-            rows = table.num_rows + len(malformed)
+            batch = as_batch(table)
+            del table  # the pieces go
+            rows = batch.num_rows + len(malformed)
             positions = None
             if malformed:
                 positions = before + np.delete(np.arange(rows, dtype=np.int64), [line.row for line in malformed])
                 malformed = [dataclasses.replace(line, row=line.row + before) for line in malformed]
-            first = 0
-            # one chunk carries the malformed lines, even when no good line is left
-            batches = table.to_batches(batch_rows(table.num_rows)) or [empty_batch(table.schema)]
-            for i, batch in enumerate(batches):
-                where = None if positions is None else positions[first : first + batch.num_rows]
-                yield Chunk(batch, before + first, where, tuple(malformed) if i == 0 else ())
-                first += batch.num_rows
+            yield from cut(Chunk(batch, before, positions, tuple(malformed)))
             before += rows
         if odd and self._left_open(odd[1], names):
             start = odd[0] + self._last_end(odd[1])
@@ -171,7 +140,7 @@ class CsvSource:
 
     def _left_open(self, data: bytes, names: list[str]) -> bool:
         """Whether the file ends inside quotes: a line put behind it is then no row of its own. An odd number of quotes
-        alone does not say so, as one in the middle of a value is no quote."""
+        alone does not say so, as one in the middle of a value is not a quote."""
         more = data + b"\n" + self._config.delimiter.join(["x"] * len(names)).encode() + b"\n"
 
         def rows(text: bytes) -> int:
@@ -199,18 +168,18 @@ class CsvSource:
     def _last_end(self, data: bytes) -> int:
         return last_unquoted_line_end(data, self._config.quote.encode(), self._config.delimiter.encode())
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Rows from places spread over the files: a file sorted by a column shows one value of it at its beginning."""
         tables = []
         bad: DataError | None = None
         other = 0
-        for file in files[:_SAMPLE_FILES]:
+        for file in files[:SAMPLE_FILES]:
             text = TextFile(file.path)
             names, start = self._header(text)
             quoted = file.quoted_newlines or text.gzip
-            for piece in self._sample(text, file.bytes, start, whole=not quoted):
+            for at, piece in sample(text, start, file.bytes, self._last_end, plain=not quoted):
                 if piece.strip():
-                    piece = self._utf8(piece, file.path, 0)
+                    piece = self._utf8(piece, file.path, at)
                     other += not _is_utf8(piece)
                     table, malformed = self._guessed(piece, names, file.path, quoted)
                     tables.append(table)
@@ -221,55 +190,34 @@ class CsvSource:
             raise DataError(f"the files hold {what}", where=files[0].path, fix="bring files with rows")
         if bad and not any(table.num_rows for table in tables):
             raise bad
-        whole = sampled(tables, rows)
+        found = sampled(tables, rows, evenly=True)
+        whole = found.table
         for place, field in enumerate(whole.schema):
             if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
                 whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
-        whole = as_numbers(whole, whole.column_names)
-        return noted(whole, [_NOT_UTF8] if other else [])
+        found = dataclasses.replace(found, table=whole, notes=(_NOT_UTF8,) if other else ())
+        return as_numbers(found, whole.column_names)
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
-        """A sample in the types that pyarrow finds, but for doubles beyond int64: those may be digits that pyarrow would
-        round, and stay text."""
+        """A sample in the types that pyarrow finds, but for digits that a number would not keep, which stay text: those beyond
+        int64, which pyarrow would round to doubles, and those that begin with 0."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = _decoded(piece).encode()
+        around = re.escape(self._config.delimiter + self._config.quote).encode()
         try:
-            found = self._attempt(piece, names, names, None, quoted, len(piece))
-            if large := {name: pa.string() for name in names if _beyond_int64(found[0].column(name))}:
-                text = self._attempt(piece, names, names, large, quoted, len(piece))[0]
-                for name in large:
-                    if pc.any(pc.match_substring_regex(text.column(name), _LARGE_INTEGER)).as_py():
-                        found = found[0].set_column(names.index(name), name, text.column(name)), found[1]
-            return self._with_zeros(found, piece, names, quoted)
+            table, malformed = self._attempt(piece, names, names, None, quoted, len(piece))
+            doubtful = {name: _LARGE_INTEGER for name in names if _beyond_int64(table.column(name))}
+            if re.search(rb"(?:^|[\n" + around + rb"])[ \t]*0[0-9]+[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
+                doubtful |= {name: _ZEROS for name in names if pa.types.is_integer(table.schema.field(name).type)}
+            if doubtful:
+                as_text = dict.fromkeys(doubtful, pa.string())
+                text, _ = self._attempt(piece, names, names, as_text, quoted, len(piece))
+                for name, pattern in doubtful.items():
+                    if pc.any(pc.match_substring_regex(text.column(name), pattern)).as_py():
+                        table = table.set_column(names.index(name), name, text.column(name))
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
-
-    def _with_zeros(
-        self, found: tuple[pa.Table, list[Malformed]], piece: bytes, names: list[str], quoted: bool
-    ) -> tuple[pa.Table, list[Malformed]]:
-        """With columns of integers as text where one begins with 0, which a number would lose."""
-        around = re.escape(self._config.delimiter + self._config.quote).encode()
-        if not re.search(rb"(?:^|[\n" + around + rb"])[ \t]*0[0-9]+[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
-            return found
-        whole = {name: pa.string() for name in names if pa.types.is_integer(found[0].schema.field(name).type)}
-        if not whole:
-            return found
-        text, table = self._attempt(piece, names, names, whole, quoted, len(piece))[0], found[0]
-        for name in whole:
-            if pc.any(pc.match_substring_regex(text.column(name), _ZEROS)).as_py():
-                table = table.set_column(names.index(name), name, text.column(name))
-        return table, found[1]
-
-    def _sample(self, text: TextFile, size: int, start: int, *, whole: bool) -> Iterator[bytes]:
-        """Pieces of whole lines; of a file that cannot be cut, its beginning up to a line's end outside quotes."""
-        if whole:
-            yield from pieces(text, start, size)
-            return
-        wanted = SAMPLE_PIECES * SAMPLE_BYTES
-        for at, data in text.blocks(0, None, wanted + start, self._last_end):
-            if at + len(data) > start:
-                yield data[max(start - at, 0) :]
-                return
+        return table, malformed
 
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range, at: int

@@ -19,11 +19,12 @@ import pyarrow.parquet as pq
 from headway.errors import ConfigError, DataError
 from headway.messages import counted, some
 from headway.schema.columns import suggest
-from headway.sources.base import Chunk, InputFile, Malformed, Range
+from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns
 from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
-from headway.sources.sample import noted
+from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
+from headway.tabular.list_arrays import decoded
 
 _NAMES = ["image", "path", "label"]
 _SHOWN = 3
@@ -100,9 +101,7 @@ class ImagesSource:
         return images, table.column(1).combine_chunks().take(pa.array(places, pa.int64())), notes
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        for name in columns:
-            if name not in _NAMES:
-                raise DataError(f"there is no column {name!r}", where=piece.path, fix=suggest(name, list(_NAMES)))
+        check_columns(columns, _NAMES, piece.path)
         rows: list[int] = []
         images: list[bytes] = []
         malformed: list[Malformed] = []
@@ -141,7 +140,7 @@ class ImagesSource:
             raise DataError(f"has {len(data)} bytes, not the {size} it had when the span was listed", where=path)
         return data, undecodable(data)
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         images, labels, notes = self._labelled(files)
         some = images[: min(rows, _PREFIX_FILES)]
         data = []
@@ -159,7 +158,7 @@ class ImagesSource:
             raise why
         names = [_inside(self._config, file.path) for file in some]
         arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(some))]
-        return noted(pa.Table.from_arrays(arrays, names=_NAMES), notes)
+        return Sample(pa.Table.from_arrays(arrays, names=_NAMES), tuple(notes))
 
 
 def _folder(config: SourceConfig) -> str:
@@ -219,9 +218,7 @@ def _table(path: str, file_column: str, label_column: str) -> pa.Table:
         if name not in whole.column_names:
             fix = f"name it in source.images.file_column or label_column; {suggest(name, whole.column_names)}"
             raise ConfigError(f"the table of labels has no column {name!r}", where=path, fix=fix)
-    labels = whole.column(label_column)
-    if pa.types.is_dictionary(labels.type):
-        labels = labels.cast(labels.type.value_type)
+    labels = decoded(whole.column(label_column))
     if not (pa.types.is_integer(labels.type) or pa.types.is_floating(labels.type) or pa.types.is_boolean(labels.type)):
         labels = labels.cast(pa.string())  # whatever it is, ranges carry it as plain values
     return pa.table({"file": whole.column(file_column).cast(pa.string()), "label": labels})

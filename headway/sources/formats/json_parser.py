@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from headway.sources.base import CUT, Chunk, Malformed
+from headway.sources.formats.columnar import pick
 from headway.sources.formats.json_types import Number, as_json, decode
-from headway.sources.formats.structs import pick
+from headway.tabular.list_arrays import as_batch
 
 _FEW, _SOME = 8, 2048
 """So few lines are read one by one rather than parted again; so many at most are searched for bad ones at a time."""
@@ -78,14 +79,8 @@ class Parser:
             return int(told[1]) if told else None
 
     def _picked(self, table: pa.Table) -> pa.RecordBatch:
-        batches = table.combine_chunks().to_batches()
-        if not batches:
-            return pa.RecordBatch.from_arrays(
-                [pa.array([], kind) for _, kind in self._columns.values()], names=list(self._columns)
-            )
-        if not self._columns:
-            return batches[0]
-        return pick(batches[0], self._ways, list(self._columns))
+        batch = as_batch(table)
+        return pick(batch, self._ways, list(self._columns)) if self._columns else batch
 
     def _carefully(self, data: bytes, at: int, first: int) -> tuple[Chunk, int]:
         lines, starts, place = list[bytes](), list[int](), at

@@ -15,6 +15,7 @@ import pyarrow as pa
 from headway.errors import DataError
 from headway.sources.type_conflicts import EMPTY_LIST, Seen
 from headway.sources.type_inference import ONE_IN
+from headway.tabular.list_arrays import value_type
 
 Kinds = dict[str, list[Any]]
 """By column: [the way to it, the kind of all its values but a few odd ones, the kind of most]; a kind is
@@ -218,8 +219,7 @@ def read_type(wanted: pa.DataType | None, kind: str | None) -> pa.DataType:
     if wanted is None:
         found = natural(kind or "text")
         return pa.binary() if pa.types.is_string(found) or pa.types.is_null(found) else found
-    if pa.types.is_dictionary(wanted):
-        wanted = wanted.value_type
+    wanted = value_type(wanted)
     if pa.types.is_list(wanted):
         inner = kind.removeprefix(_LISTS) if kind and kind.startswith(_LISTS) else None
         return pa.list_(read_type(wanted.value_type, inner))

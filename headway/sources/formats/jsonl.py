@@ -8,21 +8,22 @@ one, and cost nobody else anything. A column with a value that is not of its typ
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from headway.errors import DataError
 from headway.sources import type_conflicts
-from headway.sources.base import Chunk, InputFile, Range, batch_rows, sampled
+from headway.sources.base import Chunk, InputFile, Range, cut, sampled
 from headway.sources.config import JsonlConfig
 from headway.sources.formats.json_parser import Parser
 from headway.sources.formats.json_types import Kinds, counted_in, is_number, natural, read_type, seen_in, storable
+from headway.sources.sample import Sample
 from headway.sources.sniff import is_object
-from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_PIECES, TextFile, last_line_end, pieces
+from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_FILES, TextFile, cuts, last_line_end, sample
 from headway.sources.type_inference import as_numbers
 
 _BLOCK_BYTES = 4 << 20
-_SAMPLE_FILES = 8
 
 
 class JsonlSource:
@@ -40,15 +41,9 @@ class JsonlSource:
         for number, file in enumerate(files):
             text = TextFile(file.path)
             facts = {"kinds": _beginning(text)}
-            start = 0
-            while start < file.bytes:
-                end = file.bytes
-                if not text.gzip:
-                    end = min(text.line_end(min(start + self._config.range_bytes, file.bytes)), file.bytes)
-                    if end <= start:
-                        raise DataError(f"ends at byte {start}, not at {file.bytes}", where=file.path)
-                found.append(Range(len(found), file.path, number, start, end, facts))
-                start = end
+            whole, step = [(0, file.bytes)], self._config.range_bytes
+            parts = whole if text.gzip else list(cuts(text, 0, file.bytes, step))
+            found += [Range(len(found) + i, file.path, number, *part, facts) for i, part in enumerate(parts)]
         return found
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
@@ -58,22 +53,17 @@ class JsonlSource:
             if not at and data.startswith(BOM):
                 data, at = data[len(BOM) :], len(BOM)
             chunk, rows = parser.parse(data, at, before)
-            malformed = chunk.malformed
-            size = batch_rows(chunk.batch.num_rows)
-            for start in range(0, max(chunk.batch.num_rows, 1), size):
-                part = chunk.batch.slice(start, size)
-                at_rows = None if chunk.rows is None else chunk.rows[start : start + size]
-                yield Chunk(part, before + start, at_rows, malformed)
-                malformed = ()
+            yield from cut(chunk)
             before += rows
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Rows from places spread over the files."""
         shown: list[tuple[pa.Table, dict[type_conflicts.Way, type_conflicts.Seen], Kinds]] = []
         forms = type_conflicts.Forms()
-        for file in files[:_SAMPLE_FILES]:
+        for file in files[:SAMPLE_FILES]:
             text = TextFile(file.path)
-            for data in _sample(text, file.bytes):
+            for at, data in sample(text, 0, file.bytes, last_line_end, plain=not text.gzip):
+                data = data if at else data.removeprefix(BOM)
                 kinds, seen = counted_in(data, file.path)
                 forms.note(file.path, seen)
                 if kinds:
@@ -89,8 +79,9 @@ class JsonlSource:
             for name, (_, kind, _) in kinds.items():
                 if kind != "null" and name not in odd and name not in clashes:
                     numbers[name] = numbers.get(name, True) and is_number(kind)
-        whole = as_numbers(sampled(tables, rows), [name for name, all_of_it in numbers.items() if all_of_it])
-        return type_conflicts.marked(whole, clashes)
+        found = sampled(tables, rows, evenly=True)
+        found = replace(found, conflicts={**found.conflicts, **clashes})
+        return as_numbers(found, [name for name, all_of_it in numbers.items() if all_of_it])
 
 
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
@@ -145,13 +136,3 @@ def _no_rows(path: str) -> DataError:
                 fix = "write one object a line: jq -c . old.json > new.jsonl"
             return DataError(f"no line is a JSON object, beginning with {shown!r}", where=f"{path}:{number}", fix=fix)
     return DataError("the files hold empty lines and no rows", where=path, fix="bring files with rows")
-
-
-def _sample(text: TextFile, size: int) -> Iterator[bytes]:
-    if not text.gzip:
-        for i, data in enumerate(pieces(text, 0, size)):
-            yield data if i else data.removeprefix(BOM)
-        return
-    for _, data in text.blocks(0, None, SAMPLE_PIECES * SAMPLE_BYTES, last_line_end):
-        yield data.removeprefix(BOM)
-        return

@@ -1,8 +1,16 @@
-"""Parquet files, read by row groups on the calling thread."""
+"""Parquet files, read by row groups on the calling thread.
+
+Row groups of very wide files are read some columns at a time: a reader of all columns at once holds a compressed chunk, a page
+and a dictionary of each, three times what the rows themselves take. Rows beyond `HELD_BYTES` wait in temporary Arrow files (in
+TMPDIR), a file for each set of columns, and are read back batch by batch; so memory is of one set of columns, or of one batch,
+however long a row group is.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,21 +21,13 @@ import pyarrow.parquet as pq
 
 from headway.errors import DataError
 from headway.process_tuning import give_back
-from headway.sources.base import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    Chunk,
-    InputFile,
-    Range,
-    no_column,
-    rows_of_range,
-    sampled,
-)
+from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
 from headway.sources.config import ParquetConfig
-from headway.sources.formats.parquet_wide import WIDE, by_columns
-from headway.sources.formats.structs import Way, flat, leaves, pick
+from headway.sources.formats.columnar import Way, first_rows, leaves, pick, runs
+from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
+from headway.tabular.list_arrays import as_batch
 
 _LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
 """Of wide rows a schema is inferred from fewer."""
@@ -49,14 +49,8 @@ class ParquetSource:
         for number, file in enumerate(files):
             rows, columns = _shape(file.path)
             most = rows_of_range(self._config.range_rows, columns, sum(rows))
-            start, held = 0, 0
-            for i, count in enumerate(rows):
-                if held and held + count > most:
-                    found.append(Range(len(found), file.path, number, start, i, {"rows": held}))
-                    start, held = i, 0
-                held += count
-            if held:
-                found.append(Range(len(found), file.path, number, start, len(rows), {"rows": held}))
+            for start, end, held in runs(rows, most):
+                found.append(Range(len(found), file.path, number, start, end, {"rows": held}))
             if columns >= WIDE:
                 give_back()  # what the footer took: workers read it in threads of their own
         return found
@@ -65,9 +59,7 @@ class ParquetSource:
         dictionaries = [name for name, kind in types.items() if pa.types.is_dictionary(kind)]
         with _open(piece.path, dictionaries) as parquet:
             ways = leaves(parquet.schema_arrow, piece.path)
-            for name in columns:
-                if name not in ways:
-                    raise no_column(name, list(ways), piece.path)
+            check_columns(columns, ways, piece.path)
             first = 0
             groups = list(range(piece.start, piece.end))
             rows = _rows_at_once(parquet, columns)
@@ -79,29 +71,26 @@ class ParquetSource:
             except (OSError, pa.ArrowException) as error:
                 raise _corrupt(piece.path, error, f"row groups {piece.start} to {piece.end - 1}, row {first}") from None
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
-        tables: list[pa.Table] = []
-        held = 0
-        for file in files:
-            with _open(file.path) as parquet:
-                batches: list[pa.RecordBatch] = []
-                at_once = _rows_at_once(parquet)
-                rows = min(rows, max(_LEAST_SAMPLE, at_once * _SAMPLE_BATCHES))
-                try:
-                    for batch in parquet.iter_batches(at_once, use_threads=False):
-                        batches.append(batch)
-                        held += batch.num_rows
-                        if held >= rows:
-                            break
-                except (OSError, pa.ArrowException) as error:
-                    raise _corrupt(file.path, error, f"row {held}") from None
-            if batches:
-                tables.append(flat(pa.Table.from_batches(batches), file.path))
-            if held >= rows:
-                break
-        if not tables:
-            raise DataError("the files hold no rows", where=files[0].path)
-        return sampled(tables, rows * len(tables)).slice(0, rows)
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+        return first_rows(files, rows, _opened)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+    """As `first_rows` wants it."""
+    with _open(path) as parquet:
+        rows = _rows_at_once(parquet)
+        yield max(_LEAST_SAMPLE, rows * _SAMPLE_BATCHES), _whole(parquet, rows, path)
+
+
+def _whole(parquet: pq.ParquetFile, rows: int, path: str) -> Iterator[pa.RecordBatch]:
+    first = 0
+    try:
+        for batch in parquet.iter_batches(rows, use_threads=False):
+            yield batch
+            first += batch.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise _corrupt(path, error, f"row {first}") from None
 
 
 def _shape(path: str) -> tuple[list[int], int]:
@@ -184,3 +173,71 @@ def _corrupt(path: str, error: Exception, at: str) -> DataError:
         fix = "write that column as pa.list_(type), and say its length in the pipeline: columns: {name: {shape: n}}"
         return DataError("a column of fixed-size lists holds a null, which cannot be read back", where=path, fix=fix)
     return DataError(f"not a whole Parquet file, at {at}: {reason}", where=path, fix="write the file again")
+
+
+WIDE = 256
+"""From so many columns on."""
+SET_BYTES, HELD_BYTES = 12 << 20, 32 << 20
+_MOST = 512
+"""Columns of a set."""
+
+
+def by_columns(
+    parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], columns: Sequence[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The named columns of a row group, in batches of `rows` rows."""
+    sets, size = _sets(parquet, group, ways, columns)
+    if size <= HELD_BYTES:
+        held = [_read(parquet, group, ways, names) for names in sets]
+        count = parquet.metadata.row_group(group).num_rows
+        for start in range(0, count, rows):
+            yield _side_by_side([as_batch(table.slice(start, rows)) for table in held], columns)
+        return
+    with tempfile.TemporaryDirectory(prefix="headway-") as folder:
+        files = [Path(folder) / str(i) for i in range(len(sets))]
+        for path, names in zip(files, sets, strict=True):
+            table = _read(parquet, group, ways, names)
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+                for start in range(0, table.num_rows, rows):
+                    writer.write_batch(as_batch(table.slice(start, rows)))
+            del table
+        readers = [pa.ipc.open_file(pa.OSFile(str(path))) for path in files]
+        for i in range(readers[0].num_record_batches):
+            yield _side_by_side([reader.get_batch(i) for reader in readers], columns)
+
+
+def _sets(
+    parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], columns: Sequence[str]
+) -> tuple[list[list[str]], int]:
+    """The columns in sets that take up to about `SET_BYTES` each, and what all of them take."""
+    metadata = parquet.metadata.row_group(group)
+    sizes: dict[str, int] = {}
+    for place in range(metadata.num_columns):
+        chunk = metadata.column(place)
+        top = chunk.path_in_schema.split(".")[0]
+        # a dictionary's codes take less in the file than the values do afterwards
+        sizes[top] = sizes.get(top, 0) + max(chunk.total_uncompressed_size, 8 * metadata.num_rows)
+    sets: list[list[str]] = []
+    held, whole = SET_BYTES, 0
+    # fields of one struct stay together: they come as one column
+    for top, names in itertools.groupby(sorted(columns, key=lambda name: ways[name][0]), lambda name: ways[name][0]):
+        size = sizes.get(top, 0)
+        if not sets or held + size > SET_BYTES or len(sets[-1]) >= _MOST:
+            sets.append([])
+            held = 0
+        sets[-1] += names
+        held += size
+        whole += size
+    return sets, whole
+
+
+def _read(parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], names: list[str]) -> pa.Table:
+    table = parquet.read_row_group(group, columns=names, use_threads=False).unify_dictionaries()
+    if all(len(ways[name]) == 1 for name in names):
+        return table.select(names)
+    return pa.Table.from_batches([pick(batch, ways, names) for batch in table.to_batches()])
+
+
+def _side_by_side(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pa.RecordBatch:
+    arrays = {name: array for batch in batches for name, array in zip(batch.schema.names, batch.columns, strict=True)}
+    return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))

@@ -1,31 +1,30 @@
 """TFRecord files of classic tf.train.Examples, one row a record, as others write them; gzip too.
 
-A feature that is absent is null; an empty list is an empty list, and null in a column of one value a row, which one is of
+A feature that is absent is null; an empty list is an empty list, and null in a column of one value per row, which one is of
 which at most one row in a hundred of a sample has several values, or none. Every checksum is checked.
 """
 
 from __future__ import annotations
 
-import struct
+import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from headway.errors import DataError
-from headway.records.tfrecord import masked
+from headway.records.example import SEQUENCE
+from headway.records.tfrecord import CRC_BYTES, HEADER, NotWhole, framed, masked
 from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, sampled
 from headway.sources.config import ExamplesConfig
 from headway.sources.formats.tfexample_columns import ExampleBatch
-from headway.sources.formats.tfexample_wire import SEQUENCE
+from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.sources.type_inference import ONE_IN, as_numbers, not_one, with_several
 from headway.storage import filesystem as storage
-from headway.tabular.list_arrays import is_list
+from headway.tabular.list_arrays import is_list, value_type
 from headway.tabular.quarantine import text_of
 
-_HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")
-_MOST = 1 << 31
 _BATCH_RECORDS, _BATCH_BYTES, _READ_BYTES, _WINDOW = 8192, 16 << 20, 1 << 20, 1 << 18
 _NAMES_ROWS = 1000
 _FIX = "fetch or write the file again"
@@ -39,7 +38,7 @@ class ExamplesSource:
 
     def names(self, file: InputFile) -> list[str]:
         """The features of the first records."""
-        for _, records in _batches(file.path, 0, None):
+        for records in _batches(file.path, 0, None):
             return ExampleBatch.of(records[:_NAMES_ROWS]).names()
         return []
 
@@ -53,20 +52,22 @@ class ExamplesSource:
         return found
 
     def _cuts(self, file: InputFile) -> list[int]:
-        cuts = _hops(file, self._config.range_bytes, check_all=False)
-        # something is wrong: look at every record, to say where
-        return cuts if cuts is not None else _hops(file, self._config.range_bytes, check_all=True) or []
+        cuts = _hops(file, self._config.range_bytes)
+        if cuts is None:  # something is wrong: read every record, to say where
+            for _ in _batches(file.path, 0, None):
+                pass
+        return cuts or []
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         first = 0
-        for _, records in _batches(piece.path, piece.start, piece.end):
+        for records in _batches(piece.path, piece.start, piece.end):
             batch = ExampleBatch.of(records)
             arrays, bad = [], {row: Malformed(first + row, None, why) for row, why in batch.broken.items()}
             for name in columns:
                 kind = types.get(name)
                 array, misfits = batch.column(name, several=None if kind is None else is_list(kind))
                 if pa.types.is_null(array.type) and kind is not None:
-                    array = pa.nulls(batch.rows, kind.value_type if pa.types.is_dictionary(kind) else kind)
+                    array = pa.nulls(batch.rows, value_type(kind))
                 arrays.append(array)
                 for row, why in misfits.items():
                     shown = text_of(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
@@ -80,14 +81,14 @@ class ExamplesSource:
                 yield Chunk(whole, first)
             first += batch.rows
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> pa.Table:
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         batches: list[ExampleBatch] = []
         numbers: dict[str, bool] = {}
         counts: dict[str, Counter[int]] = {}
         held = 0
         for file in files:
             records: list[bytes] = []
-            for _, some in _batches(file.path, 0, None):
+            for some in _batches(file.path, 0, None):
                 records += some
                 if len(records) + held >= rows or sum(map(len, records)) > _BATCH_BYTES:
                     break
@@ -113,8 +114,7 @@ class ExamplesSource:
             names = batch.names()
             arrays = [batch.column(name, several=False if name in odd else None)[0] for name in names]
             tables.append(pa.Table.from_arrays(arrays, names=names))
-        whole = sampled(_agreed(tables), rows * len(tables)).slice(0, rows)
-        whole = as_numbers(whole, [name for name, all_of_it in numbers.items() if all_of_it])
+        whole = as_numbers(sampled(_agreed(tables), rows), [name for name, all_of_it in numbers.items() if all_of_it])
         return with_several(whole, odd)
 
 
@@ -131,102 +131,62 @@ def _agreed(tables: list[pa.Table]) -> list[pa.Table]:
 
 def _is_gzip(path: str) -> bool:
     with storage.open_file(path) as file, storage.reading(path):
-        head = bytes(file.read(_HEADER.size))
-    plain = len(head) == _HEADER.size and masked(head[:8]) == _HEADER.unpack(head)[1]
+        head = bytes(file.read(HEADER.size))
+    plain = len(head) == HEADER.size and masked(head[:8]) == HEADER.unpack(head)[1]
     return head.startswith(b"\x1f\x8b") and not plain
 
 
-def _hops(file: InputFile, range_bytes: int, *, check_all: bool) -> list[int] | None:
-    """Where ranges end, found by going from length to length; None when something is wrong and `check_all` is not set."""
+def _hops(file: InputFile, range_bytes: int) -> list[int] | None:
+    """Where ranges end, found by going from length to length; None when something is wrong."""
     cuts: list[int] = []
     at, start, base, window = 0, 0, 0, b""
     with storage.open_file(file.path) as handle, storage.reading(file.path):
         while at < file.bytes:
-            if at + _HEADER.size > base + len(window):
+            if at + HEADER.size > base + len(window):
                 handle.seek(at)
                 base, window = at, bytes(handle.read(_WINDOW))
-                if len(window) < _HEADER.size:
-                    if check_all:
-                        raise _damaged(file.path, at, "the file is cut off in a record's length")
+                if len(window) < HEADER.size:
                     return None
-            size, crc = _HEADER.unpack_from(window, at - base)
-            last = at + _HEADER.size + size + _CRC.size >= file.bytes
-            if check_all or not cuts or start == at or last:
-                held = masked(window[at - base : at - base + 8]) == crc and size <= _MOST
-                if not held and check_all:
-                    raise _damaged(file.path, at, "the checksum of a record's length does not hold")
-                if not held:
-                    return None
-            if at + _HEADER.size + size + _CRC.size > file.bytes:
-                if check_all:
-                    raise _damaged(file.path, at, "the file is cut off in a record")
+            size, crc = HEADER.unpack_from(window, at - base)
+            end = at + HEADER.size + size + CRC_BYTES
+            looked_at = not cuts or start == at or end >= file.bytes
+            if looked_at and (masked(window[at - base : at - base + 8]) != crc or end > file.bytes):
                 return None
-            at += _HEADER.size + size + _CRC.size
+            at = end
             if at - start >= range_bytes or at == file.bytes:
                 cuts.append(at)
                 start = at
     return cuts
 
 
-def _batches(path: str, start: int, end: int | None) -> Iterator[tuple[int, list[bytes]]]:
-    """(offset, some records) of a range, each checked.
+def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
+    """The records of a range, some at a time, each checked.
 
     Raises:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
     """
     zipped = _is_gzip(path)
+    at, held, records = start, 0, list[bytes]()
     with storage.open_file(path) as file, storage.reading(path):
-        source = pa.CompressedInputStream(file, "gzip") if zipped else file
         if not zipped:
             file.seek(start)
-        at = first = start
-        left = None if zipped or end is None else end - start
-        buffer, place = b"", 0
-        records: list[bytes] = []
-        held = 0
-
-        def fill(wanted: int) -> bool:
-            """Whether `wanted` bytes lie in the buffer behind `place` now."""
-            nonlocal buffer, place, left
-            while len(buffer) - place < wanted:
-                ask = max(_READ_BYTES, wanted - (len(buffer) - place))
-                ask = ask if left is None else min(ask, left)
-                more = _more(source, ask, path, at) if ask else b""
-                if not more:
-                    return False
-                left = None if left is None else left - len(more)
-                buffer, place = buffer[place:] + more, 0
-            return True
-
-        while fill(1):
-            if not fill(_HEADER.size):
-                raise _damaged(path, at, "the file is cut off in a record's length")
-            size, crc = _HEADER.unpack_from(buffer, place)
-            if masked(buffer[place : place + 8]) != crc or size > _MOST:
-                raise _damaged(path, at, "the checksum of a record's length does not hold")
-            whole = _HEADER.size + size + _CRC.size
-            if not fill(whole):
-                raise _damaged(path, at, "the file is cut off in a record")
-            record = buffer[place + _HEADER.size : place + _HEADER.size + size]
-            if masked(record) != _CRC.unpack_from(buffer, place + _HEADER.size + size)[0]:
-                raise _damaged(path, at, "the checksum of a record does not hold")
-            records.append(record)
-            place, at, held = place + whole, at + whole, held + size
-            if len(records) >= _BATCH_RECORDS or held >= _BATCH_BYTES:
-                yield first, records
-                first, records, held = at, [], 0
-        if left:
-            raise _damaged(path, at, f"the file ends before byte {end}")
-        if records:
-            yield first, records
-
-
-def _more(source: pa.NativeFile, size: int, path: str, at: int) -> bytes:
-    try:
-        return bytes(source.read(size))
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise _damaged(path, at, f"not a whole gzip file: {reason}") from None
+        source = pa.CompressedInputStream(file, "gzip") if zipped else file
+        try:
+            stream = io.BufferedReader(source, _READ_BYTES)
+            for at, record in framed(stream, start, None if zipped else end):  # noqa: B007 - named where it is damaged
+                if len(records) >= _BATCH_RECORDS or held >= _BATCH_BYTES:
+                    yield records
+                    records, held = [], 0
+                records.append(record)
+                held += len(record)
+        except NotWhole as error:
+            raise _damaged(path, error.at, error.what) from None
+        except (OSError, pa.ArrowException) as error:
+            if not zipped:
+                raise
+            raise _damaged(path, at, f"not a whole gzip file: {str(error).splitlines()[0]}") from None
+    if records:
+        yield records
 
 
 def _damaged(path: str, at: int, what: str) -> DataError:

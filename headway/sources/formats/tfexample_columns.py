@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.records import wire
-from headway.sources.formats.tfexample_wire import usual_form
+from headway.records.example import usual_form, varints
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -81,7 +81,7 @@ class ExampleBatch:
         return Counter(pc.list_value_length(array).drop_null().to_pylist())
 
     def column(self, name: str, *, several: bool | None) -> tuple[pa.Array, Misfits]:
-        """A column as lists, or as one value a row; null where the feature is absent, and where the value is a misfit.
+        """A column as lists, or as one value per row; null where the feature is absent, and where the value is a misfit.
 
         Args:
             several: None: whatever the rows hold.
@@ -137,10 +137,10 @@ class ExampleBatch:
             length = np.where(fine, length, 0)
             joined = _slices(self._data, packed, length)
             try:
-                ints = _varints(joined)
+                ints = varints(joined)
                 break
             except ValueError:
-                fine &= _each(self._data, packed, length, _varints)
+                fine &= _each(self._data, packed, length, varints)
         stops = np.concatenate([[0], np.cumsum(np.frombuffer(joined, np.uint8) < 0x80)])
         edges = np.cumsum(length)
         return pa.array(ints), stops[edges] - stops[edges - length], np.flatnonzero(~fine).tolist()
@@ -270,10 +270,6 @@ def _slices(data: Bytes, starts: Ints, lengths: Ints) -> bytes:
         return b"".join([view[a : a + n] for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)])
     shift = starts - (np.cumsum(lengths) - lengths)
     return bytes(data[np.repeat(shift, lengths) + np.arange(total)])
-
-
-def _varints(joined: bytes) -> Ints:
-    return wire.parse_ints(memoryview(wire.field(joined)))
 
 
 def _each(data: Bytes, starts: Ints, lengths: Ints, parse: Callable[[bytes], Any]) -> NDArray[np.bool_]:

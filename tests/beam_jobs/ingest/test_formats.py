@@ -17,7 +17,8 @@ from headway.records import wire
 from headway.records.spec import RecordsConfig
 from headway.records.tfrecord import frame
 from headway.schema.columns import Column
-from headway.sources.discovery.formats_table import SourceConfig, files
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.spans import files
 from headway.tabular import quarantine
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig

@@ -18,8 +18,10 @@ from headway.records.decode import decode
 from headway.records.spec import unpacked
 from headway.records.tfrecord import frame, read_records
 from headway.schema.columns import Column
-from headway.schema.split_tags import from_tags
-from headway.sources.discovery.formats_table import SourceConfig, files, open_source
+from headway.schema.pbtxt import from_tags
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import files
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
 from headway.tabular.label import LabelConfig

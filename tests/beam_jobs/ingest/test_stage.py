@@ -26,7 +26,8 @@ from beam_jobs.runners.work_dir import WorkDir
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.process import owned
-from headway.sources.discovery.formats_table import Range, open_source
+from headway.sources.base import Range
+from headway.sources.discovery.formats_table import open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
 from headway.tabular.splits import SplitConfig

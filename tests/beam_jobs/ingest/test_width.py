@@ -19,7 +19,8 @@ from headway.tabular.label import LabelConfig
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources import base
-from headway.sources.discovery.formats_table import SourceConfig, files
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.spans import files
 from headway.tabular.splits import SplitConfig
 from headway.statistics.split_statistics import SplitStatistics
 

@@ -25,15 +25,9 @@ from beam_jobs.runners.config import RunnerConfig
 from headway.errors import ConfigError, DataError, Locked, StoreError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
-from headway.sources.discovery.formats_table import (
-    ONE_SPAN,
-    CsvConfig,
-    JsonlConfig,
-    ParquetConfig,
-    Range,
-    SourceConfig,
-    files,
-)
+from headway.sources.base import Range
+from headway.sources.config import CsvConfig, JsonlConfig, ParquetConfig, SourceConfig
+from headway.sources.discovery.spans import ONE_SPAN, files
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=False),

@@ -8,7 +8,7 @@ from beam_jobs.runners import range_job
 from beam_jobs.runners.range_job import RangeJob
 from beam_jobs.runners.work_dir import WorkDir
 from headway.errors import ConfigError
-from headway.sources.discovery.formats_table import Range
+from headway.sources.base import Range
 
 PIECE = Range(3, "a.csv", 0, 0, 1)
 

@@ -7,7 +7,7 @@ import pytest
 
 from flows.config.columns import resolve
 from flows.config.pipeline import read_pipeline
-from headway.sources.discovery.formats_table import files
+from headway.sources.discovery.spans import files
 
 ROWS = 200
 PIPELINE = """

@@ -7,7 +7,7 @@ from flows.config.pipeline import read_pipeline
 from flows.dag.column_table import column_table, shown
 from headway.errors import ConfigError
 from headway.schema.pbtxt import to_text
-from headway.sources.discovery.formats_table import files
+from headway.sources.discovery.spans import files
 
 PIPELINE = """
 name: shop

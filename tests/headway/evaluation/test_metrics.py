@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import DataError
-from headway.evaluation.metrics import auc, by_slice, calibration_bins, measure, slice_rows, summary
+from headway.evaluation.metrics import auc, calibration_bins, measure, slice_rows, summary
 
 ROWS = st.lists(
     st.tuples(
@@ -177,17 +177,17 @@ def table():
 
 
 def test_slices_are_the_metrics_of_their_rows(table):
-    found = by_slice(table, "binary", ["carrier", "origin", "bytes"])
+    found = summary(table, "binary", slices=["carrier", "origin", "bytes"])["slices"]
     assert list(found["carrier"]) == ["(null)", "AA", "B6", "UA"] and list(found["bytes"]) == ["x", "y"]
     assert sum(part["rows"] for part in found["carrier"].values()) == len(table)
     mask = np.array([value == "AA" for value in table["carrier"].to_pylist()])
     part = [table[name].to_numpy()[mask] for name in ("label", "prediction", "weight")]
     assert found["carrier"]["AA"] == {"rows": int(mask.sum()), **measure("binary", *part)}
-    assert list(by_slice(table, "binary", ["carrier"], min_rows=100)["carrier"]) == ["AA", "B6", "UA"]
+    assert list(summary(table, "binary", slices=["carrier"], min_rows=100)["slices"]["carrier"]) == ["AA", "B6", "UA"]
     for value, rows in slice_rows(table, "origin"):
         assert (np.diff(rows) > 0).all() and set(table["origin"].take(rows).to_pylist()) == {value}
     with pytest.raises(DataError, match="'carier'") as info:
-        by_slice(table, "binary", ["carier"])
+        summary(table, "binary", slices=["carier"])["slices"]
     assert "carrier, origin" in info.value.fix
 
 

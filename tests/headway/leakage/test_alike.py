@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from headway.leakage.alike import DRAWN, KEPT, Alike, content, share
-from headway.leakage.distinct import Distinct
+from headway.leakage.hash_sets import Distinct
 from headway.schema.columns import Column
 from headway.tabular.splits import SplitConfig
 

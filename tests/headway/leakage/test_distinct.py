@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.leakage.distinct import KEPT, Distinct
+from headway.leakage.hash_sets import KEPT, Distinct
 from headway.tabular.hashing import mix64
 
 

@@ -64,7 +64,7 @@ def test_repeats_are_found_within_and_across_sets(lists, most):
 
 
 def test_only_the_least_are_kept_and_all_are_counted(monkeypatch):
-    monkeypatch.setattr(hash_sets, "KEPT", 10)
+    monkeypatch.setattr(hash_sets, "MOST_SHARED", 10)
     sets = [np.arange(1000, dtype=np.uint64)] * 2
     found = hash_sets.repeated(sets, [])
     assert found.count == 1000 and found.least.tolist() == list(range(10))

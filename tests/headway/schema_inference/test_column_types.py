@@ -6,11 +6,12 @@ import pytest
 from headway.errors import ConfigError
 from headway.schema.columns import ColumnConfig
 from headway.schema_inference.column_types import infer
+from headway.sources.sample import Sample
 from headway.tabular.coerce import coerce
 
 
 def _infer(table, configs=None, needed=()):
-    return infer(table, configs or {}, only=False, needed=frozenset(needed), where="pipeline.yaml")
+    return infer(Sample(table), configs or {}, only=False, needed=frozenset(needed), where="pipeline.yaml")
 
 
 def test_a_file_of_another_delimiter_is_told_of_it():
@@ -105,7 +106,7 @@ def test_numbers_of_a_text_format_that_are_all_days_are_dates():
     table = pa.table({"d": days, "n": range(20_130_101, 20_130_157)})
 
     def kept(typed=False, needed=frozenset(), **configs):
-        schema, notes = infer(table, configs, only=False, needed=needed, where="w", typed=typed)
+        schema, notes = infer(Sample(table), configs, only=False, needed=needed, where="w", typed=typed)
         return [column.temporal for column in schema.columns], notes
 
     found, notes = kept()

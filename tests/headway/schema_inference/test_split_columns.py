@@ -6,9 +6,9 @@ import pytest
 
 from headway.errors import ConfigError
 from headway.schema.columns import Column, Schema
-from headway.schema.pbtxt import from_text, to_text, with_split
-from headway.schema.split_tags import from_tags, to_tags
+from headway.schema.pbtxt import from_tags, from_text, to_tags, to_text, with_split
 from headway.schema_inference.split_columns import chosen, names_rows, row_columns
+from headway.sources.sample import Sample
 from headway.tabular.coerce import coerce
 from headway.tabular.row_split import RowSplit
 from headway.tabular.splits import SplitConfig
@@ -51,13 +51,13 @@ def test_all_columns_of_the_first_span_but_the_label_s_and_identifiers():
             "odd": pa.array([{"a": 1}] * ROWS),
         }
     )
-    columns, identifiers = row_columns(table, {"y"})
+    columns, identifiers = row_columns(Sample(table), {"y"})
     assert identifiers == ["id"]
     tags = ["FLOAT x", "BYTES[] tags", "FLOAT[] pixels", "BYTES hash"]
     assert to_tags(columns) == [f"headway.split={tag}" for tag in tags]
     assert from_tags(to_tags(columns), where="s") == columns
     assert [c.name for c in chosen(columns, {"x", "y"})] == ["tags", "pixels", "hash"]
-    only_ids, none = row_columns(table.select(["id", "y"]), {"y"})
+    only_ids, none = row_columns(Sample(table.select(["id", "y"])), {"y"})
     assert [c.name for c in only_ids] == ["id"] and none == []  # there is nothing else
     with pytest.raises(ConfigError, match="no column is left"):
         chosen(only_ids, {"id"})

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from headway.sources.discovery.formats_table import InputFile, Source, SourceConfig, files, open_source
+from headway.sources.base import InputFile, Source
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import files
 
 Opened = tuple[Source, tuple[InputFile, ...]]
 

@@ -12,7 +12,9 @@ from PIL import Image
 from headway.errors import ConfigError, DataError
 from headway.records import wire
 from headway.records.tfrecord import frame
-from headway.sources.discovery.formats_table import SourceConfig, files, open_source, spans
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import files, spans
 from headway.storage import filesystem as storage
 
 server = pytest.importorskip("moto.server")
@@ -88,7 +90,7 @@ def test_a_bucket_is_read_like_a_disk(bucket, format, name):
     source = open_source(config)
     assert len(found) == 1 and found[0].path.startswith("s3://raw/")
     names = source.names(found[0])
-    assert source.prefix(found, 10).column_names == names
+    assert source.prefix(found, 10).table.column_names == names
     chunks = [chunk for piece in source.ranges(found) for chunk in source.read(piece, names, {})]
     assert sum(chunk.batch.num_rows for chunk in chunks) == (1 if format == "images" else 100)
     if format == "images":

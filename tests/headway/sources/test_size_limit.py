@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.sources.base import Chunk, Malformed
-from headway.sources.size_limit import bounded
+from headway.sources.configured import bounded
 
 
 @pytest.mark.parametrize(

@@ -91,4 +91,4 @@ def test_a_folder_without_such_files_says_what_it_holds(opened, format, endings)
 
 def test_broken_images_among_good_ones_stay_for_the_quarantine(opened, datas):
     source, found = opened("images", b"text", datas["images"], names=("a.png", "b.png"))
-    assert source.prefix(found, 10).num_rows == 2
+    assert source.prefix(found, 10).table.num_rows == 2

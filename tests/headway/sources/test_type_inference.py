@@ -9,7 +9,8 @@ from headway.records.tfrecord import frame
 from headway.records.wire import BYTES, INTS, field
 from headway.schema.columns import ColumnConfig
 from headway.schema_inference.column_types import infer
-from headway.sources.type_inference import as_numbers, told
+from headway.sources.sample import Sample
+from headway.sources.type_inference import as_numbers
 from headway.tabular.coerce import coerce, raw_type
 
 
@@ -75,7 +76,7 @@ def test_a_few_lines_of_json_with_digits_beyond_int64_are_judged_with_all_others
     line = b'{"a": %d, "b": "' + b"x" * 20_000 + b'"}\n'
     source, found = opened("jsonl", b"".join(line % (10**20 if i == 7 else i) for i in range(150)))
     prefix = source.prefix(found, 1000)
-    assert prefix.num_rows > 100 and prefix.schema.field("a").type == pa.int64()
+    assert prefix.table.num_rows > 100 and prefix.table.schema.field("a").type == pa.int64()
 
 
 def test_a_type_that_is_said_needs_no_note(opened):
@@ -156,11 +157,11 @@ def test_a_record_of_several_values_in_a_scalar_column_is_rejected_alone(opened)
 
 def test_quoted_digits_of_one_file_and_numbers_of_another_are_text(opened):
     source, found = opened("jsonl", b'{"zip": 12345}\n' * 200, b'{"zip": "02139"}\n' * 200)
-    assert source.prefix(found, 1000).schema.field("zip").type in (pa.string(), pa.binary())
+    assert source.prefix(found, 1000).table.schema.field("zip").type in (pa.string(), pa.binary())
 
 
 def test_the_note_counts_and_shows():
     table = pa.table({"a": ["1"] * 300 + [None, "x", "y"]})
-    made = as_numbers(table, ["a"])
-    assert made.schema.field("a").type == pa.int64()
-    assert told(made.schema.field("a")) == "2 of 302 sampled values are not numbers, such as 'x'"
+    made = as_numbers(Sample(table), ["a"])
+    assert made.table.schema.field("a").type == pa.int64()
+    assert made.misfits["a"] == "2 of 302 sampled values are not numbers, such as 'x'"

@@ -3,7 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from headway.statistics.row_sample import CELLS, LEAST_ROWS, MOST_ROWS, RowSample, rows_for
+from headway.statistics.row_sample import CELLS, LEAST_ROWS, MOST_ROWS, RowSample, kept, rows_for
+from headway.tabular.stacked import Stack
 
 
 def _batches(rows, size=10_000):
@@ -20,7 +21,8 @@ def _batches(rows, size=10_000):
 def _sample(batches, rows=500):
     sample = RowSample(rows)
     for batch in batches:
-        sample.update(batch)
+        priority, chosen = sample.choose(batch.num_rows)
+        sample.add(priority[chosen], kept(Stack.parts(batch, [chosen])[0]))
     return sample
 
 

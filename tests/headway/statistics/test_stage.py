@@ -13,8 +13,7 @@ from headway.errors import Cancelled, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics, summary
-from headway.statistics.stage import StatisticsRequest, merge
-from headway.statistics.tfmd_proto import to_proto
+from headway.statistics.stage import StatisticsRequest, merge, to_proto
 
 
 class Told(Monitor):

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.schema.columns import Column
-from headway.statistics import wide_update
 from headway.statistics.column_statistics import ColumnStatistics, Limits
 from headway.statistics.split_statistics import SplitStatistics, merge_all
+from headway.statistics.wide_update import Numbers
+from headway.tabular.stacked import Stack
 
 WIDE = Limits(distinct=40, wide=True)
 
@@ -20,7 +21,10 @@ def _both(kind, batches):
     for arrays in batches:
         for column, array in zip(made[0], arrays, strict=True):
             column.update(array)
-        wide_update.update(made[1], arrays)
+        stack = Stack.of(pa.RecordBatch.from_arrays(list(arrays), names=[str(i) for i in range(len(arrays))]))
+        numbers = Numbers(made[1])
+        numbers.add(stack.values[kind], stack.present[kind])
+        numbers.settle()
     return made
 
 

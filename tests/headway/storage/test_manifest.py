@@ -10,6 +10,7 @@ import pytest
 from headway.errors import DataError, StoreError
 from headway.storage import manifest as manifests
 from headway.storage.manifest import Counts, FileEntry, Manifest
+from headway.storage.store import Store
 
 FORMAT_1 = """{
  "format": 1, "stage": "ingest", "fingerprint": "00ff", "key": {"span": "2013-01"},
@@ -104,25 +105,27 @@ def output(tmp_path):
 
 def test_a_whole_output_has_no_problems(output):
     folder, manifest = output
-    assert manifests.sizes_problem(folder, manifest) is None
-    assert manifests.checksum_problems(folder, manifest) == []
+    store = Store(folder)
+    assert store.sizes_problem(folder, manifest) is None
+    assert store.checksum_problems(folder, manifest) == []
 
 
 def test_problems_name_the_file(output):
     folder, manifest = output
+    store = Store(folder)
     (folder / "b").write_bytes(b"bbbbbbbbbX")
-    assert manifests.sizes_problem(folder, manifest) is None
-    assert manifests.checksum_problems(folder, manifest)[0][0] == "b"
-    assert manifests.checksum_problems(folder, manifest)[0][1].endswith("its bytes changed")
+    assert store.sizes_problem(folder, manifest) is None
+    assert store.checksum_problems(folder, manifest)[0][0] == "b"
+    assert store.checksum_problems(folder, manifest)[0][1].endswith("its bytes changed")
     (folder / "b").write_bytes(b"bbb")
-    assert manifests.sizes_problem(folder, manifest) == "b has 3 bytes instead of 10"
+    assert store.sizes_problem(folder, manifest) == "b has 3 bytes instead of 10"
     (folder / "b").unlink()
-    assert manifests.sizes_problem(folder, manifest) == "b is gone"
+    assert store.sizes_problem(folder, manifest) == "b is gone"
     (folder / "b").mkdir()
-    assert manifests.sizes_problem(folder, manifest) == "b is not a file"
+    assert store.sizes_problem(folder, manifest) == "b is not a file"
     (folder / "a").unlink()
-    assert manifests.checksum_problems(folder, manifest) == [("a", "is gone"), ("b", "cannot be read: Is a directory")]
-    assert manifests.sizes_problem(folder / "gone" / "deeper", manifest) == "a is gone"
+    assert store.checksum_problems(folder, manifest) == [("a", "is gone"), ("b", "cannot be read: Is a directory")]
+    assert store.sizes_problem(folder / "gone" / "deeper", manifest) == "a is gone"
 
 
 def test_tools_are_named():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headway.config import load
 from headway.errors import ConfigError, DataError
-from headway.tabular.splits import SplitConfig, assign, column_hash, row_hash, window_splits
+from headway.tabular.splits import SplitConfig, assigned, column_hash, row_hash, window_splits
 
 GOLDEN = pa.RecordBatch.from_pydict(
     {
@@ -23,6 +23,10 @@ ROWS = st.lists(
     min_size=1,
     max_size=40,
 )
+
+
+def split_of(config, batch):
+    return assigned(config, batch).codes
 
 
 def batch_of(rows, encoded=False):
@@ -76,7 +80,7 @@ def test_golden_hashes():
 
 def test_golden_splits():
     batch = pa.RecordBatch.from_pydict({"id": pa.array(range(40))})
-    assert "".join(map(str, assign(SplitConfig(eval=0.3, test=0.2), batch))) == GOLDEN_SPLITS
+    assert "".join(map(str, split_of(SplitConfig(eval=0.3, test=0.2), batch))) == GOLDEN_SPLITS
 
 
 GOLDEN_SPLITS = "1020012002120002110100000210002202011020"
@@ -85,18 +89,18 @@ GOLDEN_SPLITS = "1020012002120002110100000210002202011020"
 @given(ROWS, st.integers(0, 40), st.booleans())
 def test_a_row_keeps_its_split_whatever_batch_it_is_in(rows, cut, encoded):
     config = SplitConfig(eval=0.3, test=0.3)
-    whole = assign(config, batch_of(rows)).tolist()
+    whole = split_of(config, batch_of(rows)).tolist()
     batch = batch_of(rows, encoded)
     parts = [batch.slice(0, cut), batch.slice(cut)]
-    assert [code for part in parts for code in assign(config, part)] == whole
+    assert [code for part in parts for code in split_of(config, part)] == whole
     # alone in its batch, too
-    assert [assign(config, batch_of([row]))[0] for row in rows] == whole
+    assert [split_of(config, batch_of([row]))[0] for row in rows] == whole
 
 
 @given(ROWS, st.data())
 def test_duplicates_stay_together(rows, data):
     again = data.draw(st.permutations(rows))
-    codes = assign(SplitConfig(eval=0.4), batch_of([*rows, *again])).tolist()
+    codes = split_of(SplitConfig(eval=0.4), batch_of([*rows, *again])).tolist()
     first = dict(zip(map(repr, rows), codes, strict=False))
     assert [first[repr(row)] for row in again] == codes[len(rows) :]
 
@@ -105,7 +109,7 @@ def test_duplicates_stay_together(rows, data):
 def test_a_key_alone_decides(rows):
     config = SplitConfig(key=("s",), eval=0.4, test=0.3)
     other = [(None, 0.5, text) for _, _, text in rows]
-    assert assign(config, batch_of(rows)).tolist() == assign(config, batch_of(other)).tolist()
+    assert split_of(config, batch_of(rows)).tolist() == split_of(config, batch_of(other)).tolist()
 
 
 def test_keys_in_any_order_are_the_same_key():
@@ -128,7 +132,7 @@ def test_null_nan_zero_and_empty_are_told_apart_and_signs_of_zero_are_not():
 
 def test_null_keys_are_one_key():
     batch = pa.RecordBatch.from_pydict({"k": pa.nulls(50, pa.binary()), "x": pa.array(range(50))})
-    assert len(set(assign(SplitConfig(key="k"), batch).tolist())) == 1
+    assert len(set(split_of(SplitConfig(key="k"), batch).tolist())) == 1
 
 
 def test_repeated_and_distinct_texts_hash_alike_in_large_batches():
@@ -147,20 +151,20 @@ def test_a_dictionary_may_hold_null():
 @pytest.mark.parametrize(("share", "test"), [(0.2, 0.0), (0.1, 0.3), (0.5, 0.25), (0.001, 0.0)])
 def test_shares_are_as_asked_for(share, test):
     n = 100_000
-    codes = assign(SplitConfig(eval=share, test=test), pa.RecordBatch.from_pydict({"id": np.arange(n)}))
+    codes = split_of(SplitConfig(eval=share, test=test), pa.RecordBatch.from_pydict({"id": np.arange(n)}))
     for code, wanted in ((1, share), (2, test), (0, 1 - share - test)):
         assert abs((codes == code).mean() - wanted) < 4 * (0.25 / n) ** 0.5
 
 
 def test_a_larger_eval_share_only_takes_rows_in():
     batch = pa.RecordBatch.from_pydict({"id": np.arange(2000)})
-    small, large = (assign(SplitConfig(eval=share), batch) == 1 for share in (0.1, 0.3))
+    small, large = (split_of(SplitConfig(eval=share), batch) == 1 for share in (0.1, 0.3))
     assert (large | ~small).all()
 
 
 def test_another_salt_is_another_split():
     batch = pa.RecordBatch.from_pydict({"id": np.arange(4000)})
-    a, b = (assign(SplitConfig(eval=0.5, salt=salt), batch) for salt in (0, 1))
+    a, b = (split_of(SplitConfig(eval=0.5, salt=salt), batch) for salt in (0, 1))
     assert 0.45 < (a == b).mean() < 0.55
 
 
@@ -168,7 +172,7 @@ def test_empty_batches():
     columns = [pa.array([], pa.int64()), pa.array([], pa.binary()), pa.array([], pa.binary()).dictionary_encode()]
     batch = pa.RecordBatch.from_arrays(columns, names=["a", "b", "c"])
     for config in (SplitConfig(), SplitConfig(mode="time"), SplitConfig(mode="column", column="b")):
-        assert assign(config, batch).tolist() == []
+        assert split_of(config, batch).tolist() == []
 
 
 # --- by a column
@@ -178,12 +182,12 @@ def test_empty_batches():
 def test_a_column_that_says_so(dictionary):
     values = pa.array([b"eval", b"train", b"test", b"train"])
     batch = pa.RecordBatch.from_pydict({"part": values.dictionary_encode() if dictionary else values})
-    assert assign(SplitConfig(mode="column", column="part"), batch).tolist() == [1, 0, 2, 0]
+    assert split_of(SplitConfig(mode="column", column="part"), batch).tolist() == [1, 0, 2, 0]
 
 
 def test_a_column_with_other_words_for_it():
     config = SplitConfig(mode="column", column="year", values={"2012": "train", "2013": "eval"})
-    assert assign(config, pa.RecordBatch.from_pydict({"year": [2013, 2012]})).tolist() == [1, 0]
+    assert split_of(config, pa.RecordBatch.from_pydict({"year": [2013, 2012]})).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,7 @@ def test_a_value_that_says_nothing_is_a_data_error(values, said, dictionary):
     array = pa.array(values)
     batch = pa.RecordBatch.from_pydict({"part": array.dictionary_encode() if dictionary else array})
     with pytest.raises(DataError) as error:
-        assign(SplitConfig(mode="column", column="part"), batch)
+        split_of(SplitConfig(mode="column", column="part"), batch)
     assert said in str(error.value) and "'part'" in str(error.value) and error.value.fix
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.statistics.column_statistics import MAX_DISTINCT, ColumnStatistics
-from headway.validation.distance import jensen_shannon, l_infinity, quantile_distance
+from headway.validation.drift import jensen_shannon, l_infinity, quantile_distance
 
 numbers = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=60)
 words = st.lists(st.binary(max_size=2), min_size=1, max_size=60)

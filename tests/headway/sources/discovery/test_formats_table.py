@@ -7,8 +7,10 @@ import pytest
 
 from headway.config import load
 from headway.errors import ConfigError, DataError
-from headway.sources.discovery.formats_table import SourceConfig, files, open_source, select_window, spans
-from headway.sources.discovery.spans import SAID_ENDINGS
+from headway.sources.config import FORMATS, SourceConfig
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import files, spans
+from headway.sources.discovery.window import select_window
 from headway.sources.formats.csv import CsvSource
 from headway.sources.formats.parquet import ParquetSource
 
@@ -124,7 +126,7 @@ def test_a_window_that_cannot_be_says_what_can(window, until, said):
     ("more", "said"),
     [
         ({"format": "json"}, "'parquet', 'csv'"),
-        ({"path": "{span}/{spam}.csv"}, "the placeholder {spam}, which is not known; did you mean {span}?"),
+        ({"path": "{span}/{spam}.csv"}, "the placeholder {spam}, which is not known; did you mean '{span}'?"),
         ({"path": "{minute}.csv"}, "there is: {span}, {year}, {month}, {day}, {hour}"),
         ({"path": "{span}/{span}.csv"}, "{span} more than once"),
         ({"where": "a >"}, "not an expression"),
@@ -157,9 +159,9 @@ def test_a_source_for_each_format():
     assert isinstance(open_source(source("a", format="parquet")).source, ParquetSource)
 
 
-@pytest.mark.parametrize("kind", SAID_ENDINGS)
+@pytest.mark.parametrize("kind", FORMATS)
 def test_the_docs_name_every_ending_that_is_taken(kind):
     text = (Path(__file__).parents[4] / "docs" / "sources.md").read_text(encoding="utf-8")
     [row] = [line for line in text.splitlines() if line.startswith(f"| `{kind}` |")]
     named = row.split("|")[2].replace("GZIP", ".gz").replace(",", " ").split()
-    assert {*SAID_ENDINGS[kind].replace(",", " ").split()} <= {*named, "also"}
+    assert {*FORMATS[kind].endings.replace(",", " ").split()} <= {*named, "also"}

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from headway.errors import DataError
 from headway.schema.columns import Column
-from headway.sources.discovery.formats_table import BATCH_ROWS, CsvConfig, InputFile, Range, SourceConfig, files
+from headway.sources.base import BATCH_ROWS, InputFile, Range
+from headway.sources.config import CsvConfig, SourceConfig
+from headway.sources.discovery.spans import files
 from headway.sources.formats.csv import CsvSource
 from headway.tabular.coerce import coerce
 
@@ -169,7 +171,7 @@ def test_a_line_longer_than_a_block(written):
         source, found = written(b"a,b\n1," + text + b"\n2,y\n")
         rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
         assert [(row[1], len(row[2])) for row in rows] == [(1, len(text.strip(b'"'))), (2, 1)] and not malformed
-        assert source.prefix(found, 10).num_rows == 2
+        assert source.prefix(found, 10).table.num_rows == 2
 
 
 def test_dictionaries(written):
@@ -233,7 +235,7 @@ def test_malformed_lines_that_are_no_utf8(written, quoted, capfd):
     assert rows == [(0, 1, "éÿ".encode(), "café".encode()), (2, 3, quoted.strip(b'"'), None)]
     where = ", at byte 16" if quoted == b"y" else ""  # lines are not told apart cheaply where they may be quoted
     assert malformed == [(1, "2\\xe9", "1 column instead of 3" + where)]
-    assert source.prefix(found, 10).num_rows == 2
+    assert source.prefix(found, 10).table.num_rows == 2
     assert capfd.readouterr().err == ""
 
 
@@ -344,7 +346,7 @@ def test_a_prefix_takes_from_the_whole_file(written):
     data = b"part,x\n" + b"".join(b"%d,1\n" % (i // 100_000) for i in range(800_000))
     source, found = written(data)
     prefix = source.prefix(found, 1000)
-    assert prefix.num_rows <= 1000 and len(set(prefix["part"].to_pylist())) > 4
+    assert prefix.table.num_rows <= 1000 and len(set(prefix.table["part"].to_pylist())) > 4
 
 
 @pytest.mark.parametrize(
@@ -365,15 +367,15 @@ def test_a_prefix_takes_from_the_whole_file(written):
 )
 def test_a_prefix_finds_types_that_hold_for_every_sample(written, datas, types):
     source, found = written(*datas)
-    assert [str(kind) for kind in source.prefix(found, 100).schema.types] == types
+    assert [str(kind) for kind in source.prefix(found, 100).table.schema.types] == types
 
 
 def test_a_large_file_with_quoted_newlines_is_sampled_and_not_read_whole(written):
     source, found = written(b"a,b\n" + b'1,"x\ny"\n' * 400_000)
     prefix = source.prefix(found, 10**6)
-    assert 0 < prefix.num_rows < 300_000 and set(prefix["b"].to_pylist()) == {"x\ny"}
+    assert 0 < prefix.table.num_rows < 300_000 and set(prefix.table["b"].to_pylist()) == {"x\ny"}
     one_value, huge = written(b'a,b\n1,"' + b"x\n" * 1_500_000 + b'"\n')
-    assert one_value.prefix(huge, 10).num_rows == 1
+    assert one_value.prefix(huge, 10).table.num_rows == 1
 
 
 def test_a_file_of_which_no_line_fits_its_names_says_so(written):
@@ -402,7 +404,7 @@ def test_a_gzip_file_is_one_range_read_in_blocks(written, range_bytes, quoted):
     rows, malformed = rows_of(source, found, {"id": INT, "s": TEXT})
     assert rows == [(i, i, text.strip('"').encode()) for i in range(100) if i % 7]
     assert [(at, line) for at, line, _ in malformed] == [(i, str(i)) for i in range(0, 100, 7)]
-    assert source.prefix(found, 10).schema.types == [pa.int64(), pa.string()]
+    assert source.prefix(found, 10).table.schema.types == [pa.int64(), pa.string()]
 
 
 def test_a_stray_quote_in_a_gzip_file_cuts_no_line(written):

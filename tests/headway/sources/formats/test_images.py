@@ -7,7 +7,9 @@ from PIL import Image
 
 from headway.errors import ConfigError, DataError
 from headway.schema_inference.column_types import infer
-from headway.sources.discovery.formats_table import ImagesConfig, SourceConfig, files, open_source, spans
+from headway.sources.config import ImagesConfig, SourceConfig
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import files, spans
 
 
 def image(shade, kind="JPEG"):
@@ -75,7 +77,7 @@ def test_labels_come_from_a_table(folder):
     assert found[-1].path.endswith("labels.csv")  # it is part of what the span says
     rows, _ = everything(source, found, ("path", "label"))
     assert [row["label"] for row in rows] == [7, None, 8, None, None, None]
-    assert [str(kind) for kind in source.prefix(found, 9).schema.types] == ["binary", "string", "int64"]
+    assert [str(kind) for kind in source.prefix(found, 9).table.schema.types] == ["binary", "string", "int64"]
 
 
 @pytest.mark.parametrize(

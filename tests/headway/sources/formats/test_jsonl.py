@@ -47,7 +47,7 @@ def test_null_missing_nan_zero_and_empty_stay_apart(opened, read_all):
 def test_lists_of_lists_and_of_objects_are_left_out_and_said_so(opened):
     source, found = opened("jsonl", lines(*[{"ll": [[1]], "lo": [{"a": 1}]}] * 3), lines({"ll": [["x"]], "lo": []}))
     prefix = source.prefix(found, 100)
-    assert prefix.num_rows == 4
+    assert prefix.table.num_rows == 4
     schema, notes = infer(prefix, {}, only=False, needed=frozenset(), where="x")
     assert not schema.columns and [note.split(" is left out")[0] for note in notes] == ["column 'll'", "column 'lo'"]
     with pytest.raises(ConfigError, match="'ll' cannot be used: its type"):
@@ -135,7 +135,9 @@ def test_a_prefix_finds_types_that_hold_for_the_sample(opened):
         {"i": 1, "f": 1, "b": True, "s": "2013-01-01", "m": 1, "l": [1]}, {"f": 1.5, "m": "x", "l": [0.5], "e": None}
     )
     source, found = opened("jsonl", data)
-    kinds = dict(zip(source.prefix(found, 10).column_names, source.prefix(found, 10).schema.types, strict=True))
+    kinds = dict(
+        zip(source.prefix(found, 10).table.column_names, source.prefix(found, 10).table.schema.types, strict=True)
+    )
     assert {name: str(kind) for name, kind in kinds.items()} == {
         "i": "int64", "f": "double", "b": "bool", "s": "string", "m": "binary", "l": "list<item: double>", "e": "null",
     }  # fmt: skip

@@ -5,11 +5,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headway.sources.base import RANGE_CELLS, rows_of_range
-from headway.sources.discovery.formats_table import BATCH_ROWS, SourceConfig, files, open_source
-from headway.sources.formats import parquet_wide
+from headway.sources.base import BATCH_ROWS, RANGE_CELLS, rows_of_range
+from headway.sources.config import SourceConfig
+from headway.sources.discovery.formats_table import open_source
+from headway.sources.discovery.spans import files
+from headway.sources.formats import parquet as module
 
-WIDTH = parquet_wide.WIDE + 10
+WIDTH = module.WIDE + 10
 
 
 def _table(rows):
@@ -42,11 +44,11 @@ def _plain(table):
     return pa.table(parts, names=table.column_names).to_pydict()
 
 
-@pytest.mark.parametrize("held", [parquet_wide.HELD_BYTES, 0], ids=["in memory", "through temporary files"])
+@pytest.mark.parametrize("held", [module.HELD_BYTES, 0], ids=["in memory", "through temporary files"])
 @pytest.mark.parametrize("group", [37, 1000])
 def test_rows_are_those_of_the_file(tmp_path, monkeypatch, held, group):
-    monkeypatch.setattr(parquet_wide, "HELD_BYTES", held)
-    monkeypatch.setattr(parquet_wide, "SET_BYTES", 40 * 100)  # many sets of few columns
+    monkeypatch.setattr(module, "HELD_BYTES", held)
+    monkeypatch.setattr(module, "SET_BYTES", 40 * 100)  # many sets of few columns
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -59,7 +61,7 @@ def test_rows_are_those_of_the_file(tmp_path, monkeypatch, held, group):
         batches = [
             batch
             for i in range(parquet.metadata.num_row_groups)
-            for batch in parquet_wide.by_columns(parquet, i, ways, names, 30)
+            for batch in module.by_columns(parquet, i, ways, names, 30)
         ]
     assert {batch.num_rows for batch in batches} <= {30, 100 % 30, 37 - 30, 100 % 37}
     assert not list((tmp_path / "scratch").iterdir())

@@ -113,7 +113,7 @@ def test_a_prefix_tells_lists_from_single_values(opened):
     two = frame(example(l=("int", [])))
     source, files = opened("examples", one, one + two)
     prefix = source.prefix(files, 100)
-    assert {name: str(prefix.schema.field(name).type) for name in prefix.column_names} == {
+    assert {name: str(prefix.table.schema.field(name).type) for name in prefix.table.column_names} == {
         "l": "list<item: int64>", "s": "binary", "x": "float",
     }  # fmt: skip
 

@@ -6,8 +6,7 @@ import pytest
 from headway.errors import ConfigError, DataError
 from headway.records.tfrecord import frame
 from headway.records.wire import INTS, field
-from headway.sources.config import CsvConfig
-from headway.sources.discovery.formats_table import SourceConfig
+from headway.sources.config import CsvConfig, SourceConfig
 
 
 def _read(source, found, columns, types=None):
@@ -18,7 +17,7 @@ def _read(source, found, columns, types=None):
 
 def test_columns_have_the_names_that_the_pipeline_gives_them(opened):
     source, found = opened("csv", b"a/b,c\n1,2\nx,3\n", rename={"a/b": "a_b"})
-    assert source.names(found[0]) == ["a_b", "c"] and source.prefix(found, 9).column_names == ["a_b", "c"]
+    assert source.names(found[0]) == ["a_b", "c"] and source.prefix(found, 9).table.column_names == ["a_b", "c"]
     assert _read(source, found, ["a_b"]) == [{"a_b": [b"1", b"x"]}]
     big, found = opened("csv", b"a/b,c\n%s,2\n" % (b"x" * 99), rename={"a/b": "a_b"}, max_cell_bytes=9)
     (piece,) = big.ranges(found)
@@ -43,7 +42,7 @@ def test_text_is_stored_as_utf8_whatever_the_files_are_written_in(opened, encodi
     data = f"{text},b\n{text},1\n".encode(encoding)
     source, found = opened("csv", data, csv={"encoding": encoding})
     assert _read(source, found, [text]) == [{text: [text.encode()]}]
-    assert source.prefix(found, 9).column_names == [text, "b"]
+    assert source.prefix(found, 9).table.column_names == [text, "b"]
 
 
 def test_text_that_is_not_utf8_is_read_as_cp1252_value_by_value_and_told(opened):
@@ -54,7 +53,7 @@ def test_text_that_is_not_utf8_is_read_as_cp1252_value_by_value_and_told(opened)
     (piece,) = source.ranges(found)
     (chunk,) = source.read(piece, ["a"], {"a": kind})
     assert chunk.batch["a"].dictionary.to_pylist() == [word.encode() for word in ("café", "é", "€")]
-    assert b"not UTF-8" in source.prefix(found, 9).schema.metadata[b"headway.notes"]
+    assert "not UTF-8" in source.prefix(found, 9).notes[0]
 
 
 def test_names_with_a_header_and_unknown_encodings_are_refused():
@@ -83,7 +82,7 @@ def test_digits_that_begin_with_zero_stay_text_in_csv_and_json(opened):
         opened("jsonl", b"".join(b'{"zip": "%s", "n": 5}\n' % row for row in rows)),
     ):
         prefix = source.prefix(found, 99)
-        assert pa.types.is_string(prefix.schema.field("zip").type) or pa.types.is_binary(
-            prefix.schema.field("zip").type
+        assert pa.types.is_string(prefix.table.schema.field("zip").type) or pa.types.is_binary(
+            prefix.table.schema.field("zip").type
         )
-        assert prefix.schema.field("n").type == pa.int64()
+        assert prefix.table.schema.field("n").type == pa.int64()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.sources.formats.csv_quotes import Quotes
+from headway.sources.text_files import Quotes
 
 
 def found(blocks, quote='"'):

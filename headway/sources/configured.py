@@ -1,0 +1,126 @@
+"""A source as the pipeline configures it: no value above `source.max_cell_bytes`, other names than in the files.
+
+source = ConfiguredSource(CsvSource(config), 16 << 20, {"price/kg": "price_per_kg"})
+source.names(file)                                    # ["price_per_kg", ...]
+
+A row with a larger value is quarantined, so that the batches stay small. Columns of fixed width cost nothing; of the others,
+the size of the whole column in a batch is looked at first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError
+from headway.schema.columns import suggest
+from headway.sources.base import Chunk, InputFile, Malformed, Range, Source
+from headway.sources.sample import Sample
+from headway.tabular.list_arrays import cell_bytes, decoded, flatten, has_bytes, is_list
+
+
+class ConfiguredSource:
+    """A source whose rows with a larger value come as malformed; `names` are {name in the files: name in the pipeline}."""
+
+    def __init__(self, source: Source, max_bytes: int, names: Mapping[str, str]):
+        self.source, self._max, self._names = source, max_bytes, dict(names)
+        self._raw = {new: raw for raw, new in names.items()}
+
+    def names(self, file: InputFile) -> list[str]:
+        return [self._names.get(name, name) for name in self.source.names(file)]
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        return self.source.ranges(files)
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        raw = [self._raw.get(name, name) for name in columns]
+        wanted = {self._raw.get(name, name): kind for name, kind in types.items()}
+        for chunk in self.source.read(piece, raw, wanted):
+            chunk = bounded(chunk, self._max)
+            if self._names:
+                chunk = self._renamed(chunk)
+            yield chunk
+            del chunk  # batches are large: none is held here while the next one is read
+
+    def _renamed(self, chunk: Chunk) -> Chunk:
+        batch = chunk.batch.rename_columns([self._names.get(name, name) for name in chunk.batch.schema.names])
+        malformed = tuple(
+            dataclasses.replace(bad, column=self._names.get(bad.column, bad.column)) if bad.column else bad
+            for bad in chunk.malformed
+        )
+        return dataclasses.replace(chunk, batch=batch, malformed=malformed)
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+        sample = self.source.prefix(files, rows)
+        known = sample.table.column_names
+        for raw, new in self._names.items():
+            if raw not in known:
+                raise ConfigError(
+                    f"there is no column {raw!r} in the files", where="source.rename", fix=suggest(raw, known)
+                )
+            if new in known and new not in self._names:
+                raise ConfigError(
+                    f"{raw!r} is renamed to {new!r}, but the files have a column of that name already",
+                    where="source.rename",
+                    fix="give it another name",
+                )
+        return sample.renamed(self._names) if self._names else sample
+
+
+_SHOWN = 200
+_FIXED = frozenset(kind.id for kind in (pa.int64(), pa.float32(), pa.float64(), pa.int32(), pa.bool_()))
+Sizes = NDArray[np.int64]
+
+
+def bounded(chunk: Chunk, max_bytes: int) -> Chunk:
+    """`chunk` without the rows that hold a value of more than `max_bytes` bytes; those are malformed now."""
+    batch, found = chunk.batch, dict[int, tuple[str, int]]()
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if array.type.id in _FIXED:
+            continue
+        if (sizes := _large(array, max_bytes)) is not None:
+            for row in np.flatnonzero(sizes > max_bytes).tolist():
+                found.setdefault(row, (name, int(sizes[row])))
+    if not found:
+        return chunk
+    at = chunk.positions()
+    bad = [
+        Malformed(
+            int(at[row]),
+            _shown(batch.column(name).slice(row, 1)),
+            f"{size} bytes, more than source.max_cell_bytes: {max_bytes}",
+            name,
+        )
+        for row, (name, size) in sorted(found.items())
+    ]
+    keep = np.delete(np.arange(batch.num_rows), sorted(found))
+    # rows are given by their place from here on, so first_row says nothing more
+    return Chunk(batch.take(pa.array(keep)), chunk.first_row, at[keep], (*chunk.malformed, *bad))
+
+
+def _shown(cell: pa.Array) -> str:
+    cell = decoded(cell)
+    if is_list(cell.type):
+        cell = flatten(cell).values.slice(0, 1)
+    value = cell[0].as_py() if len(cell) else ""
+    return value[:_SHOWN].decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)[:_SHOWN]
+
+
+def _large(array: pa.Array, max_bytes: int) -> Sizes | None:
+    """Bytes of each row, when one may be beyond the bound."""
+    if pa.types.is_dictionary(array.type):
+        values = _large(array.dictionary, max_bytes)
+        return None if values is None else values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]
+    try:  # at least the bytes of the values that the array, perhaps a slice, refers to
+        size = int(array.nbytes)
+    except pa.ArrowException:  # of a list view
+        size = int(array.get_total_buffer_size())
+    if size <= max_bytes or not (is_list(array.type) or has_bytes(array.type)):
+        return None
+    sizes = cell_bytes(array)
+    return np.full(len(array), sizes) if isinstance(sizes, int) else sizes

@@ -1,0 +1,104 @@
+"""What Parquet and Arrow files share: runs of row groups or batches, first rows, and columns of structs by their leaves.
+
+leaves(schema)                          # {"id": ("id",), "a.b": ("a", "b")}: a struct `a` with a field `b`
+pick(batch, {"a.b": ("a", "b")}, ["a.b"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headway.errors import DataError
+from headway.sources.base import InputFile, sampled, twice
+from headway.sources.sample import Sample
+
+Way = tuple[str, ...]
+
+
+def leaves(schema: pa.Schema, path: str) -> dict[str, Way]:
+    """The columns of a file by their flat names, each with the way to it.
+
+    Raises:
+        DataError: two have the same name.
+    """
+    found: list[Way] = []
+
+    def walk(field: pa.Field, way: Way) -> None:
+        if pa.types.is_struct(field.type):
+            for inner in field.type:
+                walk(inner, (*way, inner.name))
+        else:
+            found.append(way)
+
+    for field in schema:
+        walk(field, (field.name,))
+    names = [".".join(way) for way in found]
+    twice(names, path)
+    return dict(zip(names, found, strict=True))
+
+
+def pick(batch: pa.RecordBatch, ways: Mapping[str, Way], names: Sequence[str]) -> pa.RecordBatch:
+    """The named columns; what lies in a struct that is null is null."""
+    arrays = []
+    for name in names:
+        first, *rest = ways[name]
+        array = batch.column(first)
+        arrays.append(pc.struct_field(array, rest) if rest else array)
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def flat(table: pa.Table, path: str) -> pa.Table:
+    """Every leaf as a column."""
+    ways = leaves(table.schema, path)
+    if all(len(way) == 1 for way in ways.values()) and len(ways) == table.num_columns:
+        return table
+    names = list(ways)
+    batches = [pick(batch, ways, names) for batch in table.to_batches()]
+    whole = pa.Table.from_batches(batches) if batches else None
+    return whole if whole is not None else pa.table({name: pa.nulls(0) for name in names})
+
+
+def first_rows(
+    files: Sequence[InputFile],
+    rows: int,
+    opened: Callable[[str], AbstractContextManager[tuple[int, Iterator[pa.RecordBatch]]]],
+) -> Sample:
+    """The first `rows` rows of some files, every leaf of a struct as a column.
+
+    Args:
+        opened: opens a file: (the most rows to take with it, its batches).
+    """
+    tables: list[pa.Table] = []
+    held = 0
+    for file in files:
+        batches: list[pa.RecordBatch] = []
+        with opened(file.path) as (most, found):
+            rows = min(rows, most)
+            for batch in found:
+                batches.append(batch)
+                held += batch.num_rows
+                if held >= rows:
+                    break
+        if batches:
+            tables.append(flat(pa.Table.from_batches(batches), file.path))
+        if held >= rows:
+            break
+    if not held:
+        raise DataError("the files hold no rows", where=files[0].path)
+    return sampled(tables, rows)
+
+
+def runs(counts: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
+    """(start, end, rows) of runs of row groups or batches of so many rows: up to `most` rows, or one group that has more."""
+    start = held = 0
+    for i, count in enumerate(counts):
+        if held and held + count > most:
+            yield start, i, held
+            start, held = i, 0
+        held += count
+    if held:
+        yield start, len(counts), held
