@@ -40,8 +40,6 @@ class MemberRequest(Frozen):
     replicas: int
     workers: int
     logical: bool
-    lifeline: int | None = None
-    """The descriptor of the pipe that it lives as long as."""
 
 
 def given_cluster() -> tuple[list[str], int] | None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from headway.monitor import Monitor
 from tfcore.distribute.heartbeat import beating
 from tfcore.distribute.placement import Choice, Placement, place
-from tfcore.distribute.process_group import ending_with
+from tfcore.distribute.process_group import ending_with_parent
 from tfcore.train.launch import MemberRequest
 from tfcore.train.stage import train_placed
 
@@ -24,7 +24,7 @@ def member(request: MemberRequest, out: Path, monitor: Monitor) -> dict[str, Any
     with contextlib.ExitStack() as until_its_end:
 
         def placed() -> Placement:
-            with ending_with(request.lifeline):
+            with ending_with_parent():
                 placement = place(choice, worker=request.worker, gpus=len(tf.config.list_physical_devices("GPU")))
             # not before: waiting for the others keeps Python from running
             until_its_end.enter_context(beating(monitor.alive))

@@ -13,7 +13,7 @@ from headway.config import Frozen
 from headway.errors import Cancelled
 from headway.monitor import Monitor
 from tfcore.distribute.placement import Choice, place
-from tfcore.distribute.process_group import ending_with
+from tfcore.distribute.process_group import ending_with_parent
 from tfcore.train import TrainRequest, checkpoints, launch
 from tfcore.train import member as group_member
 from tfcore.train.stage import train_placed
@@ -47,7 +47,6 @@ class Jobs(Frozen):
     worker: int = 0
     replicas: int
     workers: int
-    lifeline: int | None = None
 
 
 class Acting(Monitor):
@@ -97,7 +96,7 @@ class Acting(Monitor):
 
 def run(request: Jobs, out: Path, monitor: Monitor):
     """All the jobs on one placement, each into the folder of its name; those that are stopped leave none."""
-    with ending_with(request.lifeline):
+    with ending_with_parent():
         choice = Choice(request.name, replicas=request.replicas, workers=request.workers, logical=request.workers == 1)
         placement = place(choice, worker=request.worker)
     for job in request.jobs:
