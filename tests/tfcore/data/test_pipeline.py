@@ -16,7 +16,7 @@ from headway.statistics.split_statistics import SplitStatistics
 from tfcore.data.decode import Decoder, Labeler
 from tfcore.data.pipeline import evaluation_dataset, safe, training_dataset, training_rows
 from tfcore.data.shards import Holdout, Shards
-from tfcore.ops import parse_examples
+from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fitted import apply_numeric, bucket
 from tfcore.transform.layer import Transform

@@ -13,7 +13,9 @@ from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
 
 ROWS = 1000
 COLUMNS = (

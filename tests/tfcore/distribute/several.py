@@ -14,8 +14,9 @@ from headway.errors import Cancelled
 from headway.monitor import Monitor
 from tfcore.distribute.placement import Choice, place
 from tfcore.distribute.process_group import ending_with_parent
-from tfcore.train import TrainRequest, checkpoints, launch
+from tfcore.train import checkpoints, launch
 from tfcore.train import member as group_member
+from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train_placed
 
 tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.0  # each call is heard of

@@ -28,8 +28,11 @@ from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.process_group import run_together
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, launch, train
+from tfcore.train import launch
 from tfcore.train.launch import choose
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
 from tfcore.train.steps.replicated import DistributedLearner
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,10 @@ from tfcore.distribute.placement import workers_of
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
 from tfcore.train.launch import choose, given_cluster
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
 from tfcore.transform.preprocess import transform_of
 
 COLUMNS = (

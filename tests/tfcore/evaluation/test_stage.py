@@ -20,7 +20,9 @@ from tfcore.export.predictor import Predictor
 from tfcore.export.saved_model import ExportRequest, export
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
 
 ROWS = 5000
 MODEL = ModelConfig(hidden=(8,), embedding=2)

@@ -12,8 +12,10 @@ from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.sampling import SamplingConfig, class_rates, logit_offsets
+from tfcore.train.stage import train
 from tfcore.train.training_data import TrainingData
 
 ROWS, BASE = 20_000, 0.05
