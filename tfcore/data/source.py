@@ -36,13 +36,11 @@ from tfcore.data.in_memory import ROWS_PER_RECORD, InMemoryShards, hold
 from tfcore.data.pipeline import safe
 from tfcore.data.reader import Reader
 from tfcore.data.shards import Shards
-from tfcore.transform.raw_column import RawColumn
+from tfcore.transform.raw_column import DTYPES, RawColumn
 
 Batch = Any
 """An Arrow batch or table, or a dict of NumPy arrays by column."""
 Generator = Callable[..., Iterator[Batch]]
-_DTYPES: dict[str, Any] = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
-_NUMPY: dict[str, Any] = {"int64": np.int64, "float32": np.float32, "bytes": np.object_}
 
 
 class Feed:
@@ -108,7 +106,7 @@ class Feed:
         """The type of an element of `dataset()`: tensors of as many rows as a batch happens to have."""
         spec: dict[str, tf.TypeSpec] = {}
         for column in self.columns:
-            dtype = _DTYPES[column.type]
+            dtype = DTYPES[column.type]
             if column.is_list:
                 spec[column.name] = tf.RaggedTensorSpec([None, None], dtype, ragged_rank=1, row_splits_dtype=tf.int64)
             else:
@@ -291,7 +289,7 @@ def _from_numpy(given: Any, present: Any, column: Column, where: str) -> pa.Arra
             raise _differs(column, f"{type(given).__name__} ({str(error).splitlines()[0]})", where) from None
     if not isinstance(given, np.ndarray):
         raise _differs(column, f"{type(given).__name__} {given!r:.40}", where)
-    kind_fits = given.dtype.kind in "SO" if column.type == "bytes" else given.dtype == _NUMPY[column.type]
+    kind_fits = given.dtype.kind in "SO" if column.type == "bytes" else given.dtype == column.type
     if not kind_fits or given.ndim != 1 + len(column.shape) or given.shape[1:] != column.shape:
         raise _differs(column, f"{given.dtype} {list(given.shape)}", where)
     mask = None

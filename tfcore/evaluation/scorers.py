@@ -25,8 +25,8 @@ from tfcore.export.signatures import COMPARED_OUTPUT, of_companions, tensor_name
 from tfcore.graph.function import GraphFunction
 from tfcore.models import build
 from tfcore.transform.parameters import LabelParameters, TransformParameters
+from tfcore.transform.raw_column import DTYPES
 
-DTYPES = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
 Batch = Mapping[str, tf.Tensor]
 
 

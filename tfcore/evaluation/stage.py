@@ -40,7 +40,6 @@ from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged
 from tfcore.train.training_data import labeler, shards_of
 from tfcore.transform.images import Tolerant
-from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import transform_of
 
 __all__ = ["VERSION", "predict"]
@@ -159,13 +158,6 @@ def _linear(request: EvaluateRequest) -> LinearModel | None:
     return LinearModel.load(request.model.path / FILE)
 
 
-def _transform(request: EvaluateRequest) -> Transform | None:
-    """A trained model's transform; a published version has its own inside."""
-    if not isinstance(request.model, TrainedModel):
-        return None
-    return transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
-
-
 def _write(
     request: EvaluateRequest,
     scorer: TrainedScorer | SavedModelScorer,
@@ -175,11 +167,12 @@ def _write(
 ) -> tuple[int, NDArray[np.float32]]:
     """Write the predictions -> (rows, the first of them as the model gave them)."""
     texts = tuple(dict.fromkeys([*request.slices, *([request.group] if request.group else [])]))
+    transform = None  # a published version has its own inside
+    if isinstance(request.model, TrainedModel):
+        transform = transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
     dataset = evaluation_dataset(
         shards,
-        transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
-        if isinstance(request.model, TrainedModel)
-        else None,
+        transform,
         labeler(shards, request.transform),
         batch=min(request.batch_size, shards.total),
         raw=tuple(dict.fromkeys([*scorer.raw, *texts])),

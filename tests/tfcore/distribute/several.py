@@ -80,7 +80,7 @@ class Acting(Monitor):
     @contextlib.contextmanager
     def heeded(self):
         """Inside, it acts in the middle of the writing of a checkpoints too."""
-        whole = checkpoints._sync
+        whole = checkpoints.sync_path
 
         def sync(path):
             if self.act and self.act.inside and self.synced == self.act.at:
@@ -88,11 +88,11 @@ class Acting(Monitor):
             self.synced += 1
             return whole(path)
 
-        checkpoints._sync = sync
+        checkpoints.sync_path = sync
         try:
             yield
         finally:
-            checkpoints._sync = whole
+            checkpoints.sync_path = whole
 
 
 def run(request: Jobs, out: Path, monitor: Monitor):

@@ -178,7 +178,7 @@ def test_a_function_without_results_runs_for_its_effects(run, kind):
     assert run(kind(lambda x: seen.append(float(x[0])), ()), X) == ()
     assert run(kind(lambda x: (), ()), X) == ()
     assert seen == [1.0]
-    with pytest.raises(PythonOpError, match="returned a NoneType for output, declared are 1"), python_errors():
+    with pytest.raises(PythonOpError, match="returned NoneType for output, declared are 1 values"), python_errors():
         run(kind(lambda x: None, (VECTOR,)), X)
 
 
@@ -210,7 +210,7 @@ def test_structures_are_compared_key_by_key():
         PythonOpError, match=r"returned the keys \['a', 'c'\] for output, declared are the keys \['a', 'b'\]"
     ):
         op(X)
-    with pytest.raises(PythonOpError, match="returned 1 values for output, declared are 2"):
+    with pytest.raises(PythonOpError, match="returned 1 values for output, declared are 2 values"):
         numpy_op(lambda x: (x,), (VECTOR, VECTOR))(X)
     with pytest.raises(PythonOpError, match=r"use tf\.TensorSpec"):
         numpy_op(cube, tf.float32)

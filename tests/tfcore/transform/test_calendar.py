@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
-from headway.schema.calendar_days import PARTS, parts_of
+from headway.schema.calendar_days import PARTS, part_of, parts_of
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from tfcore.transform.calendar import part_of
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import fit_parameters

@@ -115,7 +115,9 @@ class TrainStep:
     ):
         self.scale = scale
         self.unreached: list[str] = []
-        """The paths of the variables that no gradient reaches in a traced step; eagerly one may."""
+        """The paths of the variables that no gradient reaches in a traced step."""
+        self.unreached_eagerly: list[str] = []
+        """The same of the last step that ran eagerly."""
         self._log = log or (lambda line: None)
         self.model, self.task, self.optimizer, self.knobs, self.counter = model, task, optimizer, knobs, counter
         self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
@@ -166,8 +168,11 @@ class TrainStep:
             objective = tf.add_n([objective, *own])
             scaled = objective if self.scale is None else objective * self.scale.value
         found = tape.gradient(scaled, trained)
-        if not tf.executing_eagerly():
-            self._note([v.path for v, one in zip(self.model.trainable_variables, found, strict=True) if one is None])
+        unreached = [v.path for v, one in zip(self.model.trainable_variables, found, strict=True) if one is None]
+        if tf.executing_eagerly():
+            self.unreached_eagerly = unreached
+        else:
+            self._note(unreached)
         gradients = [
             # dense also for embeddings: the optimizer's moments are dense anyway
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
