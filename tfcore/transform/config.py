@@ -26,13 +26,11 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
-from headway.config import Frozen
+from headway.config import Frozen, Grown
 from headway.schema.calendar_days import Part
 from headway.schema.columns import Column
 
@@ -143,22 +141,12 @@ class Identity(Frozen):
     op: Literal["identity"] = "identity"
 
 
+_KINDS = (Standardize, MinMax, Log, Clip, Bucketize, Vocabulary, Hash, Image, DateParts, Identity)
 Op = Annotated[
     Standardize | MinMax | Log | Clip | Bucketize | Vocabulary | Hash | Image | DateParts | Identity,
     Field(discriminator="op"),
 ]
-OPS: dict[str, type[Frozen]] = {
-    "standardize": Standardize,
-    "min_max": MinMax,
-    "log": Log,
-    "clip": Clip,
-    "bucketize": Bucketize,
-    "vocabulary": Vocabulary,
-    "hash": Hash,
-    "image": Image,
-    "date_parts": DateParts,
-    "identity": Identity,
-}
+OPS: dict[str, type[Frozen]] = {kind.model_fields["op"].default: kind for kind in _KINDS}
 CATEGORICAL = frozenset({"bucketize", "vocabulary", "hash"})
 LAST = CATEGORICAL | {"image"}
 
@@ -245,22 +233,15 @@ PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
 POOL: PoolConfig = ("mean", "min", "max", "length")
 
 
-class ColumnTransform(Frozen):
+class ColumnTransform(Grown):
     """Everything fitting needs to know of one column."""
+
+    newer = ("max_length", "pool")
 
     transform: TransformConfig = "auto"
     impute: ImputeConfig = ImputeConfig()
     max_length: int | None = None
     pool: PoolConfig = POOL
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        value: dict[str, Any] = handler(self)  # what only lists have leaves other columns' fingerprints alone
-        if self.max_length is None:
-            value.pop("max_length", None)
-        if self.pool == POOL:
-            value.pop("pool", None)
-        return value
 
 
 class PreprocessConfig(Frozen):

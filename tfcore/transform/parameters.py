@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
-from headway.config import Frozen
+from headway.config import Frozen, Grown
 from headway.errors import ConfigError, DataError
 from headway.evaluation.tasks import Task
 from headway.monitor import Monitor
@@ -91,8 +91,10 @@ class LabelParameters(Frozen):
     std: float | None = None
 
 
-class TransformParameters(Frozen):
+class TransformParameters(Grown):
     """The layout of the model's inputs and how each is computed."""
+
+    newer = ("parts",)
 
     version: int = VERSION
     fitted: tuple[Fitted, ...]
@@ -101,13 +103,6 @@ class TransformParameters(Frozen):
     """The user's columns, when there is a preprocess function."""
     parts: tuple[DatePart, ...] = ()
     """Columns that are parts of dates."""
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        value: dict[str, Any] = handler(self)
-        if not self.parts:
-            value.pop("parts", None)
-        return value
 
     @property
     def raw(self) -> tuple[Column, ...]:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen
+from headway.config import Frozen, Grown
 from tfcore.augment.config import AugmentConfig
 from tfcore.train.settings.knob_values import MEANINGS, fault
 from tfcore.train.settings.ranking import RankingConfig
@@ -32,21 +32,6 @@ _SETTINGS: dict[str, frozenset[str]] = {
     "ftrl": frozenset({"initial_accumulator_value", "l1_regularization_strength", "l2_regularization_strength"}),
 }
 """The settings each optimizer takes, by its name."""
-
-_NEWER = (
-    "augment",
-    "ranking",
-    "sampling",
-    "micro_batches",
-    "precision",
-    "stop_at_loss",
-    "keep_best",
-    "strategy",
-    "replicas",
-    "workers",
-    "worker_timeout",
-)
-"""Settings that are not written out while they have their default: they came after others."""
 
 AnySchedule = Annotated[ConstantRate | CosineRate | ExponentialRate | PiecewiseRate, Field(discriminator="name")]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -94,11 +79,16 @@ class EarlyStoppingConfig(Frozen):
     min_delta: float = Field(default=0.0, ge=0.0, description="a smaller fall of the loss is no improvement")
 
 
-class TrainingConfig(Frozen):
+class TrainingConfig(Grown):
     """Length, batches, optimizer, and how the loop runs.
 
     In a pipeline the keys that are left out are chosen by the number of train rows: `tfcore.train.settings.auto`.
     """
+
+    newer = (
+        *("augment", "ranking", "sampling", "micro_batches", "precision", "stop_at_loss", "keep_best"),
+        *("strategy", "replicas", "workers", "worker_timeout"),
+    )
 
     epochs: float | None = Field(
         default=None,
@@ -272,14 +262,6 @@ class TrainingConfig(Frozen):
                 if not (math.isfinite(weight) and weight >= 0):
                     raise ValueError(f"class_weights.{name}: {weight} is not a number from 0 up")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        value: dict[str, Any] = handler(self)  # a training without them keeps the fingerprint it had
-        for name in _NEWER:
-            if value.get(name) == type(self).model_fields[name].default:
-                value.pop(name, None)
-        return value
 
     def all_knobs(self, dropout: float = 0.0) -> dict[str, Schedule]:
         """Every knob that the step reads; `dropout` is the model's."""

@@ -40,18 +40,6 @@ Batch = Mapping[str, Any]
 _NAMES = 8
 """So many variables are named in a warning."""
 
-_OPTIMIZERS = {
-    "adam": keras.optimizers.Adam,
-    "adamw": keras.optimizers.AdamW,
-    "nadam": keras.optimizers.Nadam,
-    "adamax": keras.optimizers.Adamax,
-    "lion": keras.optimizers.Lion,
-    "sgd": keras.optimizers.SGD,
-    "rmsprop": keras.optimizers.RMSprop,
-    "adagrad": keras.optimizers.Adagrad,
-    "ftrl": keras.optimizers.Ftrl,
-}
-
 
 @dataclass(frozen=True)
 class Part:
@@ -275,4 +263,5 @@ class TrainStep:
 
 def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
     """The Keras optimizer of `config`. Its learning rate is a variable that every step sets anew."""
-    return _OPTIMIZERS[config.name](learning_rate=0.0, **config.settings())
+    settings = {"learning_rate": 0.0, **config.settings()}
+    return keras.optimizers.deserialize({"class_name": config.name, "config": settings})
