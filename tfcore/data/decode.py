@@ -73,7 +73,7 @@ class Labeler:
     def __call__(self, columns: Mapping[str, RawColumn]) -> tuple[tf.Tensor, tf.Tensor]:
         """(label, weight): float32 [rows] each for binary and regression; an int32 class index for multiclass.
 
-        A row whose label is no known class or no finite number, or whose weight is null or not finite, has weight 0.
+        A row whose label is not a known class or not finite, or whose weight is null or not finite, has weight 0.
         """
         raw = columns[LABEL].plain()
         if self._table is not None:

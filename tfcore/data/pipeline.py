@@ -78,7 +78,7 @@ def training_dataset(
         augment: varies the rows, each by its epoch and its place in it.
         resample: leaves rows out, or repeats them.
         own: bool [shards], of row groups: only these are read. The rows of others stand in their places as zeros, and
-            "own" bool [K, B] says which rows are no such holes. Neither with `resample` nor with mixup, which need all.
+            "own" bool [K, B] says which rows are not such holes. Neither with `resample` nor with mixup, which need all.
         keep_bytes: rows that take no more stay in memory as they are after the transform, and are read once. Neither with
             `resample` nor with `own`.
         groups: batches hold whole groups, in this order, filled up with rows of weight 0. Made of the same rows, and neither
@@ -324,30 +324,24 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
         ConfigError: the user's preprocess failed.
         PythonOpError: a Python function in the pipeline failed, from its own exception.
     """
-    iterator = iter(dataset)
-    while True:
-        try:
-            value = next(iterator)
-        except StopIteration:
-            return
-        except UnicodeDecodeError:  # of an error that quotes a damaged record
-            raise _named(None, shards) from None
-        except tf.errors.OpError as error:
-            if shards.stager is not None and shards.stager.error is not None:
-                raise shards.stager.error from None
-            reraise(error)
-            said = python_text(error)
-            if said:
-                raise PythonOpError(
-                    f"a Python function of the input pipeline raised {said}",
-                    fix="make it a tfcore.graph.python_op: its exception then comes with its whole traceback",
-                ) from error
-            if SCOPE in (op_of(error) or "").split("/"):
-                raise ConfigError(f"the function failed on the data: {why(error)}", where=SCOPE) from None
-            if isinstance(error, _DAMAGE):
-                raise _named(error, shards) from None
-            raise
-        yield value
+    try:
+        yield from dataset
+    except UnicodeDecodeError:  # of an error that quotes a damaged record
+        raise _named(None, shards) from None
+    except tf.errors.OpError as error:
+        if shards.stager is not None and shards.stager.error is not None:
+            raise shards.stager.error from None
+        reraise(error)
+        if said := python_text(error):
+            raise PythonOpError(
+                f"a Python function of the input pipeline raised {said}",
+                fix="make it a tfcore.graph.python_op: its exception then comes with its whole traceback",
+            ) from error
+        if SCOPE in (op_of(error) or "").split("/"):
+            raise ConfigError(f"the function failed on the data: {why(error)}", where=SCOPE) from None
+        if isinstance(error, _DAMAGE):
+            raise _named(error, shards) from None
+        raise
 
 
 def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
@@ -359,7 +353,7 @@ def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
         except DataError as damage:
             return damage
     where = str(Path(shards.paths[0]).parent) if shards.paths else None
-    said = str(error.message) if error is not None else "one is no tf.Example"
+    said = str(error.message) if error is not None else "one is not a tf.Example"
     lines = re.sub(r"\{\{.*?\}\} ", "", said).strip().splitlines() or [""]
     problem = f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}"
     return DataError(

@@ -87,7 +87,7 @@ class Feed:
         next.
 
         Raises:
-            ConfigError: it asks for more, or is no function.
+            ConfigError: it asks for more, or is not a function.
         """
         _asked(function)
         return cls(Shards((), (), tuple(columns), ROWS_PER_RECORD), function)
@@ -155,7 +155,7 @@ class Feed:
             return self.shards
         batches = list(self.batches())
         if not batches:
-            raise DataError("gave no batch", where="the generator")
+            raise DataError("yielded no batch", where="the generator")
         return hold(pa.Table.from_batches([_plain(batch, self.columns) for batch in batches]), self.columns)
 
     def records(self, first_row: int = 0) -> tf.data.Dataset:
@@ -170,17 +170,12 @@ class Feed:
             yield from safe(dataset, self.shards)
             return
         self._error = None
-        iterator = iter(dataset)
-        while True:
-            try:
-                value = next(iterator)
-            except StopIteration:
-                return
-            except tf.errors.OpError:
-                if self._error is not None:
-                    raise self._error from None
-                raise
-            yield value
+        try:
+            yield from dataset
+        except tf.errors.OpError:
+            if self._error is not None:
+                raise self._error from None
+            raise
 
     def _encoded(self, first_row: int) -> Iterator[tuple[int, bytes]]:
         try:
@@ -226,7 +221,7 @@ def _asked(function: Generator) -> inspect.Parameter | None:
     asked = [one for one in takes if one.default is one.empty or one.name == "first_row"]
     if len(asked) > 1:
         names = " and ".join(one.name for one in asked)
-        problem = f"the function asks for {names}; it is given the number of the first row, no more"
+        problem = f"the function has the parameters {names}; it is given the number of the first row only"
         raise ConfigError(problem, where=where, fix=fix)
     return asked[0] if asked else None
 

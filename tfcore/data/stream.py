@@ -68,8 +68,8 @@ def live_stacks(
         given += 1
         yield value
     raise DataError(
-        f"ended after {given * stack * batch:,} rows that fill whole stacks of {stack} batches of {batch}, and the "
-        "training goes on",
+        f"ended after {given * stack * batch:,} rows that fill whole stacks of {stack} batches of {batch}, but the "
+        "training needs more",
         where="the generator",
         fix="lower training.steps, training.batch_size or training.steps_per_call, or give more rows",
     )

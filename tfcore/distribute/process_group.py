@@ -188,7 +188,7 @@ class _Watch:
         if suspects:
             number = max(suspects, key=lambda n: self.silence.seconds[n])
             seconds, pid = self.silence.seconds[number], self.members[number].pid
-            what = f"{self.names[number]} (pid {pid}) is frozen: nothing was heard of it for {seconds:.0f} seconds"
+            what = f"{self.names[number]} (pid {pid}) is frozen: it sent nothing for {seconds:.0f} seconds"
             return HeadwayError(f"{what}; all were stopped", where="training", fix=self.remedy())
         died = [n for n, error in failures.items() if error is None]
         # TensorFlow aborts a process that has lost another, so that one is the last to be taken for the cause

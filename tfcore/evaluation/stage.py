@@ -72,7 +72,7 @@ def predict(
         score these rows.
 
     Raises:
-        ConfigError: a slice is no stored column.
+        ConfigError: a slice is not a stored column.
         DataError: there are no rows, or a shard is damaged.
         StoreError: the model's files are missing or of another model.
     """
@@ -140,7 +140,7 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
     for what, wanted in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):
         for name in wanted:
             if name not in names:
-                raise ConfigError(f"{name!r} is no stored column", where=what, fix=suggest(name, names))
+                raise ConfigError(f"{name!r} is not a stored column", where=what, fix=suggest(name, names))
             if name in reserved:
                 raise ConfigError(f"{name!r} cannot be sliced by: predictions have a column of that name", where=what)
 

@@ -13,7 +13,7 @@ The signatures, frozen by a golden test:
   default, which TensorFlow Serving applies; a Python caller passes it. A list has a companion `c__length` (int64), how
   many of a row's values count: one number for all rows is allowed, and the default [-1] means all of them.
 - `serve_examples`: serialized tf.Examples, [rows], a column's values under its own name; absent means null. An empty list
-  that is no null says so by a feature `c/present` of 1, since TensorFlow reads an empty list and an absent one alike.
+  that is not null says so by a feature `c/present` of 1, since TensorFlow reads an empty list and an absent one alike.
 - `classify`: what is decided rather than what is likely, with an argument of the request's own. Binary: `threshold`
   (float32, one number, default 0.5) and whether each row's probability reaches it. Multiclass: `top_k` (int32, one number,
   default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has none. Its

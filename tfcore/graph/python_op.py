@@ -79,7 +79,7 @@ class PythonOp:
         stateful: False for a pure function of arrays, of which TensorFlow may drop or merge calls.
 
     Raises:
-        PythonOpError: the signature holds what is no tf.TensorSpec, or an argument is no dense tensor; when it runs: the
+        PythonOpError: the signature holds what is not a tf.TensorSpec, or an argument is not a dense tensor; when it runs: the
             function raised, or returned another structure, dtype or shape than was declared.
     """
 
@@ -211,9 +211,9 @@ class PythonOp:
             def backward(*upstream: tf.Tensor | None) -> list[tf.Tensor | None]:
                 if self.gradient == "refuse":
                     raise NoGradientError(
-                        "there is no gradient of it, and one was asked for",
+                        "its gradient is needed, and it has none",
                         where=self.name,
-                        fix='give gradient=..., or say gradient="stop" if there is to be none',
+                        fix='pass gradient=..., or gradient="stop" if it is to have none',
                     )
                 given = [
                     tf.zeros_like(r) if u is None else tf.convert_to_tensor(u)
@@ -244,7 +244,7 @@ class PythonOp:
             raise NoGradientError(
                 f"it reads the trainable variables {', '.join(names)}, which get no gradient through it",
                 where=self.name,
-                fix='pass them as arguments; or say gradient="stop" if they are not to learn from it',
+                fix='pass them as arguments; or pass gradient="stop" if they are not to learn from it',
             )
 
     def _traced(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:

@@ -36,7 +36,7 @@ _ADVICE = {
     "shape": "give it a tf.TensorSpec with None there (input_signature), or pad it to one shape",
     "dtype": "convert it before the call",
     "structure": "give it one structure, with every key there each time",
-    "object": "pass tensors: an object is told from another by who it is, not by what it holds",
+    "object": "pass tensors: objects are compared by identity, not by what they hold",
     "compiled": "pad it to one shape, or to few, or leave jit off: XLA compiles a program for each",
     "context": "call it in one context: under one strategy, device and mode",
 }

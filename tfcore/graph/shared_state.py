@@ -112,7 +112,7 @@ class SharedState(tf.Module):
                 tf.Module (with everything that it has of these), a lookup table, a tf.data.Dataset, or its iterator.
 
         Raises:
-            SharingError: the name is taken, also by a part of what is held, or `thing` is no state: the message says what
+            SharingError: the name is taken, also by a part of what is held, or `thing` is not state: the message says what
                 to share in its place.
         """
         if name in self._held:
@@ -232,7 +232,7 @@ class SharedState(tf.Module):
             found = self._read(folder, facts, variables, tables, iterators)
             there = {*facts["variables"], *facts["tables"], *facts.get("iterators", {})}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, tf.errors.OpError) as error:
-            raise StoreError(f"is no shared state: {str(error).splitlines()[0]}", where=str(folder)) from None
+            raise StoreError(f"is not a shared state: {str(error).splitlines()[0]}", where=str(folder)) from None
         # the only ones that tell by trying: a place fits one pipeline, not all of one element_spec
         fits = {name: value is not None for name, value in found.items()}
         fits |= {name: go_to(it, found[name]) for name, it in iterators.items() if fits.get(name)}

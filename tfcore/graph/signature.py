@@ -1,7 +1,7 @@
 """Binds the arguments of a graph function to its declared specs, and explains a mismatch.
 
     signature = {"x": tf.TensorSpec([None, 3], tf.float32), "scale": tf.TensorSpec([], tf.float32)}
-    check_specs("scaled", signature)                       # SignatureError for what is no tf.TensorSpec or nest of them
+    check_specs("scaled", signature)                       # SignatureError for what is not a tf.TensorSpec or nest of them
     binder = Binder("scaled", signature)
     binder.bind({"x": x, "scale": scale})                  # the tensors in the signature's order
 
@@ -143,7 +143,7 @@ def misfits(where: str, wrong: list[Misfit]) -> SignatureError:
 
 
 def _instead(value: Any, spec: tf.TensorSpec) -> str | None:
-    """What to do about a value that is no tensor."""
+    """What to do about a value that is not a tensor."""
     for kind, parts in _PARTS.items():
         if isinstance(value, kind):
             return parts

@@ -65,7 +65,7 @@ def build(
             or exported computes in it too. What a built-in model gives out is float32 always.
 
     Raises:
-        ConfigError: a user's function fails, or what it returns is no model of the right shape.
+        ConfigError: a user's function fails, or what it returns is not a model of the right shape.
     """
     knobs = knobs or KnobVariables()
     with seeded(seed), knobs.offered(), computing_in(precision):
@@ -169,7 +169,7 @@ def _cross_indices(config: ModelConfig, layout: Layout) -> list[list[int]]:
         for name in cross:
             if name not in names:
                 raise ConfigError(
-                    f"crosses: {name!r} is no categorical input",
+                    f"crosses: {name!r} is not a categorical input",
                     where="model",
                     fix=f"use some of: {', '.join(names) or '(there are none)'}",
                 )

@@ -55,7 +55,7 @@ class ModelConfig(Grown):
             return value
         if close := difflib.get_close_matches(value, BUILT_IN, 1):
             raise ValueError(f"there is no model {value!r}; did you mean {close[0]!r}?")
-        raise ValueError(f"is no model: use {', '.join(BUILT_IN)}, or module:function")
+        raise ValueError(f"is not a model: use {', '.join(BUILT_IN)}, or module:function")
 
     @field_validator("hidden")
     @classmethod

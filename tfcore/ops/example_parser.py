@@ -49,7 +49,7 @@ def read_examples(
 
     Raises:
         DataError: there is no such file.
-        tf.errors.DataLossError: (while iterating) a file is cut off or damaged, or a record is no tf.Example. Without the
+        tf.errors.DataLossError: (while iterating) a file is cut off or damaged, or a record is not a tf.Example. Without the
             op that holds for this dataset; of one made from it, by `map` say, TensorFlow's own error comes (`tfcore.ops.damage`).
         tf.errors.InvalidArgumentError: (while iterating) a record is not of these columns.
     """
@@ -132,7 +132,7 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
     """Serialized tf.Examples, string [rows], as columns.
 
     Raises:
-        tf.errors.DataLossError: a record is no tf.Example. In a graph, which cannot catch TensorFlow's own error, that is
+        tf.errors.DataLossError: a record is not a tf.Example. In a graph, which cannot catch TensorFlow's own error, that is
             an InvalidArgumentError, or a UnicodeDecodeError where its message cannot be read.
         tf.errors.InvalidArgumentError: a record is not of these columns.
     """

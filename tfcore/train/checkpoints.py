@@ -122,7 +122,7 @@ class Checkpoints:
             for name in sorted({*found.shapes, *wanted}):
                 if found.shapes.get(name) != wanted.get(name):
                     raise StoreError(
-                        f"was taken of another training: {name} has {found.shapes.get(name)}, now {wanted.get(name)}",
+                        f"belongs to another training: {name} has {found.shapes.get(name)}, now {wanted.get(name)}",
                         where=str(found.path),
                         fix=f"remove {self.folder} to begin anew",
                     )
@@ -137,7 +137,7 @@ class Checkpoints:
         try:
             return _read(path)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            self._log(f"warning: the checkpoint {path} is passed over: {error}")
+            self._log(f"warning: the checkpoint {path} is skipped: {error}")
             return None
 
     def _losses(self, steps: Sequence[int]) -> list[tuple[float, int]]:

@@ -50,7 +50,7 @@ def given_cluster() -> tuple[list[str], int] | None:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"is no JSON: {error}", where=TF_CONFIG) from None
+        raise ConfigError(f"is not JSON: {error}", where=TF_CONFIG) from None
     return workers_of(value if isinstance(value, dict) else {})
 
 

@@ -163,7 +163,7 @@ def _one(value: Any) -> Any:
         name, settings = next(iter(value.items()))
         settings = {} if settings is None else settings
     else:
-        raise ValueError(f"{value!r} is no operation; write its name, or {{name: {{setting: value}}}}")
+        raise ValueError(f"{value!r} is not an operation; write its name, or {{name: {{setting: value}}}}")
     if name not in OPS:
         close = difflib.get_close_matches(str(name), OPS, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"there is: auto, {', '.join(OPS)}"
@@ -184,7 +184,7 @@ def _chain(value: Any) -> Any:
     names = [item["op"] if isinstance(item, dict) else item.op for item in chain]
     if "date_parts" in names and len(names) > 1:
         raise ValueError(
-            "date_parts stands alone; parts that need another transform can be made by a preprocess function"
+            "date_parts takes no other operations; a preprocess function can make parts that need another transform"
         )
     for item in chain[:-1]:
         name = item["op"] if isinstance(item, dict) else item.op

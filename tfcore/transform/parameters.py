@@ -410,7 +410,7 @@ def _fit_op(
 def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: str) -> FittedOp:
     if not stats.complete and column.type == "bytes":
         raise ConfigError(
-            f"the column holds values of up to {stats.longest:,} bytes: those are no words",
+            f"the column holds values of up to {stats.longest:,} bytes, which is too long for words",
             where=where,
             fix="use hash, image, or leave it out",
         )
@@ -427,7 +427,7 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
     for value, _ in found:
         try:
             words.append(value.decode("utf-8"))
-        except UnicodeDecodeError:  # bytes that are no text stay out of vocabulary
+        except UnicodeDecodeError:  # bytes that are not text stay out of vocabulary
             continue
     return FittedOp(op="vocabulary", words=tuple(words), oov_buckets=op.oov_buckets)
 
@@ -509,5 +509,5 @@ def _classes(stats: ColumnStatistics, found: list[tuple[Any, int]]) -> tuple[str
     if stats.type == "bytes":
         return tuple(value.decode("utf-8", "backslashreplace") for value, _ in found)
     if stats.type == "float32" and any(value != int(value) for value, _ in found):
-        raise ConfigError("a label of fractions cannot be classes", where="label", fix="task: regression")
+        raise ConfigError("a label with fractions cannot be a class", where="label", fix="task: regression")
     return tuple(int(value) for value, _ in found)

@@ -246,7 +246,7 @@ def test_a_function_is_told_the_row_it_asks_for_and_keeps_its_defaults(make, giv
         (
             lambda: Feed.from_generator(lambda first, last: [], COLUMNS),
             ConfigError,
-            "asks for first and last; it is given",
+            "has the parameters first and last; it is given",
         ),
         (
             lambda: Feed.from_generator(iter([]), COLUMNS),

@@ -384,7 +384,7 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     # before any checkpoint, where it is frozen and not killed: TensorFlow's own check would take ten seconds
     shorter = asked.model_copy(update={"training": asked.training.model_copy(update={"worker_timeout": 3.0})})
     error = ended(monkeypatch, shorter, out, at=10, worker=1, signal="SIGSTOP")
-    assert re.search(r"worker 1 of 2 \(pid \d+\) is frozen: nothing was heard of it for 3 seconds; all", str(error))
+    assert re.search(r"worker 1 of 2 \(pid \d+\) is frozen: it sent nothing for 3 seconds; all", str(error))
     assert "it begins anew" in error.fix
     # the stop of one that went so far was agreed on
     assert not (pair[0] / "stopped").exists()

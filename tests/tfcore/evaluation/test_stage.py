@@ -199,7 +199,7 @@ def test_a_saved_model_that_does_not_fit_is_told_not_raised(binary, other, tmp_p
 
 
 def test_mistakes_are_named(binary, tmp_path):
-    with pytest.raises(ConfigError, match="'carier' is no stored column"):
+    with pytest.raises(ConfigError, match="'carier' is not a stored column"):
         predict(binary.request(slices=("carier",)), tmp_path, Monitor())
     empty = binary.examples.result | {"splits": {"eval": {"rows": 0, "shards": []}}}
     part = binary.examples.part("eval").model_copy(update={"result": empty})

@@ -250,7 +250,7 @@ def test_names_and_values_of_two_checkpoints_change_nothing(tmp_path):
         names.write_text(wrong)
         other = SharedState()
         first = other.hold("first", tf.Variable([0.0, 0.0] if "  2\n" in wrong else [0.0]))
-        with pytest.raises(StoreError, match="is no shared state"):
+        with pytest.raises(StoreError, match="is not a shared state"):
             other.restore(tmp_path / "state")
         assert not first.numpy().any()
 

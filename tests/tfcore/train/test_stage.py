@@ -285,7 +285,7 @@ def test_a_resume_keeps_the_mode_it_began_in(examples, tmp_path, monkeypatch):
 
 
 def test_mistakes_are_told_before_training(examples, tmp_path):
-    with pytest.raises(ConfigError, match="'9' is no class"):
+    with pytest.raises(ConfigError, match="'9' is not a class"):
         train(request(examples, class_weights={"9": 2.0}), tmp_path, Monitor())
     empty = examples.result | {"splits": {"train": {"rows": 0, "shards": []}}}
     asked = request(examples)

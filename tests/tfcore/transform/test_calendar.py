@@ -87,6 +87,9 @@ def test_parts_are_chosen_and_refused_where_there_are_none():
     with pytest.raises(ConfigError, match="needs a date or a time") as error:
         _fitted([*range(15706, 16206)], temporal=None, transform={"date_parts": ["week"]})
     assert "parse" in error.value.fix
-    for wrong, told in [(["log", {"date_parts": ["week"]}], "alone"), ({"date_parts": ["week", "week"]}, "twice")]:
+    for wrong, told in [
+        (["log", {"date_parts": ["week"]}], "no other operations"),
+        ({"date_parts": ["week", "week"]}, "twice"),
+    ]:
         with pytest.raises(ValueError, match=told):
             ColumnTransform(transform=wrong)

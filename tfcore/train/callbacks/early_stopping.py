@@ -30,7 +30,7 @@ class Patience:
         self.without_improvement = 0
 
     def update(self, step: int, loss: float) -> bool:
-        """Take the holdout's loss after `step`; true when it is the best. A loss that is no number never is."""
+        """Take the holdout's loss after `step`; true when it is the best. One that is not finite never is."""
         better = math.isfinite(loss) and (self.best_loss is None or loss < self.best_loss - self._config.min_delta)
         if better:
             self.best_loss, self.best_step, self.without_improvement = loss, step, 0

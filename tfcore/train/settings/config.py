@@ -76,7 +76,9 @@ class EarlyStoppingConfig(Frozen):
     holdout: float = Field(
         default=0.1, gt=0.0, le=0.5, description="the holdout: a share of the train rows, never trained on"
     )
-    min_delta: float = Field(default=0.0, ge=0.0, description="a smaller fall of the loss is no improvement")
+    min_delta: float = Field(
+        default=0.0, ge=0.0, description="a smaller fall of the loss does not count as an improvement"
+    )
 
 
 class TrainingConfig(Grown):
@@ -143,7 +145,7 @@ class TrainingConfig(Grown):
         description="end when the running mean of the training loss is no higher than this",
     )
     non_finite_limit: int = Field(
-        default=10, ge=1, description="stop after this many steps in a row with a loss or gradient that is no number"
+        default=10, ge=1, description="stop after this many steps in a row with a loss or gradient that is not finite"
     )
     max_refused_images: int = Field(
         default=100, ge=0, description="images that TensorFlow cannot decode are skipped, but no more than so often"
@@ -214,7 +216,7 @@ class TrainingConfig(Grown):
         # down to zero is fine, at the very end
         wrong = [rate for rate in value.ends() if rate < 0] or [rate for rate in value.ends()[:1] if rate == 0]
         if wrong:
-            raise ValueError(f"{wrong[0]:g} is no learning rate; it must be above 0")
+            raise ValueError(f"{wrong[0]:g} is not a learning rate; it must be above 0")
         return value
 
     @field_validator("knobs")
@@ -222,7 +224,7 @@ class TrainingConfig(Grown):
     def _knobs_fit(cls, value: dict[str, Schedule]) -> dict[str, Schedule]:
         for name, schedule in value.items():
             if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-                raise ValueError(f"{name!r} is no name for a knob: use lower-case letters, digits and _")
+                raise ValueError(f"{name!r} is not a name for a knob: use lower-case letters, digits and _")
             if name in ("learning_rate", "clip_norm"):
                 raise ValueError(f"{name} has a key of its own: training.{name}")
             for end in (*schedule.ends(), *([0.0] if schedule.warmup_steps else [])):
@@ -254,9 +256,7 @@ class TrainingConfig(Grown):
         if self.ranking is not None and self.micro_batches > 1:
             raise ValueError("micro_batches: they would cut the groups of training.ranking; leave one of the two out")
         if self.keep_best and self.early_stopping is None:
-            raise ValueError(
-                "keep_best: the best are told by the loss on a holdout, and there is none; set training.early_stopping"
-            )
+            raise ValueError("keep_best: needs the loss on a holdout; set training.early_stopping")
         if isinstance(self.class_weights, dict):
             for name, weight in self.class_weights.items():
                 if not (math.isfinite(weight) and weight >= 0):

@@ -49,7 +49,7 @@ _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float3
 def fault(name: str, value: float) -> str | None:
     """Why a knob cannot have this value; None when it can."""
     if not math.isfinite(value):
-        return f"{name} is {value}, which is no finite number"
+        return f"{name} is {value}, which is not a finite number"
     if abs(value) > _LARGEST or (value and abs(value) < _SMALLEST):
         return f"{name} is {value:g}, which float32 does not hold; it would be {'0' if abs(value) < 1 else 'infinite'}"
     if name in _BOUNDS:
@@ -123,7 +123,7 @@ def check(name: str, value: Any, known: Mapping[str, Any] | list[str]) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{value!r} is no number", where=f"knob {name!r}", fix=f"for example {name}=0.1")
+        raise ConfigError(f"{value!r} is not a number", where=f"knob {name!r}", fix=f"for example {name}=0.1")
     try:
         number = float(value)
     except OverflowError:  # an int of hundreds of digits

@@ -39,8 +39,8 @@ def test_a_knob_follows_its_schedule_until_it_is_set_and_again_when_let_go():
         ({"learning_rate": 0}, "above 0"),
         ({"learning_rate": float("nan")}, "no finite number"),
         ({"learning_rate": True}, "no number"),
-        ({"learning_rate": 10**400}, "learning_rate is inf, which is no finite number"),
-        ({"dropout": -(10**400)}, "dropout is -inf, which is no finite number"),
+        ({"learning_rate": 10**400}, "learning_rate is inf, which is not a finite number"),
+        ({"dropout": -(10**400)}, "dropout is -inf, which is not a finite number"),
         ({"learning_rate": 1e-60}, "learning_rate is 1e-60, which float32 does not hold; it would be 0"),
         ({"dropout": -1e39}, "float32 does not hold; it would be infinite"),
         ({"dropout": 0.1, "learning_rate": "x"}, "no number"),
@@ -62,7 +62,7 @@ def test_the_control_file_is_news_once_for_each_change(tmp_path):
     assert file.news() == {"learning_rate": 0.1, "dropout": None}
     assert file.news() is None
     file.path.write_text("[" * 100_000)
-    with pytest.raises(ConfigError, match="is no JSON"):
+    with pytest.raises(ConfigError, match="is not JSON"):
         file.news()
     file.path.write_text("[1]")
     with pytest.raises(ConfigError, match="no JSON object"):

@@ -118,7 +118,7 @@ def test_rates_are_checked():
     assert logit_offsets([0.5, 1.0, 2.0], "multiclass") == pytest.approx([-0.693147, 0, 0.693147])
     with pytest.raises(ValidationError, match="give one of"):
         SamplingConfig()
-    with pytest.raises(ConfigError, match="'z' is no class"):
+    with pytest.raises(ConfigError, match="'z' is not a class"):
         class_rates(SamplingConfig(rates={"z": 0.5}), list(counts), counts, "multiclass")
     with pytest.raises(ConfigError, match="no negatives"):
         class_rates(SamplingConfig(negatives=0.5), list(counts), counts, "multiclass")
