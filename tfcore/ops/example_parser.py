@@ -186,7 +186,7 @@ def _optional_scalars(found: Mapping[str, tf.RaggedTensor]) -> Chunk:
         splits = tf.stack([found[name].row_splits for name in names])
         lengths = splits[:, 1:] - splits[:, :-1]
         several = tf.boolean_mask(tf.constant(names), tf.reduce_any(lengths > 1, 1))
-        before = "features of which an example holds another number of values than 1: "
+        before = "an example holds several values of column "
         said = before + tf.strings.reduce_join(several, separator=", ")
         with tf.control_dependencies([tf.debugging.Assert(tf.size(several) == 0, [said], name="fits")]):
             present = lengths > 0
