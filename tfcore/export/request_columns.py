@@ -124,24 +124,18 @@ def _shaped(
 ) -> RawColumn:
     """A vector, [rows, n], or a list, [rows, longest]."""
     if column.is_list:
-        everything = tf.fill([rows], tf.constant(-1, tf.int64))
-        return _list_column(values, everything if lengths is None else lengths, present)
+        longest = tf.shape(values, tf.int64)[1]
+        lengths = tf.fill([rows], longest) if lengths is None else lengths  # -1 means all
+        lengths = tf.where((lengths < 0) | (lengths > longest), longest, lengths)
+        if present is not None:
+            lengths = tf.where(present, lengths, tf.zeros_like(lengths))
+        return RawColumn(tf.boolean_mask(values, tf.sequence_mask(lengths, longest)), present, None, lengths)
     values = tf.reshape(values, [rows, *column.shape])
     if present is None and column.nullable and column.type == "float32":
         present = ~tf.reduce_all(tf.math.is_nan(values), 1)
     if present is not None:
         values = tf.where(present[:, None], values, tf.zeros([], values.dtype))
     return RawColumn(values, present)
-
-
-def _list_column(values: tf.Tensor, lengths: tf.Tensor, present: tf.Tensor | None) -> RawColumn:
-    """A list column from its values [rows, longest] and lengths [rows], of which -1 means all."""
-    longest = tf.shape(values, tf.int64)[1]
-    lengths = tf.where((lengths < 0) | (lengths > longest), longest, lengths)
-    if present is not None:
-        lengths = tf.where(present, lengths, tf.zeros_like(lengths))
-    flat = tf.boolean_mask(values, tf.sequence_mask(lengths, longest))
-    return RawColumn(flat, present, None, lengths)
 
 
 def of_examples(examples: tf.Tensor, columns: Sequence[Column]) -> dict[str, RawColumn]:

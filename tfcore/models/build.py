@@ -71,7 +71,7 @@ def build(
     with seeded(seed), knobs.offered(), computing_in(precision):
         if config.user_defined:
             return _user_model(config, layout, module)
-        return _mlp(config, layout, seed, step) if config.name == "mlp" else _wide_deep(config, layout, seed, step)
+        return _built_in(config, layout, seed, step)
 
 
 def outputs(layout: Layout) -> int:
@@ -102,22 +102,14 @@ def _inputs(layout: Layout) -> dict[str, keras.KerasTensor]:
     return {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in layout.inputs().items()}
 
 
-def _mlp(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
+def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
+    """Hidden layers, with `linear` or as wide_deep added to a linear model over every input (and crosses of categories)."""
     inputs = _inputs(layout)
-    deep = _deep(inputs, config, layout, seed, step)
-    total = _sum([deep, *_wide(inputs, config, layout, seed)]) if config.linear else deep
-    return keras.Model(inputs, _output(total, layout), name="mlp")
-
-
-def _wide_deep(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
-    """A linear model over every input (and crosses of categories) added to the output of an mlp."""
-    inputs = _inputs(layout)
-    total = _sum([_deep(inputs, config, layout, seed, step), *_wide(inputs, config, layout, seed)])
-    return keras.Model(inputs, _output(total, layout), name="wide_deep")
-
-
-def _sum(parts: list[keras.KerasTensor]) -> keras.KerasTensor:
-    return parts[0] if len(parts) == 1 else keras.layers.Add(dtype="float32", name="wide_and_deep")(parts)
+    parts = [_deep(inputs, config, layout, seed, step)]
+    if config.linear or config.name == "wide_deep":
+        parts += _wide(inputs, config, layout, seed)
+    total = parts[0] if len(parts) == 1 else keras.layers.Add(dtype="float32", name="wide_and_deep")(parts)
+    return keras.Model(inputs, _output(total, layout), name=config.name)
 
 
 def _wide(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> list[keras.KerasTensor]:

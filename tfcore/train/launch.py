@@ -37,9 +37,7 @@ class MemberRequest(Frozen):
     request: TrainRequest
     remote: RemoteFiles | None = None
     worker: int = 0
-    replicas: int
-    workers: int
-    logical: bool
+    choice: Choice
 
 
 def given_cluster() -> tuple[list[str], int] | None:
@@ -166,12 +164,7 @@ def train_apart(
         environments = _environments(choice)
     parts = [
         MemberRequest(
-            request=_with_threads(request, here),
-            remote=remote,
-            worker=first + number,
-            replicas=choice.replicas,
-            workers=choice.workers,
-            logical=choice.logical,
+            request=_with_threads(request, here), remote=remote, worker=first + number, choice=choice
         ).model_dump(mode="json")
         for number in range(here)
     ]
