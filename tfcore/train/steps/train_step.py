@@ -10,7 +10,7 @@ the parts' losses, objectives and gradients are then those of the whole batch:
 
     total = tf.reduce_sum(step.row_weights(batch))
     parts = [step.part(rows, total=total, share=0.5, first_row=first) for rows, first in ((upper, 0), (lower, 128))]
-    part = Part.sum(parts)
+    loss = sum(part.loss for part in parts)
 
 `part` writes no variable but a layer's moving averages; `finish` writes all others.
 """
@@ -51,14 +51,6 @@ class Part:
     """float32 scalar: what the gradients are those of; with the model's own losses."""
     gradients: list[tf.Tensor]
     """float32, as the model's trainable variables, dense."""
-
-    @staticmethod
-    def sum(parts: Sequence[Part]) -> Part:
-        return Part(
-            tf.add_n([part.loss for part in parts]),
-            tf.add_n([part.objective for part in parts]),
-            [tf.add_n(list(some)) for some in zip(*(part.gradients for part in parts), strict=True)],
-        )
 
 
 @dataclass(frozen=True)
