@@ -24,6 +24,7 @@ from tfcore.export.metadata import describe_model
 from tfcore.export.signatures import COMPARED_OUTPUT, of_companions, tensor_names
 from tfcore.graph.function import GraphFunction
 from tfcore.models import build
+from tfcore.models.linear import sigmoid, softmax
 from tfcore.transform.parameters import LabelParameters, TransformParameters
 from tfcore.transform.raw_column import DTYPES
 
@@ -46,13 +47,7 @@ class Scores:
 
 def _from_logits(task: Task, logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probabilities from float32 logits in float64: no ties between rows that float32 probabilities cannot tell apart."""
-    if task == "binary":
-        small = np.exp(-np.abs(logits))
-        return np.where(logits >= 0, 1.0, small) / (1.0 + small)
-    if task == "multiclass":
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
-    return logits
+    return sigmoid(logits) if task == "binary" else softmax(logits) if task == "multiclass" else logits
 
 
 class TrainedScorer:

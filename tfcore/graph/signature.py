@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError
-from tfcore.graph.specs import Misfit, Spec, describe, dtype_of, given, holds, pairs, walk
+from tfcore.graph.specs import Misfit, Spec, describe, dtype_of, given, holds, pairs, side_by_side, walk
 
 Scalars = Literal["refuse", "convert"]
 
@@ -137,9 +137,7 @@ def misfits(where: str, wrong: list[Misfit]) -> SignatureError:
         problem = f"argument {one.argument}: expected {one.expected}, given {one.given}"
         return SignatureError(problem, where=where, fix=fixes)
     rows = [("argument", "expected", "given"), *((one.argument, one.expected, one.given) for one in wrong)]
-    first, second = (max(len(row[i]) for row in rows) for i in range(2))
-    lines = [f"  {name:<{first}}  {expected:<{second}}  {found}" for name, expected, found in rows]
-    return SignatureError("\n".join([f"{len(wrong)} arguments do not fit", *lines]), where=where, fix=fixes)
+    return SignatureError(f"{len(wrong)} arguments do not fit\n{side_by_side(rows)}", where=where, fix=fixes)
 
 
 def _instead(value: Any, spec: tf.TensorSpec) -> str | None:

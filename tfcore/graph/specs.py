@@ -11,7 +11,7 @@ no dtype, takes the declared one where that keeps it, but for a float's rounding
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -94,6 +94,12 @@ def describe(value: Any) -> str:
     if isinstance(value, tf.Tensor | tf.Variable | tf.TensorSpec | keras.Variable):
         return f"{tf.as_dtype(value.dtype).name} {dims(value.shape)}"
     return type(value).__name__
+
+
+def side_by_side(rows: Sequence[tuple[str, str, str]]) -> str:
+    """Lines of what was expected and what was found of each of several."""
+    first, second = (max(len(row[i]) for row in rows) for i in range(2))
+    return "\n".join(f"  {name:<{first}}  {expected:<{second}}  {found}" for name, expected, found in rows)
 
 
 def given(value: Any) -> str:
