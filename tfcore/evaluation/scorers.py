@@ -151,7 +151,7 @@ def _text(name: Any) -> str:
 
 def _signature(path: Path) -> Any:
     if not path.is_dir():
-        raise StoreError("there is not a SavedModel", where=str(path), fix="run 'headway verify'")
+        raise StoreError("there is no SavedModel", where=str(path), fix="run 'headway verify'")
     try:
         loaded = tf.saved_model.load(str(path))
         function = loaded.signatures[of_companions(loaded.signatures)]

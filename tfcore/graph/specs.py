@@ -178,7 +178,7 @@ def dtype_of(found: Any) -> tf.DType | None:
         return None
 
 
-def _of_kind(value: float, dtype: tf.DType) -> bool:
+def _of_kind(value: Any, dtype: tf.DType) -> bool:
     """Whether numbers such as this Python number become a `dtype`: an int also a float, a bool nothing else."""
     kinds = {bool: dtype.is_bool, int: dtype.is_integer or dtype.is_floating, float: dtype.is_floating}
     return bool(kinds.get(type(value), False))

@@ -99,7 +99,7 @@ def test_a_tf_config_says_who_the_workers_are(monkeypatch):
         with pytest.raises(ConfigError, match="TF_CONFIG"):
             workers_of(wrong)
     monkeypatch.setenv("TF_CONFIG", "{")
-    with pytest.raises(ConfigError, match="no JSON"):
+    with pytest.raises(ConfigError, match="not JSON"):
         given_cluster()
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:2"]}, "task": task}))
     with pytest.raises(ConfigError, match="4 workers, but TF_CONFIG names 2"):

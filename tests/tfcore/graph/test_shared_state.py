@@ -148,7 +148,7 @@ def test_a_checkpoint_comes_back_by_name_and_says_what_did_not(tmp_path):
     assert str(report).startswith(
         "restored 1 of 5 variables; not found: later; of another dtype, shape or dataset: model/hidden/bias"
     )
-    with pytest.raises(StoreError, match="no shared state"):
+    with pytest.raises(StoreError, match="not a shared state"):
         grown.restore(tmp_path / "nothing")
 
 

@@ -60,7 +60,7 @@ def test_mistakes_are_named(value, words):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"name": "mpl"}, "is not a model"),
+        ({"name": "mpl"}, "no model 'mpl'"),
         ({"crosses": [["a", "b"]]}, "only wide_deep"),
         ({"name": "wide_deep", "crosses": [["a"]]}, "two or more"),
         ({"options": {"a": 1}}, "only a user's function"),
