@@ -56,7 +56,7 @@ def killed(path):  # a checkpoints's files are written, its manifest is not, or 
 Killed.saves = 0
 import tfcore.train.callbacks.history
 tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.0
-whole, checkpoints.sync_path = checkpoints._sync, killed
+whole, checkpoints.sync_path = checkpoints.sync_path, killed
 print(json.dumps(train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Killed())), flush=True)
 os._exit(0)  # without taking TensorFlow apart
 """
