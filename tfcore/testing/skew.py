@@ -55,7 +55,7 @@ def assert_no_skew(
         asked = replay_request(
             moved,
             _columns(examples, inputs),
-            [{"path": str(examples.folder / s["file"]), "rows": total(s["rows"])} for s in shards],
+            [{"path": str((examples.folder / s["file"]).absolute()), "rows": total(s["rows"])} for s in shards],
             Path(folder) / "expected.npy",
             rows_per_record=examples.result["rows_per_record"],
             output=output,
