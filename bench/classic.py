@@ -101,7 +101,7 @@ def dataset(case: str, paths: list[str], batch: int) -> Any:
     """Batches of columns, dicts of tensors [rows]."""
     import tensorflow as tf
 
-    from tfcore.ops import read_examples
+    from tfcore.ops.example_parser import read_examples
 
     if case in ("op", "twin"):
         return read_examples(paths, COLUMNS, rows=batch, native=case == "op")

@@ -147,8 +147,9 @@ def train(way: str, cache: Path) -> dict[str, Any]:
     from headway.errors import Cancelled
     from headway.monitor import Monitor
     from headway.storage.remote_store import BucketStore
-    from tfcore.train import TrainingConfig, TrainRequest
-    from tfcore.train import train as run
+    from tfcore.train.request import TrainRequest
+    from tfcore.train.settings.config import TrainingConfig
+    from tfcore.train.stage import train as run
 
     class FirstStep(Monitor):
         def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:

@@ -489,7 +489,9 @@ def auc_case(data: Data, seed: int, steps: int) -> dict[str, Any]:
     from tfcore.evaluation.request import EvaluateRequest, TrainedModel
     from tfcore.evaluation.stage import predict
     from tfcore.models.config import ModelConfig
-    from tfcore.train import TrainingConfig, TrainRequest, train
+    from tfcore.train.request import TrainRequest
+    from tfcore.train.settings.config import TrainingConfig
+    from tfcore.train.stage import train
     from tfcore.train.training_data import labeler, shards_of
     from tfcore.transform.layer import Transform
 

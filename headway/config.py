@@ -12,10 +12,10 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from headway.config_errors import sentences
 from headway.errors import ConfigError
@@ -28,6 +28,22 @@ class Frozen(BaseModel):
     """An immutable config model that refuses keys it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class Grown(Frozen):
+    """A Frozen whose `newer` fields are not written out while they have their default.
+
+    They came after others: what was made without them keeps the fingerprint that it had.
+    """
+
+    newer: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)
+        fields = type(self).model_fields
+        same = [name for name in self.newer if getattr(self, name) == fields[name].get_default()]
+        return {name: given for name, given in value.items() if name not in same}
 
 
 _MOST_VALUES, _MOST_DEPTH = 1_000_000, 100

@@ -1,18 +1,34 @@
-"""Process-wide settings: whether this process is Headway's own, and which warnings it shows.
+"""Headway's own processes: whether this one is, which warnings it shows, and children that answer requests as JSON lines.
 
     own()              # where a process begins that does nothing else: worker, command line, Beam's worker
     if owned(): ...    # in a library: make ops deterministic, set threads, hide GPUs, silence what an import prints
     quiet_libraries()  # warnings that libraries give to their own developers are kept from people who type commands
+
+    child = ChildProcess(["-I", "script.py"], answers.put, on_line=print)
+    child.send({"rows": 3})                       # a line of its stdin; each line of its stdout goes to `answers.put`
+    child.close(5.0)
 
 A process that merely imports Headway, such as a notebook, keeps its own settings.
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
 import sys
+import threading
 import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
 
-_OWN: list[bool] = []
+LAST_LINES = 20
+"""Printed lines of a child that an error shows."""
+_OWN: list[int | None] = []
 _LIBRARIES = (
     "absl|apache_beam|dateutil|fsspec|google|grpc|h5py|jax|keras|ml_dtypes|numpy|pandas|prefect|pyarrow|pydantic|"
     "pydantic_settings|sqlalchemy|tensorboard|tensorflow|tensorflow_metadata"
@@ -20,9 +36,13 @@ _LIBRARIES = (
 _OURS = "headway|beam_jobs|flows|tfcore"
 
 
-def own() -> None:
-    """Say that this process is Headway's; called before TensorFlow is imported."""
-    _OWN[:] = [True]
+def own(lifeline: int | None = None) -> None:
+    """Say that this process is Headway's; called before TensorFlow is imported.
+
+    Args:
+        lifeline: the descriptor of the pipe that the process lives as long as.
+    """
+    _OWN[:] = [lifeline]
 
 
 def owned() -> bool:
@@ -36,3 +56,130 @@ def quiet_libraries() -> None:
         warnings.filterwarnings("ignore", module=rf"({_LIBRARIES})(\.|$)")
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # told of a library by our call
             warnings.filterwarnings("ignore", category=category, module=rf"({_OURS})(\.|$)")
+
+
+def lifeline() -> int | None:
+    """The descriptor of the pipe that this process lives as long as; None: it ends by itself."""
+    return _OWN[0] if _OWN else None
+
+
+class ChildProcess:
+    """A Python process whose stdin takes requests and whose stdout gives answers, JSON lines both.
+
+    It is tied to this process by its stdin, which ends however this process ends.
+
+    Args:
+        arguments: of the Python interpreter.
+        answer: called with each answer, and with None when there will be no more; from a thread of its own.
+        on_line: called with each line that it prints to stderr, from another thread.
+        ignore: lines that begin so are dropped.
+        environment: variables set for it on top of this process's.
+        folder: its working directory; None: this process's.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        answer: Callable[[Any], object],
+        *,
+        on_line: Callable[[str], object] = lambda line: None,
+        ignore: re.Pattern[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+    ):
+        self.answers = 0
+        """How many have come."""
+        self._answer, self._on_line, self._ignore = answer, on_line, ignore
+        self._lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
+        self._sending = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, *arguments],
+            env={**os.environ, **(environment or {})},
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,  # a terminal's Ctrl-C goes to this process, which decides
+        )
+        self._printer = threading.Thread(target=self._relay, name="child-lines", daemon=True)
+        self._printer.start()
+        threading.Thread(target=self._receive, name="child-answers", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def exit_code(self, seconds: float = 0.0) -> int | None:
+        """Its exit code, negative for a signal; None where it still runs after so many seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.returncode
+
+    def send(self, message: Mapping[str, Any], default: Callable[[Any], Any] | None = None) -> None:
+        """Ask it something; to one that has ended nothing is sent, as its answers' end tells.
+
+        Args:
+            default: makes JSON values of others, as for json.dumps.
+        """
+        line = json.dumps(message, default=default).encode() + b"\n"
+        with self._sending, contextlib.suppress(BrokenPipeError, ValueError):
+            self._stdin.write(line)
+            self._stdin.flush()
+
+    def let_go(self) -> None:
+        """Close its stdin, which ends it."""
+        with self._sending, contextlib.suppress(OSError, ValueError):
+            self._stdin.close()
+
+    def close(self, seconds: float) -> None:
+        """Let it go, and kill it where that does not end it in so many seconds."""
+        self.let_go()
+        if self.exit_code(seconds) is None:  # frozen, or stuck in native code
+            self._process.kill()
+            self._process.wait()
+        self._printer.join(1.0)
+
+    def fate(self) -> str:
+        """How it ended, for a person: "was ended by SIGKILL"."""
+        code = self.exit_code(5.0)
+        if code is None:
+            return "closed its pipe"
+        return f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+
+    def last_lines(self) -> str:
+        """The end of a sentence: what it printed last."""
+        self._printer.join(1.0)
+        lines = "".join(f"\n  | {line}" for line in self._lines)
+        return f"; its last lines:{lines}" if lines else "; it printed nothing"
+
+    @property
+    def _stdin(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    def _relay(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as stream:
+            for raw in stream:
+                line = raw.decode("utf-8", "replace").rstrip("\r\n")
+                if self._ignore is not None and self._ignore.match(line):
+                    continue
+                self._lines.append(line)
+                with contextlib.suppress(Exception):  # a broken listener must not block the child's output
+                    self._on_line(line)
+
+    def _receive(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as stream, contextlib.suppress(ValueError):  # cut off in a line: it died
+            for raw in stream:
+                answer = json.loads(raw)
+                self.answers += 1
+                self._answer(answer)
+        self._answer(None)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -6,25 +6,18 @@
            process=early)
 
 The SavedModel is copied to a folder of its own first, so that nothing it might have been saved next to is found. The
-process runs `tfcore/export/replay_main.py` by path, isolated from the environment; this side never imports TensorFlow.
+process is `tfcore.export.replay_process`'s; this side never imports TensorFlow.
 """
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import importlib.util
 import json
 import math
-import queue
 import shutil
-import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,15 +29,14 @@ from headway.errors import DataError, HeadwayError
 from headway.evaluation.tasks import Task
 from headway.messages import agree, counted, number, some
 from headway.monitor import Monitor
-from headway.records.spec import feature_spec, total
+from headway.records.spec import total
 from headway.schema.columns import Column
 from tfcore.data.examples import Examples
-from tfcore.export.signatures import COMPARED_OUTPUT, replay_columns
+from tfcore.export.replay_process import ReplayProcess, replay_request
+from tfcore.export.signatures import COMPARED_OUTPUT
 
 VERSION = 2
 BOUND = 1e-5
-SECONDS = 300.0
-"""A replay that takes longer than this hangs."""
 
 
 class ReplayRequest(Frozen):
@@ -55,90 +47,6 @@ class ReplayRequest(Frozen):
     task: Task
     rows: int = Field(default=1000, ge=1)
     bound: float = BOUND
-
-
-class ReplayProcess:
-    """A fresh Python process that runs the replay script: started early, used once."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._answers: queue.Queue[bytes] = queue.Queue()
-        self._lines: collections.deque[str] = collections.deque(maxlen=20)
-
-    def start(self) -> None:
-        """Start it, unless it runs; it imports TensorFlow and waits."""
-        if self._process is not None:
-            return
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", script()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=tempfile.gettempdir(),
-            process_group=0,
-        )
-        for stream, keep in ((self._process.stdout, self._keep_answer), (self._process.stderr, self._keep_lines)):
-            threading.Thread(target=keep, args=(stream,), name="replay-output", daemon=True).start()
-
-    def _keep_answer(self, stream: IO[bytes]) -> None:
-        with stream:
-            self._answers.put(stream.readline())
-
-    def _keep_lines(self, stream: IO[bytes]) -> None:
-        with stream:
-            for line in stream:
-                self._lines.append(line.decode("utf-8", "replace").rstrip())
-
-    def ask(self, request: dict[str, Any], monitor: Monitor) -> dict[str, Any]:
-        """Its answer to `request`; HeadwayError when it fails."""
-        self.start()
-        process = self._process
-        assert process is not None and process.stdin is not None
-        try:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(request).encode() + b"\n")
-                process.stdin.close()
-            waited = 0.0
-            while True:
-                monitor.check()
-                try:
-                    line = self._answers.get(timeout=0.1)
-                    break
-                except queue.Empty:
-                    waited += 0.1
-                    if waited > SECONDS:
-                        raise HeadwayError(f"the replay process did not answer within {SECONDS:.0f} s") from None
-            if not line:
-                code = process.wait(10)
-                last = "".join(f"\n  | {text}" for text in self._lines)
-                problem = f"the replay process ended with exit code {code} and no answer; its last lines:{last}"
-                raise HeadwayError(problem, fix="run 'headway doctor'")
-            return json.loads(line)
-        finally:
-            self.close()  # it is used up
-
-    def close(self) -> None:
-        """End it, whatever it does."""
-        process, self._process = self._process, None
-        self._answers = queue.Queue()
-        if process is None:
-            return
-        if process.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):
-                process.stdin.close()
-        try:
-            process.wait(0.5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def script() -> str:
-    """Where the replay script lies; found without importing TensorFlow."""
-    spec = importlib.util.find_spec("tfcore.export.replay_main")
-    if spec is None or spec.origin is None:
-        raise HeadwayError("tfcore/export/replay_main.py is not installed", fix="install headway again")
-    return spec.origin
 
 
 def replay(
@@ -230,21 +138,19 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
 
 
 def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
-    """The request to the replay script; see there."""
+    """What the replay script is asked."""
     per_record = {e.result["rows_per_record"] for e in request.examples}
     if len(per_record) != 1:
         raise DataError(f"spans were ingested with different records.rows: {sorted(per_record)}")
-    rows_per_record = per_record.pop()
-    return {
-        "saved_model": str(saved_model),
-        "spec": feature_spec(request.columns, rows_per_record),
-        "rows_per_record": rows_per_record,
-        "columns": replay_columns(request.columns),
-        "shards": shards,
-        "expected": str(expected),
-        "output": COMPARED_OUTPUT[request.task],
-        "bound": request.bound,
-    }
+    return replay_request(
+        saved_model,
+        request.columns,
+        shards,
+        expected,
+        rows_per_record=per_record.pop(),
+        output=COMPARED_OUTPUT[request.task],
+        bound=request.bound,
+    )
 
 
 _CAUSES = {

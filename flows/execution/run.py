@@ -15,7 +15,6 @@ from contextlib import closing
 from typing import Any
 
 from flows.dag.dag import run_dag
-from flows.dag.replay_stage import ReplayProcess
 from flows.dag.run_spec import ALREADY, GATE, REPLAY, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
@@ -28,6 +27,7 @@ from headway.redaction import redact, redacted
 from headway.registry.gc import not_collecting
 from headway.registry.registry import Event, Version
 from headway.storage.atomic_io import storage_error
+from tfcore.export.replay_process import ReplayProcess
 
 GC_SECONDS = 60.0
 """How long a run waits at least for `headway gc` to end."""

@@ -5,35 +5,31 @@
         result = child.call("tfcore.export.saved_model:export", request, out, monitor)
 
 TensorFlow never gives memory back and does not survive a fork, so it lives in a spawned process of its own
-(`tfcore.runtime.worker`), tied to this one by a pipe: however this process ends, the pipe ends, and the child with it.
+(`tfcore.runtime.worker`), tied to this one by a pipe (`headway.process.ChildProcess`).
 A stage's HeadwayError is raised here as the same kind; any other exception as a ChildError with its traceback.
 """
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import itertools
-import json
 import os
 import queue
 import re
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pydantic import BaseModel
 
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
+from headway.process import ChildProcess
 
 POLL_SECONDS = 0.1
 """How soon a stop asked of the monitor is passed on to the child."""
-LAST_LINES = 20
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:|"
@@ -47,8 +43,6 @@ class ChildError(HeadwayError):
 
     traceback: str | None = None
     """The child's traceback as text, if it could still send one."""
-    exit_code_of_child: int | None = None
-    """The exit code, negative for a signal, when the child died; None when it still runs."""
 
     def __reduce__(self):
         return *super().__reduce__(), self.__dict__
@@ -75,17 +69,8 @@ class Child:
         self._quiet = {**os.environ, **self._environment}.get(LOG_LEVEL, "2") not in ("0", "1")
         self._calls = itertools.count(1)
         self._one_call, self._state = threading.RLock(), threading.RLock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._clear()
-
-    def _clear(self) -> None:
-        self._requests: IO[bytes] | None = None
+        self._process: ChildProcess | None = None
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
-        self._printer: threading.Thread | None = None
-        self._ready = threading.Event()
-        self.facts: dict[str, Any] = {}
-        """Seconds the imports took, devices and pid, once the child is ready."""
 
     def __enter__(self) -> Child:
         return self
@@ -98,7 +83,7 @@ class Child:
         return self._process.pid if self._process else None
 
     def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.exit_code() is None
 
     def spawn(self) -> None:
         """Start the process if it is not running; returns at once."""
@@ -106,65 +91,15 @@ class Child:
             if self.alive():
                 return
             self.close()
-            self._clear()
-            child_reads, we_write = os.pipe()
-            we_read, child_writes = os.pipe()
-            options = [f"--requests={child_reads}", f"--answers={child_writes}", f"--preload={','.join(self._preload)}"]
-            try:
-                self._process = subprocess.Popen(
-                    # -P: a flows/ or tfcore/ folder in the working directory is not ours; -u: lines arrive at once
-                    [sys.executable, "-P", "-u", "-m", "tfcore.runtime.worker", *options],
-                    env={**os.environ, **self._environment},
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=(child_reads, child_writes),
-                    process_group=0,  # a terminal's Ctrl-C goes to this process, which decides
-                )
-            except BaseException:
-                os.close(we_write)
-                os.close(we_read)
-                raise
-            finally:
-                os.close(child_reads)
-                os.close(child_writes)
-            self._requests = os.fdopen(we_write, "wb")
-            self._printer = threading.Thread(
-                target=self._relay, args=(self._process.stdout, self._lines), name="child-lines", daemon=True
+            self._answers = queue.Queue()
+            self._process = ChildProcess(
+                # -P: a flows/ or tfcore/ folder in the working directory is not ours; -u: lines arrive at once
+                ["-P", "-u", "-m", "tfcore.runtime.worker", *self._preload],
+                self._answers.put,
+                on_line=self._on_line,
+                ignore=_NOISE if self._quiet else None,
+                environment=self._environment,
             )
-            self._printer.start()
-            threading.Thread(
-                target=self._receive, args=(os.fdopen(we_read, "rb"), self._answers), name="child-answers", daemon=True
-            ).start()
-
-    def _relay(self, stream: IO[bytes], lines: collections.deque[str]) -> None:
-        for raw in stream:
-            line = raw.decode("utf-8", "replace").rstrip("\r\n")
-            if self._quiet and _NOISE.match(line):
-                continue
-            lines.append(line)
-            with contextlib.suppress(Exception):  # a broken listener must not block the child's output
-                self._on_line(line)
-        stream.close()
-
-    def _receive(self, stream: IO[bytes], answers: queue.Queue[dict[str, Any] | None]) -> None:
-        with stream:
-            for raw in stream:
-                try:
-                    answer = json.loads(raw)
-                except ValueError:
-                    break  # cut off in the middle of a line: the child died
-                if answer.get("event") == "ready":
-                    self.facts = {key: value for key, value in answer.items() if key != "event"}
-                    self._ready.set()
-                else:
-                    answers.put(answer)
-        answers.put(None)
-        self._ready.set()
-
-    def wait_ready(self, timeout: float | None = None) -> bool:
-        """Wait until the child has imported its modules (or died); False after `timeout` seconds."""
-        return self._ready.wait(timeout)
 
     def call(
         self,
@@ -183,9 +118,13 @@ class Child:
         with self._one_call:
             monitor.check()
             self.spawn()
+            process = self._process
+            if process is None:  # another thread has closed it since
+                raise ChildError("the TensorFlow process was closed before this call", where=function)
             value = request.model_dump(mode="json", by_alias=True) if isinstance(request, BaseModel) else dict(request)
             number = next(self._calls)
-            self._send({"id": number, "call": function, "request": value, "out": str(out), "runtime": runtime})
+            message = {"id": number, "call": function, "request": value, "out": str(out), "runtime": runtime}
+            process.send(message, default=_plain)
             told = False
             while True:
                 try:
@@ -193,79 +132,36 @@ class Child:
                 except queue.Empty:
                     answer = {}
                 if answer is None:
-                    raise self._death(function)
+                    raise self._death(process, function)
                 if not told and monitor.cancelled():
                     told = True
-                    self.stop()
+                    process.send({"stop": True})
                 if answer.get("id") != number:
                     continue  # nothing yet, or a call that its caller gave up
                 if "result" in answer:
                     return answer["result"]
                 if "error" in answer:
                     raise _error(answer["error"], function)
-                self._tell(monitor, answer)
-
-    @staticmethod
-    def _tell(monitor: Monitor, answer: dict[str, Any]) -> None:
-        if answer["event"] == "progress":
-            monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
-        elif answer["event"] == "log":
-            monitor.log(answer["line"])
-
-    def _send(self, message: dict[str, Any]) -> None:
-        with self._state:
-            if self._requests is None:
-                return
-            with contextlib.suppress(BrokenPipeError, ValueError):  # its death is told by the answers' end
-                self._requests.write(json.dumps(message, default=_plain).encode() + b"\n")
-                self._requests.flush()
-
-    def stop(self) -> None:
-        """Ask the running call to stop at its next check."""
-        self._send({"stop": True})
+                if answer["event"] == "progress":
+                    monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
+                elif answer["event"] == "log":
+                    monitor.log(answer["line"])
 
     def close(self, timeout: float = 5.0) -> None:
-        """Let the child go: its pipe is closed, and it is killed when that does not end it in `timeout` seconds."""
+        """Let the child go, and kill it when that does not end it in `timeout` seconds."""
         with self._state:
             process, self._process = self._process, None
-            if self._requests is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    self._requests.close()
-                self._requests = None
-        if process is None:
-            return
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if self._printer is not None:
-            self._printer.join(1.0)
-
-    def _death(self, function: str) -> ChildError:
-        """What is known about a child that ended in the middle of a call."""
-        process, code = self._process, None
         if process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = process.wait(5.0)
-        if self._printer is not None:
-            self._printer.join(1.0)  # its last words
-        fix = None
-        if code is None:
-            how = "closed its pipe"
-        elif code < 0:
-            how = f"was ended by {_signal_name(-code)}"
-            if -code == signal.SIGKILL:
-                fix = "the system kills a process when memory runs out: look in the kernel's log, lower the batch size"
-        else:
-            how = f"ended with exit code {code}"
-        lines = "".join(f"\n  | {line}" for line in self._lines)
-        words = f"; its last lines:{lines}" if lines else "; it printed nothing"
-        pid = process.pid if process else "?"
-        error = ChildError(f"the TensorFlow process (pid {pid}) {how} during this call{words}", where=function, fix=fix)
-        error.exit_code_of_child = code
+            process.close(timeout)
+
+    def _death(self, process: ChildProcess, function: str) -> ChildError:
+        """What is known about a child that ended in the middle of a call."""
+        how, fix = process.fate(), None
+        if process.exit_code() == -signal.SIGKILL:
+            fix = "the system kills a process when memory runs out: look in the kernel's log, lower the batch size"
+        what = f"the TensorFlow process (pid {process.pid}) {how} during this call{process.last_lines()}"
         self.close(timeout=0.1)
-        return error
+        return ChildError(what, where=function, fix=fix)
 
 
 def _plain(value: Any) -> Any:
@@ -275,13 +171,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"an argument of type {type(value).__name__} cannot be sent to the TensorFlow process")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _error(error: dict[str, Any], function: str) -> HeadwayError:

@@ -49,10 +49,14 @@ def valid(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
 
 
 def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
-    """A part of stored dates (days) or timestamps (microseconds, UTC), as `tfcore.transform.calendar` computes it."""
-    values = np.asarray(values).astype(np.int64)
+    """A part of stored dates (days) or timestamps (microseconds, UTC)."""
+    return np.asarray(part_of(np.asarray(values).astype(np.int64), unit, part))
+
+
+def part_of(values: Any, unit: Temporal, part: str) -> Any:
+    """As `parts_of`, of int64 of any kind that has whole-number arithmetic: NumPy's here, TensorFlow's in a graph."""
     days = values if unit == "date" else values // DAY
-    clock = np.zeros_like(values) if unit == "date" else values - days * DAY
+    clock = values - days * (1 if unit == "date" else DAY)
     if part == "elapsed":
         return values
     if part == "hour":
@@ -63,18 +67,27 @@ def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
         return clock // 1_000_000 % 60
     if part == "weekday":
         return (days + 3) % 7
-    dates = days.astype("M8[D]")
-    months = dates.astype("M8[M]").astype(np.int64)
-    if part == "year":
-        return months // 12 + 1970
-    if part == "month":
-        return months % 12 + 1
-    if part == "quarter":
-        return months % 12 // 3 + 1
-    if part in ("day", "day_of_year"):
-        first = dates.astype("M8[M]" if part == "day" else "M8[Y]")
-        return days - first.astype("M8[D]").astype(np.int64) + 1
     if part == "week":  # ISO: the week that holds the year's first Thursday is its first
         thursday = days - (days + 3) % 7 + 3
-        return (parts_of(thursday, "date", "day_of_year") - 1) // 7 + 1
+        return (part_of(thursday, "date", "day_of_year") - 1) // 7 + 1
+    # years begin in March on the way, so that the leap day is their last
+    shifted = days + 719_468
+    era = shifted // 146_097
+    of_era = shifted - era * 146_097
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    from_march = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted_month = (5 * from_march + 2) // 153
+    month = (shifted_month + 2) % 12 + 1
+    year = year_of_era + era * 400 + shifted_month // 10
+    if part == "year":
+        return year
+    if part == "month":
+        return month
+    if part == "quarter":
+        return (month + 2) // 3
+    if part == "day":
+        return from_march - (153 * shifted_month + 2) // 5 + 1
+    if part == "day_of_year":
+        before = year - 1
+        return days - (before * 365 + before // 4 - before // 100 + before // 400 - 719_162) + 1
     raise ValueError(f"{part!r} is not a part of a date; parts are: {', '.join(PARTS)}")

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, DataError
 from tfcore.graph.python_op import PythonOpError, numpy_op, python_errors
-from tfcore.models.build import _check_user_model
+from tfcore.models.user_model import _check
 
 
 def refuse(x):
@@ -68,7 +68,7 @@ def test_a_model_that_fails_is_a_config_error_unless_its_own_function_says_more(
         return made
 
     with pytest.raises(ConfigError, match="does not take numeric float32"):
-        _check_user_model(model(lambda x: x @ tf.ones([7, 7])), "mine:model", Layout)
+        _check(model(lambda x: x @ tf.ones([7, 7])), "mine:model", Layout, 1)
     op = numpy_op(lambda x: x.astype(np.float64), tf.TensorSpec([None, 1], tf.float32))
     with pytest.raises(PythonOpError, match=r"returned float64 \[2, 1\] for output, declared float32"):
-        _check_user_model(model(op), "mine:model", Layout)
+        _check(model(op), "mine:model", Layout, 1)

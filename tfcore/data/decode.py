@@ -15,7 +15,7 @@ from headway.records.spec import feature_spec
 from headway.schema.columns import LABEL, Column
 from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.parameters import LabelParameters
-from tfcore.transform.raw_column import RawColumn
+from tfcore.transform.raw_column import RawColumn, raw_columns
 
 
 class Decoder:
@@ -26,12 +26,10 @@ class Decoder:
         self.grouped = rows_per_record > 1
         if not self.grouped:
             return
-        kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
         self._spec: dict[str, Any] = {}
         for name, entry in feature_spec(self.columns, rows_per_record).items():
-            dtype = kinds[entry["dtype"]]
-            shape = entry.get("shape", [])
-            self._spec[name] = tf.io.FixedLenSequenceFeature(shape, dtype, allow_missing=True)
+            dtype = tf.as_dtype(entry["dtype"])
+            self._spec[name] = tf.io.FixedLenSequenceFeature(entry.get("shape", []), dtype, allow_missing=True)
 
     def __call__(self, records: tf.Tensor) -> dict[str, RawColumn]:
         """One serialized row group (scalar), or a batch of classic Examples [n], as raw columns."""
@@ -51,16 +49,6 @@ class Decoder:
         if column.encoding == "dictionary":
             return RawColumn(parsed[f"{column.name}/dict"], present, parsed[f"{column.name}/codes"], lengths)
         return RawColumn(parsed[f"{column.name}/values" if column.is_list else column.name], present, None, lengths)
-
-
-def raw_columns(chunk: Mapping[str, tf.Tensor], columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """A chunk of classic Examples, as `tfcore.ops` gives it, as raw columns."""
-    return {
-        column.name: RawColumn(
-            chunk[column.name], chunk.get(f"{column.name}/present"), None, chunk.get(f"{column.name}/lengths")
-        )
-        for column in columns
-    }
 
 
 class Labeler:
@@ -85,7 +73,7 @@ class Labeler:
     def __call__(self, columns: Mapping[str, RawColumn]) -> tuple[tf.Tensor, tf.Tensor]:
         """(label, weight): float32 [rows] each for binary and regression; an int32 class index for multiclass.
 
-        A row whose label is no known class or no finite number, or whose weight is null or not finite, has weight 0.
+        A row whose label is not a known class or not finite, or whose weight is null or not finite, has weight 0.
         """
         raw = columns[LABEL].plain()
         if self._table is not None:

@@ -75,12 +75,18 @@ class Plan:
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
     def record_rows(self, epoch: int) -> NDArray[np.int64]:
         """Rows of each record in the order in which an epoch reads them; int64 [records]."""
+        runs = self._runs(epoch)
+        rows = self._rows if self._rows_of is None or not epoch else [np.asarray(r) for r in self._rows_of(epoch)]
+        parts = [rows[shard][first : first + count] for shard, first, count in runs.tolist()]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    def _runs(self, epoch: int) -> NDArray[np.int64]:
+        """int64 [n, 3]: (shard, first record, count) in the order in which an epoch reads them."""
         order = self.shard_order(epoch)
         places = interleave([len(self._rows[i]) for i in order], self.cycle, self.block)
-        if not len(places):
-            return np.zeros(0, np.int64)
-        rows = self._rows if self._rows_of is None or not epoch else [np.asarray(r) for r in self._rows_of(epoch)]
-        return np.concatenate([rows[order[shard]][first : first + count] for shard, first, count in places])
+        runs = np.asarray(places, np.int64).reshape(-1, 3)
+        runs[:, 0] = order[runs[:, 0]]
+        return runs
 
     def places(self, epoch: int) -> NDArray[np.int32]:
         """Where each row of an epoch, before windows are permuted, stands in the order of the manifests; int32 [rows].
@@ -92,20 +98,12 @@ class Plan:
 
     def sequence(self, epoch: int) -> NDArray[np.int64]:
         """The numbers of the records, counted through all shards, in the order in which an epoch reads them."""
-        records = np.cumsum([0, *map(len, self._rows)])
-        order = self.shard_order(epoch)
-        runs = np.asarray(interleave([len(self._rows[i]) for i in order], self.cycle, self.block), np.int64).reshape(
-            -1, 3
-        )
-        return ranges(records[order[runs[:, 0]]] + runs[:, 1], runs[:, 2])
+        records, runs = np.cumsum([0, *map(len, self._rows)]), self._runs(epoch)
+        return ranges(records[runs[:, 0]] + runs[:, 1], runs[:, 2])
 
     def runs(self, epoch: int, skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """An epoch's records from number `skip` of its sequence on, in chunks of `size` records: see `chunks`."""
-        order = self.shard_order(epoch)
-        places = interleave([len(self._rows[i]) for i in order], self.cycle, self.block)
-        runs = np.asarray(places, np.int64).reshape(-1, 3)
-        runs[:, 0] = order[runs[:, 0]]
-        return chunks(runs, int(skip), size)
+        return chunks(self._runs(epoch), int(skip), size)
 
     def start(self, first_row: int) -> Start:
         """Where to begin so that `first_row` of the endless sequence comes first."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from tfcore.graph.python_errors import PythonOpError, python_text, reraise
 from tfcore.graph.python_op import numpy_op
 from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import SCOPE
+from tfcore.transform.raw_column import RawColumn
 
 __all__ = ["Batch", "Holdout", "Labeler", "Shards", "evaluation_dataset", "safe", "training_dataset", "training_rows"]
 
@@ -78,7 +79,7 @@ def training_dataset(
         augment: varies the rows, each by its epoch and its place in it.
         resample: leaves rows out, or repeats them.
         own: bool [shards], of row groups: only these are read. The rows of others stand in their places as zeros, and
-            "own" bool [K, B] says which rows are no such holes. Neither with `resample` nor with mixup, which need all.
+            "own" bool [K, B] says which rows are not such holes. Neither with `resample` nor with mixup, which need all.
         keep_bytes: rows that take no more stay in memory as they are after the transform, and are read once. Neither with
             `resample` nor with `own`.
         groups: batches hold whole groups, in this order, filled up with rows of weight 0. Made of the same rows, and neither
@@ -102,7 +103,7 @@ def training_dataset(
     def transformed(*piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
         columns, shard, number = reader(*piece)
         rows = transform(columns)
-        rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+        rows["label"], rows["weight"] = weighed(rows, *labeler(columns))
         if groups is not None:
             rows[GROUP] = group_ids(columns[groups.column])
         return rows, shard, number
@@ -207,7 +208,7 @@ def training_plan(
     return Plan(counts, seed, window=window, cycle=cycle, block=block_of(shards))
 
 
-def _weighed(rows: Batch, label: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def weighed(rows: Batch, label: tf.Tensor, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Takes the transform's "usable" out of the rows: what is not has no weight."""
     usable = rows.pop("usable", None)
     return label, weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
@@ -224,31 +225,31 @@ def training_rows(shards: Shards, holdout: Holdout | None = None) -> int:
     return int(sum(sum(rows) for rows in kept_rows(shards, holdout)))
 
 
+def look_through(shards: Shards, names: Sequence[str], of: Callable[[dict[str, RawColumn]], Any]) -> Iterator[Any]:
+    """`of(columns)` of every row, some at a time and in the order of the manifests; only the columns `names` are parsed."""
+    reader = Reader(shards, names)
+    shards.ahead()
+    pieces = reader.in_order()
+    seen = pieces.map(lambda *piece: of(reader(*piece).columns), num_parallel_calls=AUTOTUNE, deterministic=True)
+    return safe(seen, shards)
+
+
 def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
     """The class of each row, by shard; only labels are parsed."""
-    reader = Reader(shards, labeler.needs)
-    shards.ahead()
-
-    def classes(*piece: tf.Tensor) -> tf.Tensor:
-        return tf.cast(labeler(reader(*piece).columns)[0], tf.uint16)
-
-    labels = reader.in_order().map(classes, num_parallel_calls=AUTOTUNE, deterministic=True)
-    found = [label.numpy() for label in safe(labels, shards)]
+    labels = look_through(shards, labeler.needs, lambda columns: tf.cast(labeler(columns)[0], tf.uint16))
+    found = [label.numpy() for label in labels]
     ends = np.cumsum([sum(rows) for rows in shards.rows])[:-1]
     return np.split(np.concatenate(found) if found else np.zeros(0, np.uint16), ends)
 
 
 def least_label(shards: Shards, labeler: Labeler) -> float:
     """The smallest label of a row that counts; only labels are parsed."""
-    reader = Reader(shards, labeler.needs)
-    shards.ahead()
 
-    def least(*piece: tf.Tensor) -> tf.Tensor:
-        label, weight = labeler(reader(*piece).columns)
+    def least(columns: dict[str, RawColumn]) -> tf.Tensor:
+        label, weight = labeler(columns)
         return tf.reduce_min(tf.where(weight > 0, label, math.inf))
 
-    labels = reader.in_order().map(least, num_parallel_calls=AUTOTUNE, deterministic=True)
-    return min((float(label) for label in safe(labels, shards)), default=math.inf)
+    return min((float(label) for label in look_through(shards, labeler.needs, least)), default=math.inf)
 
 
 def _drop(rows: Batch, count: tf.Tensor) -> Batch:
@@ -278,7 +279,7 @@ def evaluation_dataset(
     def prepared(*piece: tf.Tensor) -> Batch:
         columns, shard, number = reader(*piece)
         rows: Batch = dict(transform(columns)) if transform is not None else {}
-        rows["label"], rows["weight"] = _weighed(rows, *labeler(columns))
+        rows["label"], rows["weight"] = weighed(rows, *labeler(columns))
         rows["valid"] = tf.ones_like(rows["weight"], tf.bool)
         for name in raw:
             column = columns[name]
@@ -302,13 +303,9 @@ def evaluation_dataset(
 
 def _longest(shards: Shards, column: Column) -> int:
     """The longest list of a column; at least 1."""
-    reader = Reader(shards, [column.name])
-
-    def of(*piece: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_max(tf.concat([reader(*piece).columns[column.name].lengths, [1]], 0))
-
-    longest = reader.in_order().map(of, num_parallel_calls=AUTOTUNE).reduce(tf.constant(1, tf.int64), tf.maximum)
-    return int(longest)
+    name = column.name
+    found = look_through(shards, [name], lambda columns: tf.reduce_max(tf.concat([columns[name].lengths, [1]], 0)))
+    return max(map(int, found), default=1)
 
 
 def _pad(value: tf.Tensor, missing: tf.Tensor, batch: int) -> tf.Tensor:
@@ -324,30 +321,24 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
         ConfigError: the user's preprocess failed.
         PythonOpError: a Python function in the pipeline failed, from its own exception.
     """
-    iterator = iter(dataset)
-    while True:
-        try:
-            value = next(iterator)
-        except StopIteration:
-            return
-        except UnicodeDecodeError:  # of an error that quotes a damaged record
-            raise _named(None, shards) from None
-        except tf.errors.OpError as error:
-            if shards.stager is not None and shards.stager.error is not None:
-                raise shards.stager.error from None
-            reraise(error)
-            said = python_text(error)
-            if said:
-                raise PythonOpError(
-                    f"a Python function of the input pipeline raised {said}",
-                    fix="make it a tfcore.graph.python_op: its exception then comes with its whole traceback",
-                ) from error
-            if SCOPE in (op_of(error) or "").split("/"):
-                raise ConfigError(f"the function failed on the data: {why(error)}", where=SCOPE) from None
-            if isinstance(error, _DAMAGE):
-                raise _named(error, shards) from None
-            raise
-        yield value
+    try:
+        yield from dataset
+    except UnicodeDecodeError:  # of an error that quotes a damaged record
+        raise _named(None, shards) from None
+    except tf.errors.OpError as error:
+        if shards.stager is not None and shards.stager.error is not None:
+            raise shards.stager.error from None
+        reraise(error)
+        if said := python_text(error):
+            raise PythonOpError(
+                f"a Python function of the input pipeline raised {said}",
+                fix="make it a tfcore.graph.python_op: its exception then comes with its whole traceback",
+            ) from error
+        if SCOPE in (op_of(error) or "").split("/"):
+            raise ConfigError(f"the function failed on the data: {why(error)}", where=SCOPE) from None
+        if isinstance(error, _DAMAGE):
+            raise _named(error, shards) from None
+        raise
 
 
 def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
@@ -359,7 +350,7 @@ def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
         except DataError as damage:
             return damage
     where = str(Path(shards.paths[0]).parent) if shards.paths else None
-    said = str(error.message) if error is not None else "one is no tf.Example"
+    said = str(error.message) if error is not None else "one is not a tf.Example"
     lines = re.sub(r"\{\{.*?\}\} ", "", said).strip().splitlines() or [""]
     problem = f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}"
     return DataError(

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfcore.data.decode import Decoder, raw_columns
+from tfcore.data.decode import Decoder
 from tfcore.data.in_memory import HeldRecords, InMemoryShards
 from tfcore.data.order import Plan, chunks
 from tfcore.data.shards import Shards
@@ -26,7 +26,7 @@ from tfcore.graph.python_op import numpy_op
 from tfcore.ops.example_parser import read_runs
 from tfcore.ops.library import library
 from tfcore.runtime.remote_shards import here
-from tfcore.transform.raw_column import RawColumn
+from tfcore.transform.raw_column import RawColumn, raw_columns
 
 READ_BYTES = 1 << 20
 CLASSIC_ROWS = 4096

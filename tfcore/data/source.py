@@ -36,13 +36,11 @@ from tfcore.data.in_memory import ROWS_PER_RECORD, InMemoryShards, hold
 from tfcore.data.pipeline import safe
 from tfcore.data.reader import Reader
 from tfcore.data.shards import Shards
-from tfcore.transform.raw_column import RawColumn
+from tfcore.transform.raw_column import DTYPES, RawColumn
 
 Batch = Any
 """An Arrow batch or table, or a dict of NumPy arrays by column."""
 Generator = Callable[..., Iterator[Batch]]
-_DTYPES: dict[str, Any] = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
-_NUMPY: dict[str, Any] = {"int64": np.int64, "float32": np.float32, "bytes": np.object_}
 
 
 class Feed:
@@ -89,7 +87,7 @@ class Feed:
         next.
 
         Raises:
-            ConfigError: it asks for more, or is no function.
+            ConfigError: it asks for more, or is not a function.
         """
         _asked(function)
         return cls(Shards((), (), tuple(columns), ROWS_PER_RECORD), function)
@@ -108,7 +106,7 @@ class Feed:
         """The type of an element of `dataset()`: tensors of as many rows as a batch happens to have."""
         spec: dict[str, tf.TypeSpec] = {}
         for column in self.columns:
-            dtype = _DTYPES[column.type]
+            dtype = DTYPES[column.type]
             if column.is_list:
                 spec[column.name] = tf.RaggedTensorSpec([None, None], dtype, ragged_rank=1, row_splits_dtype=tf.int64)
             else:
@@ -157,7 +155,7 @@ class Feed:
             return self.shards
         batches = list(self.batches())
         if not batches:
-            raise DataError("gave no batch", where="the generator")
+            raise DataError("yielded no batch", where="the generator")
         return hold(pa.Table.from_batches([_plain(batch, self.columns) for batch in batches]), self.columns)
 
     def records(self, first_row: int = 0) -> tf.data.Dataset:
@@ -172,17 +170,12 @@ class Feed:
             yield from safe(dataset, self.shards)
             return
         self._error = None
-        iterator = iter(dataset)
-        while True:
-            try:
-                value = next(iterator)
-            except StopIteration:
-                return
-            except tf.errors.OpError:
-                if self._error is not None:
-                    raise self._error from None
-                raise
-            yield value
+        try:
+            yield from dataset
+        except tf.errors.OpError:
+            if self._error is not None:
+                raise self._error from None
+            raise
 
     def _encoded(self, first_row: int) -> Iterator[tuple[int, bytes]]:
         try:
@@ -228,7 +221,7 @@ def _asked(function: Generator) -> inspect.Parameter | None:
     asked = [one for one in takes if one.default is one.empty or one.name == "first_row"]
     if len(asked) > 1:
         names = " and ".join(one.name for one in asked)
-        problem = f"the function asks for {names}; it is given the number of the first row, no more"
+        problem = f"the function has the parameters {names}; it is given the number of the first row only"
         raise ConfigError(problem, where=where, fix=fix)
     return asked[0] if asked else None
 
@@ -291,7 +284,7 @@ def _from_numpy(given: Any, present: Any, column: Column, where: str) -> pa.Arra
             raise _differs(column, f"{type(given).__name__} ({str(error).splitlines()[0]})", where) from None
     if not isinstance(given, np.ndarray):
         raise _differs(column, f"{type(given).__name__} {given!r:.40}", where)
-    kind_fits = given.dtype.kind in "SO" if column.type == "bytes" else given.dtype == _NUMPY[column.type]
+    kind_fits = given.dtype.kind in "SO" if column.type == "bytes" else given.dtype == column.type
     if not kind_fits or given.ndim != 1 + len(column.shape) or given.shape[1:] != column.shape:
         raise _differs(column, f"{given.dtype} {list(given.shape)}", where)
     mask = None

@@ -15,6 +15,7 @@ import tensorflow as tf
 from headway.errors import DataError
 from tfcore.augment.rows import Augment
 from tfcore.data.decode import Decoder, Labeler
+from tfcore.data.pipeline import weighed
 from tfcore.data.shards import Batch
 from tfcore.data.source import Feed
 from tfcore.transform.layer import Transform
@@ -40,10 +41,7 @@ def live_stacks(
     def prepared(_: tf.Tensor, record: tf.Tensor) -> Batch:
         columns = decoder(record)
         rows: Batch = dict(transform(columns))
-        label, weight = labeler(columns)
-        usable = rows.pop("usable", None)
-        rows["label"] = label
-        rows["weight"] = weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
+        rows["label"], rows["weight"] = weighed(rows, *labeler(columns))
         return rows
 
     def varied(rows: tf.data.Dataset) -> tf.data.Dataset:
@@ -68,8 +66,8 @@ def live_stacks(
         given += 1
         yield value
     raise DataError(
-        f"ended after {given * stack * batch:,} rows that fill whole stacks of {stack} batches of {batch}, and the "
-        "training goes on",
+        f"ended after {given * stack * batch:,} rows that fill whole stacks of {stack} batches of {batch}, but the "
+        "training needs more",
         where="the generator",
         fix="lower training.steps, training.batch_size or training.steps_per_call, or give more rows",
     )

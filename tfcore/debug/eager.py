@@ -9,8 +9,7 @@ It is the learner's own step, so what is seen is what is trained with; its varia
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -47,14 +46,15 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
     weights = [variable.numpy() for variable in trained]
     began = time.perf_counter()
     try:
-        with watched(model) as layers, _reached(trained) as reached:
+        with watched(model) as layers:
             part = learner.one.part(batch)
             done = learner.one.finish(part, learner.one.keep())
         after = [variable.numpy() for variable in trained]
     finally:
         for variable, value in zip(everything, kept, strict=True):
             variable.assign(value)
-    gradients = [gradient if there else None for gradient, there in zip(part.gradients, reached, strict=True)]
+    unreached = learner.one.unreached_eagerly
+    gradients = [None if v.path in unreached else one for v, one in zip(trained, part.gradients, strict=True)]
     return {
         "inputs": [{"name": name} | summarize(value) for name, value in batch.items()],
         "layers": layers,
@@ -74,28 +74,6 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
         "excused": done.retryable is not None and bool(done.retryable),
         "seconds": round(time.perf_counter() - began, 4),
     }
-
-
-@contextmanager
-def _reached(trained: list[Any]) -> Iterator[list[bool]]:
-    """Which of the `trained` variables the tape inside gives a gradient at all.
-
-    The learner makes zeros for the others, as an optimizer needs; here the difference is what is looked for.
-    """
-    there: list[bool] = []
-    own = tf.GradientTape.gradient
-
-    def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **keywords: Any) -> Any:
-        result = own(tape, target, sources, *arguments, **keywords)
-        if isinstance(sources, list) and len(sources) == len(trained) and not there:
-            there.extend(one is not None for one in result)
-        return result
-
-    tf.GradientTape.gradient = gradient
-    try:
-        yield there
-    finally:
-        tf.GradientTape.gradient = own
 
 
 def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float | None:

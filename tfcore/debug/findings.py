@@ -82,19 +82,19 @@ def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
         yield _problem(
             "not finite",
             f"layer {first['layer']!r} ({first['type']})",
-            f"is the first to give what is no number: {_how_many(*first['outputs'])}{after}{later}",
+            f"is the first whose output is not finite: {_how_many(*first['outputs'])}{after}{later}",
             None if fed or held else fix,
         )
     elif eager["loss"] is None:
         yield _problem(
-            "not finite", "the loss", "is no number though every layer's output is", "look at labels and weights"
+            "not finite", "the loss", "is not finite though every layer's output is", "look at labels and weights"
         )
     gradients = [one for one in eager["variables"] if one["gradient"] and not_finite(one["gradient"])]
     if gradients and not bad and not eager["excused"]:
         yield _problem(
             "not finite",
             f"the gradient of {some([one['name'] for one in gradients], 4, repr)}",
-            "is no number though the layers' outputs are",
+            "is not finite though the layers' outputs are",
             "look for sqrt, norm or division at 0, and for tf.where around one: both its branches are differentiated",
         )
 
@@ -187,7 +187,7 @@ def _steps(eager: Mapping[str, Any], losses: Sequence[float | None], applied: Se
         yield _problem(
             "eager is not graph",
             "training",
-            f"the compiled loss of the same batch is {losses[0]:.6g}, though it is no number eagerly",
+            f"the compiled loss of the same batch is {losses[0]:.6g}, though it is not finite eagerly",
             "a fused op, such as MatMul with ReLU, made 0 of the NaN on its way: its finite loss means nothing",
         )
     if losses and losses[0] is not None and eager["loss"] is not None:

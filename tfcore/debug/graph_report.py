@@ -96,17 +96,12 @@ def has_gpu_kernels() -> bool:
 
 def xla_is_known() -> bool:
     """XLA registers its kernels when it first compiles something."""
-    return any(kernel.device_type in _XLA for kernel in _kernels("MatMul", again=True))
-
-
-def _kernels(op: str, *, again: bool = False) -> list[Any]:
-    if again:
-        _registered.cache_clear()
-    return _registered(op)
+    _kernels.cache_clear()
+    return any(kernel.device_type in _XLA for kernel in _kernels("MatMul"))
 
 
 @cache
-def _registered(op: str) -> list[Any]:
+def _kernels(op: str) -> list[Any]:
     return registered_kernels(op)
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,16 @@ import tensorflow as tf
 
 from headway.errors import StoreError
 from headway.monitor import Monitor
-from headway.storage.prefetch import RemoteFiles
+from headway.storage.prefetch import RemoteFiles, Stager
 from tfcore.debug.converted import Converted, conversions
-from tfcore.debug.debug_session import debug_session
 from tfcore.debug.eager import eager_step
 from tfcore.debug.findings import problems, starting
 from tfcore.debug.graph_report import Graph, has_gpu_kernels
 from tfcore.debug.profiling import profiled
 from tfcore.debug.request import DebugRequest
+from tfcore.distribute.placement import Choice, place
 from tfcore.runtime.remote_shards import staged
+from tfcore.train.request import TrainRequest
 from tfcore.train.session import TrainingSession
 from tfcore.train.steps.learner import Learner
 
@@ -59,7 +61,7 @@ def debug_step(
     with (
         staged(remote, monitor) as stager,
         conversions([*users, Path(__file__).parents[1]]) as functions,
-        debug_session(train, _Listening(monitor, said), stager, request.checkpoints) as training,
+        _session(train, _Listening(monitor, said), stager, request.checkpoints) as training,
     ):
         steps = min(request.steps, training.total - training.start)  # further there are no knobs
         if not steps:
@@ -94,6 +96,25 @@ def debug_step(
     }
     (out / REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return report
+
+
+@contextmanager
+def _session(
+    request: TrainRequest, monitor: Monitor, stager: Stager | None, checkpoints: Path | None
+) -> Iterator[TrainingSession]:
+    """A training that is inspected and not run, on one device whatever its strategy. The request's checkpoints, summaries and
+    control file are neither read nor written.
+
+    Args:
+        checkpoints: a folder of its own to resume from.
+    """
+    alone = request.model_copy(update={"checkpoints": checkpoints, "summaries": None, "control": None})
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    session = TrainingSession(
+        alone, monitor, stager=stager, placed=lambda: place(Choice("gpu" if gpus else "cpu"), gpus=gpus)
+    )
+    with session.placement.device_scope():
+        yield session
 
 
 class _Walk:

@@ -27,7 +27,7 @@ _RUNTIME = (
         "BlockUntilReady",
     ),
 )
-"""How the names of what is no op begin: Python, and what calls ops."""
+"""How the names of what is not an op begin: Python, and what calls ops."""
 
 
 def profiled(step: Callable[[int], None], steps: int, folder: Path | None) -> dict[str, Any]:

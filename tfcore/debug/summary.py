@@ -49,7 +49,7 @@ def summarize(tensor: Any) -> dict[str, Any]:
 
 
 def not_finite(facts: dict[str, Any]) -> int:
-    """How many values are no numbers."""
+    """How many values are not finite."""
     return int(facts.get("nan", 0)) + int(facts.get("inf", 0))
 
 

@@ -7,7 +7,6 @@ scorer(batch)                                                     # Scores, floa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,14 @@ from headway.evaluation.tasks import Task
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.evaluation.request import TrainedModel
+from tfcore.export.metadata import describe_model
 from tfcore.export.signatures import COMPARED_OUTPUT, of_companions, tensor_names
 from tfcore.graph.function import GraphFunction
 from tfcore.models import build
+from tfcore.models.linear import sigmoid, softmax
 from tfcore.transform.parameters import LabelParameters, TransformParameters
+from tfcore.transform.raw_column import DTYPES
 
-DTYPES = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
 Batch = Mapping[str, tf.Tensor]
 
 
@@ -46,13 +47,7 @@ class Scores:
 
 def _from_logits(task: Task, logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probabilities from float32 logits in float64: no ties between rows that float32 probabilities cannot tell apart."""
-    if task == "binary":
-        small = np.exp(-np.abs(logits))
-        return np.where(logits >= 0, 1.0, small) / (1.0 + small)
-    if task == "multiclass":
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
-    return logits
+    return sigmoid(logits) if task == "binary" else softmax(logits) if task == "multiclass" else logits
 
 
 class TrainedScorer:
@@ -116,7 +111,7 @@ class SavedModelScorer:
         width = names[self._output].shape.as_list()[1:]
         classes = len(label.classes or ())
         if label.task == "multiclass" and width != [classes]:
-            raise Incompatible(f"it tells {width[0] if width else 1} classes apart, and the label has {classes}")
+            raise Incompatible(f"it has {width[0] if width else 1} classes, and the label has {classes}")
 
     def __call__(self, batch: Batch) -> Scores:
         feed = {}
@@ -168,49 +163,26 @@ def _signature(path: Path) -> Any:
     return function
 
 
-def _match(function: Any, path: Path, columns: Mapping[str, Column]) -> dict[str, tuple[str, str]]:
-    """{input: (column, "values", "present" or "length")} for every input of the signature; Incompatible when one has none."""
-    specs = function.structured_input_signature[1]
-    described = _described(path)
-    names = {tensor: column for column, tensor in tensor_names(list(columns.values())).items()}
-    matched: dict[str, tuple[str, str]] = {}
-    for name, spec in specs.items():
-        entry = described.get(name)
-        stem = name.removesuffix(PRESENT)
-        if entry is not None:
-            column, part = entry
-        elif spec.dtype == tf.int64 and name.endswith(LENGTH):
-            column, part = names.get(name.removesuffix(LENGTH), name.removesuffix(LENGTH)), "length"
-        elif spec.dtype == tf.bool and stem != name:
-            column, part = names.get(stem, stem), "present"
-        else:
-            column, part = names.get(name, name), "values"
-        if column not in columns:
-            raise Incompatible(f"it needs column {column!r}, which is not among the stored ones")
-        stored = DTYPES[columns[column].type]
-        if part == "values" and spec.dtype != stored:
-            raise Incompatible(f"it takes column {column!r} as {spec.dtype.name}, and it is {stored.name} now")
-        taken, shape = tuple(spec.shape.as_list()[1:]) if spec.shape.rank else (), columns[column].shape
-        if (part == "values" and taken != shape) or (part == "length" and not columns[column].is_list):
-            raise Incompatible(
-                f"it takes column {column!r} with a row of shape {list(taken)}, and it is {list(shape)} now"
-            )
-        matched[name] = (column, part)
-    return matched
-
-
-def _part(tensor: Mapping[str, Any]) -> str:
-    if tensor["dtype"] == "bool":
-        return "present"
-    return "length" if tensor.get("default") == -1 else "values"
-
-
-def _described(path: Path) -> dict[str, tuple[str, str]]:
-    """What the export wrote beside the SavedModel: which column each input carries."""
+def _match(function: Any, path: Path, stored: Mapping[str, Column]) -> dict[str, tuple[str, str]]:
+    """{input: (column, "values", "present" or "length")} of the signature; Incompatible where a stored column is another."""
     try:
-        text = (path / "assets.extra" / "signatures.json").read_text(encoding="utf-8")
-        signatures = json.loads(text)
-        inputs = signatures[of_companions(signatures)]["inputs"]
-        return {t["name"]: (t["column"], _part(t)) for t in inputs}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+        taken = describe_model(path).columns
+    except StoreError as error:
+        raise Incompatible(error.problem) from None
+    given, names = function.structured_input_signature[1], tensor_names(taken)
+    matched: dict[str, tuple[str, str]] = {}
+    for column in taken:
+        name, now = column.name, stored.get(column.name)
+        if now is None:
+            raise Incompatible(f"it needs column {name!r}, which is not among the stored ones")
+        types = [DTYPES[each.type].name for each in (column, now)]
+        if types[0] != types[1]:
+            raise Incompatible(f"it takes column {name!r} as {types[0]}, and it is {types[1]} now")
+        if column.shape != now.shape:
+            shapes = [list(each.shape) for each in (column, now)]
+            raise Incompatible(f"it takes column {name!r} with a row of shape {shapes[0]}, and it is {shapes[1]} now")
+        parts = {"": "values"} | ({PRESENT: "present"} if column.nullable else {})
+        parts |= {LENGTH: "length"} if column.is_list else {}
+        tensors = {names[name] + ending: (name, part) for ending, part in parts.items()}
+        matched |= {tensor: found for tensor, found in tensors.items() if tensor in given}
+    return matched

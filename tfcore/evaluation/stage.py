@@ -40,7 +40,6 @@ from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged
 from tfcore.train.training_data import labeler, shards_of
 from tfcore.transform.images import Tolerant
-from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import transform_of
 
 __all__ = ["VERSION", "predict"]
@@ -73,7 +72,7 @@ def predict(
         score these rows.
 
     Raises:
-        ConfigError: a slice is no stored column.
+        ConfigError: a slice is not a stored column.
         DataError: there are no rows, or a shard is damaged.
         StoreError: the model's files are missing or of another model.
     """
@@ -96,14 +95,14 @@ def _predict(
     try:
         scorer = _scorer(request, shards)
         with RetraceGuard(scorer, action="warn", log=monitor.log):
-            rows, expected = _write(request, scorer, shards, out / PREDICTIONS, monitor)
+            tables, expected = _tables(request, scorer, shards, monitor)
     except Incompatible as error:
-        (out / PREDICTIONS).unlink(missing_ok=True)
         monitor.log(f"the model cannot score these rows: {error}")
         return {"incompatible": str(error)}
+    for name, table in tables.items():
+        pq.write_table(table, out / name, row_group_size=PARQUET_ROWS)
     np.save(out / EXPECTED, expected, allow_pickle=False)
-    seconds = time.monotonic() - began
-    table = pq.read_table(out / PREDICTIONS)
+    seconds, table = time.monotonic() - began, tables[PREDICTIONS]
     found = metrics.summary(
         table,
         task,
@@ -115,14 +114,14 @@ def _predict(
     (out / METRICS).write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return {
         "predictions": PREDICTIONS,
-        "baselines": {NAME: LINEAR} if (out / LINEAR).exists() else {},
-        "rows": rows,
+        "baselines": {NAME: LINEAR} if LINEAR in tables else {},
+        "rows": table.num_rows,
         "weight": found["weight"],
         "metrics": found["overall"],
         "by_slice": found["slices"],
         "calibration_bins": found["calibration_bins"],
         "seconds": round(seconds, 3),
-        "rows_per_second": round(rows / max(seconds, 1e-9)),
+        "rows_per_second": round(table.num_rows / max(seconds, 1e-9)),
         "traces": scorer.traces,
     }
 
@@ -141,7 +140,7 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
     for what, wanted in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):
         for name in wanted:
             if name not in names:
-                raise ConfigError(f"{name!r} is no stored column", where=what, fix=suggest(name, names))
+                raise ConfigError(f"{name!r} is not a stored column", where=what, fix=suggest(name, names))
             if name in reserved:
                 raise ConfigError(f"{name!r} cannot be sliced by: predictions have a column of that name", where=what)
 
@@ -159,56 +158,45 @@ def _linear(request: EvaluateRequest) -> LinearModel | None:
     return LinearModel.load(request.model.path / FILE)
 
 
-def _transform(request: EvaluateRequest) -> Transform | None:
-    """A trained model's transform; a published version has its own inside."""
-    if not isinstance(request.model, TrainedModel):
-        return None
-    return transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
-
-
-def _write(
-    request: EvaluateRequest,
-    scorer: TrainedScorer | SavedModelScorer,
-    shards: Shards,
-    file: Path,
-    monitor: Monitor,
-) -> tuple[int, NDArray[np.float32]]:
-    """Write the predictions -> (rows, the first of them as the model gave them)."""
+def _tables(
+    request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, shards: Shards, monitor: Monitor
+) -> tuple[dict[str, pa.Table], NDArray[np.float32]]:
+    """(the predictions by the file that they go to, the first of them as the model gave them)"""
     texts = tuple(dict.fromkeys([*request.slices, *([request.group] if request.group else [])]))
+    transform = None  # a published version has its own inside
+    if isinstance(request.model, TrainedModel):
+        transform = transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
     dataset = evaluation_dataset(
         shards,
-        transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
-        if isinstance(request.model, TrainedModel)
-        else None,
+        transform,
         labeler(shards, request.transform),
         batch=min(request.batch_size, shards.total),
         raw=tuple(dict.fromkeys([*scorer.raw, *texts])),
     )
     first: list[NDArray[np.float32]] = []
     rows = kept = 0
-    task = request.transform.label.task
-    linear = _linear(request)
-    with _Writer(file) as writer, _Writer(file.with_name(LINEAR)) as beside:
-        for batch in safe(dataset, shards):
-            monitor.check()
-            scores = scorer(batch)
-            # only the last batch is padded, and only at its end
-            valid = int(np.count_nonzero(batch["valid"]))
-            table = _table(task, batch, scores, texts, rows, valid)
-            writer.add(table)
-            if linear is not None:
-                found = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
-                beside.add(table.set_column(table.schema.get_field_index(PREDICTION), PREDICTION, _predictions(found)))
-            if kept < EXPECTED_ROWS:
-                first.append(scores.given[: min(valid, EXPECTED_ROWS - kept)])
-                kept += len(first[-1])
-            rows += valid
-            monitor.progress(rows, shards.total, "rows")
+    linear, tables = _linear(request), dict[str, list[pa.Table]]()
+    for batch in safe(dataset, shards):
+        monitor.check()
+        scores = scorer(batch)
+        # only the last batch is padded, and only at its end
+        valid = int(np.count_nonzero(batch["valid"]))
+        table = _table(request.transform.label.task, batch, scores, texts, rows, valid)
+        tables.setdefault(PREDICTIONS, []).append(table)
+        if linear is not None:
+            found = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
+            place = table.schema.get_field_index(PREDICTION)
+            tables.setdefault(LINEAR, []).append(table.set_column(place, PREDICTION, _predictions(found)))
+        if kept < EXPECTED_ROWS:
+            first.append(scores.given[: min(valid, EXPECTED_ROWS - kept)])
+            kept += len(first[-1])
+        rows += valid
+        monitor.progress(rows, shards.total, "rows")
     if rows != shards.total:
         raise DataError(
             f"the shards hold {counted(rows, 'row')}, and their manifests say {shards.total:,}", where=shards.paths[0]
         )
-    return rows, np.concatenate(first)
+    return {name: pa.concat_tables(parts) for name, parts in tables.items()}, np.concatenate(first)
 
 
 def _table(
@@ -242,34 +230,3 @@ def text_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
     encoded = pa.array(values, pa.binary(), mask=~present).dictionary_encode()
     words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(words, pa.string()), encoded.indices)
-
-
-class _Writer:
-    """A Parquet file written in row groups of a good size, whatever the batches'."""
-
-    def __init__(self, path: Path):
-        self._path, self._held, self._rows = path, list[pa.Table](), 0
-        self._writer: pq.ParquetWriter | None = None
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def add(self, table: pa.Table) -> None:
-        self._held.append(table)
-        self._rows += table.num_rows
-        if self._rows >= PARQUET_ROWS:
-            self._flush()
-
-    def __exit__(self, *_: object) -> None:
-        self._flush()
-        if self._writer is not None:
-            self._writer.close()
-
-    def _flush(self) -> None:
-        if not self._held:
-            return
-        table = pa.concat_tables(self._held)
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, table.schema)
-        self._writer.write_table(table)
-        self._held, self._rows = [], 0

@@ -40,10 +40,10 @@ def describe_model(saved_model: Path) -> ModelMetadata:
     """What the model in a folder takes and gives.
 
     Raises:
-        StoreError: it is no SavedModel, or does not say which columns it takes.
+        StoreError: it is not a SavedModel, or does not say which columns it takes.
     """
     if not (saved_model / "saved_model.pb").is_file():
-        raise StoreError("is no SavedModel", where=str(saved_model), fix="name the folder that holds saved_model.pb")
+        raise StoreError("is not a SavedModel", where=str(saved_model), fix="name the folder that holds saved_model.pb")
     path = saved_model / FILE
     try:
         return ModelMetadata.model_validate_json(path.read_bytes())

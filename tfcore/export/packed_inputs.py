@@ -13,13 +13,14 @@ is TensorFlow's public one, and it is all that this module knows of TensorFlow b
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.core.protobuf.struct_pb2 import StructuredValue
@@ -168,9 +169,7 @@ class _Signature:
         for place, copied in attributes.items():
             function.arg_attr[place].CopyFrom(copied)
         if "_input_shapes" in function.attr:
-            listed = function.attr["_input_shapes"].list
-            del listed.shape[:]
-            listed.shape.extend([*(_shape(tensor) for tensor in self._inputs), *shapes])
+            _replace(function.attr["_input_shapes"].list.shape, [*map(_shape, self._inputs), *shapes])
         # what stands in the place of each old argument
         instead = {arg.name: arguments[name] for arg, name in zip(old, given, strict=True) if name in arguments}
         old_names = dict(zip(given, (arg.name for arg in old), strict=True))
@@ -196,10 +195,8 @@ class _Signature:
         }
         given: dict[str, str] = {}
         for group in self._out_groups:
-            node = NodeDef(name=_free(f"{group.name}_rows", taken), op="Unpack", input=[sources[group.name]])
-            node.attr["T"].type = group.dtype.as_datatype_enum
-            node.attr["num"].i = len(group.tensors)
-            node.attr["axis"].i = 0
+            source, count = sources[group.name], len(group.tensors)
+            node = _node(taken, f"{group.name}_rows", "Unpack", [source], T=group.dtype, num=count, axis=0)
             function.node_def.append(node)
             given |= {tensor.name: f"{node.name}:output:{place}" for place, tensor in enumerate(group.tensors)}
         del function.signature.output_arg[:]
@@ -221,25 +218,19 @@ class _Signature:
         definition.defaults.clear()
         inputs, made = [], []
         for tensor in self._inputs:
-            nodes = list(_placeholder(tensor, f"{self._name}_{tensor.name}", taken))
+            nodes = _placeholder(tensor, f"{self._name}_{tensor.name}", taken)
             made += nodes
             inputs.append(nodes[-1].name)
             _info(definition.inputs[tensor.name], tensor, f"{nodes[-1].name}:0")
             if tensor.default is not None:
                 definition.defaults[tensor.name].CopyFrom(_default(tensor))
-        del call.input[:]
-        call.input.extend([*inputs, *captured])
-        del call.attr["Tin"].list.type[:]
-        call.attr["Tin"].list.type.extend([*(_type(tensor) for tensor in self._inputs), *types])
-        read = call.attr["_read_only_resource_inputs"].list
-        moved = [place - self._before + len(self._inputs) for place in read.i]
-        del read.i[:]
-        read.i.extend(moved)
+        _replace(call.input, [*inputs, *captured])
+        _replace(call.attr["Tin"].list.type, [*map(_type, self._inputs), *types])
+        read = call.attr["_read_only_resource_inputs"].list.i
+        _replace(read, [place - self._before + len(self._inputs) for place in read])
         if self._out_groups:
-            del call.attr["Tout"].list.type[:]
-            call.attr["Tout"].list.type.extend(_type(tensor) for tensor in self._outputs)
-            del call.attr["_output_shapes"].list.shape[:]
-            call.attr["_output_shapes"].list.shape.extend(_shape(tensor) for tensor in self._outputs)
+            _replace(call.attr["Tout"].list.type, map(_type, self._outputs))
+            _replace(call.attr["_output_shapes"].list.shape, map(_shape, self._outputs))
             definition.outputs.clear()
             for place, tensor in enumerate(self._outputs):
                 _info(definition.outputs[tensor.name], tensor, f"{call.name}:{place}")
@@ -249,13 +240,11 @@ class _Signature:
         """What Python reads of the function when it loads the model."""
         names = [tensor.name for tensor in self._inputs]
         bare = self._bare
-        del bare.argument_keywords[:]
-        bare.argument_keywords.extend(names)
+        _replace(bare.argument_keywords, names)
         bare.allowed_positional_arguments = int(len(names) == 1)
         for entry in bare.function_spec.fullargspec.named_tuple_value.values:
             if entry.key == "kwonlyargs":
-                del entry.value.list_value.values[:]
-                entry.value.list_value.values.extend(StructuredValue(string_value=name) for name in names)
+                _replace(entry.value.list_value.values, [StructuredValue(string_value=name) for name in names])
         arguments = self._saved.canonicalized_input_signature.tuple_value.values[1].dict_value.fields
         _specs(arguments, self._inputs)
         if self._out_groups:
@@ -267,46 +256,53 @@ def _joined(group: Group, members: Sequence[str], taken: set[str]) -> tuple[list
     count = len(members)
     made, lengths = [], []
     for begin in range(0, count, AT_ONCE):
-        some = members[begin : begin + AT_ONCE]
-        shapes = NodeDef(name=_free(f"{group.name}_shapes_{begin}", taken), op="ShapeN", input=some)
-        shapes.attr["T"].type = group.dtype.as_datatype_enum
-        shapes.attr["N"].i = len(some)
-        shapes.attr["out_type"].type = tf.int32.as_datatype_enum
-        made.append(shapes)
-        lengths += [f"{shapes.name}:output:{place}" for place in range(len(some))]
+        some, name = members[begin : begin + AT_ONCE], f"{group.name}_shapes_{begin}"
+        made.append(_node(taken, name, "ShapeN", some, T=group.dtype, N=len(some), out_type=tf.int32))
+        lengths += [f"{made[-1].name}:output:{place}" for place in range(len(some))]
     if count == 1:
         return made, members[0], lengths[0]
-    axis = NodeDef(name=_free(f"{group.name}_axis", taken), op="Const")
-    axis.attr["dtype"].type = tf.int32.as_datatype_enum
-    axis.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
-    made.append(axis)
+    zero = tf.make_tensor_proto(0, tf.int32)
+    made.append(_node(taken, f"{group.name}_axis", "Const", (), dtype=tf.int32, value=zero))
+    axis = f"{made[-1].name}:output:0"
     for what, inputs, dtype in (("flat", members, group.dtype), ("lengths", lengths, tf.int32)):
-        node = NodeDef(
-            name=_free(f"{group.name}_{what}", taken), op="ConcatV2", input=[*inputs, f"{axis.name}:output:0"]
-        )
-        node.attr["T"].type = dtype.as_datatype_enum
-        node.attr["N"].i = count
-        node.attr["Tidx"].type = tf.int32.as_datatype_enum
-        made.append(node)
+        concat = [*inputs, axis]
+        made.append(_node(taken, f"{group.name}_{what}", "ConcatV2", concat, T=dtype, N=count, Tidx=tf.int32))
     return made, f"{made[-2].name}:output:0", f"{made[-1].name}:output:0"
 
 
-def _placeholder(tensor: Tensor, name: str, taken: set[str]) -> Iterator[NodeDef]:
+def _node(taken: set[str], name: str, op: str, inputs: Sequence[str], **attributes: Any) -> NodeDef:
+    """A node under a name that is free; its attributes are dtypes, whole numbers, shapes and tensors."""
+    node = NodeDef(name=_free(name, taken), op=op, input=inputs)
+    for key, value in attributes.items():
+        attribute = node.attr[key]
+        if isinstance(value, tf.DType):
+            attribute.type = value.as_datatype_enum
+        elif isinstance(value, int):
+            attribute.i = value
+        elif isinstance(value, TensorShapeProto):
+            attribute.shape.CopyFrom(value)
+        else:
+            attribute.tensor.CopyFrom(value)
+    return node
+
+
+def _replace(field: Any, values: Iterable[Any]) -> None:
+    """Make these the elements of a repeated field."""
+    values = list(values)
+    del field[:]
+    field.extend(values)
+
+
+def _placeholder(tensor: Tensor, name: str, taken: set[str]) -> list[NodeDef]:
     """The nodes of an input; the last one is what is fed."""
-    source = None
+    dtype, made = tf.as_dtype(tensor.dtype), []
     if tensor.default is not None:
-        source = NodeDef(name=_free(f"{name}/input", taken), op="Const")
-        source.attr["dtype"].type = _type(tensor)
-        source.attr["value"].tensor.CopyFrom(_default(tensor))
-        source.attr["_output_shapes"].list.shape.add().CopyFrom(source.attr["value"].tensor.tensor_shape)
-        yield source
-    node = NodeDef(name=_free(name, taken), op="Placeholder" if source is None else "PlaceholderWithDefault")
-    node.attr["dtype"].type = _type(tensor)
-    node.attr["shape"].shape.CopyFrom(_shape(tensor))
-    node.attr["_output_shapes"].list.shape.add().CopyFrom(_shape(tensor))
-    if source is not None:
-        node.input.append(source.name)
-    yield node
+        made.append(_node(taken, f"{name}/input", "Const", (), dtype=dtype, value=_default(tensor)))
+        made[0].attr["_output_shapes"].list.shape.add().CopyFrom(_default(tensor).tensor_shape)
+    op = "PlaceholderWithDefault" if made else "Placeholder"
+    made.append(_node(taken, name, op, [node.name for node in made], dtype=dtype, shape=_shape(tensor)))
+    made[-1].attr["_output_shapes"].list.shape.add().CopyFrom(_shape(tensor))
+    return made
 
 
 def _free(name: str, taken: set[str]) -> str:

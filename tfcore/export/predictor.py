@@ -31,9 +31,10 @@ from tfcore.runtime.tf_import import startup
 with startup():
     import tensorflow as tf
 
+    from tfcore.transform.raw_column import DTYPES
+
 BATCH = 8192
 _EMPTY: dict[str, Any] = {"int64": 0, "float32": 0.0, "bytes": b""}
-_NUMPY: dict[str, Any] = {"int64": np.int64, "float32": np.float32, "bytes": object}
 _LOADED: dict[tuple[str, str], Predictor] = {}
 _LOCK = threading.Lock()
 
@@ -110,7 +111,7 @@ class _Input:
             return
         if column.type != "bytes":
             filled = array.fill_null(_EMPTY[column.type]) if array.null_count else array
-            self._values = filled.to_numpy(zero_copy_only=False).astype(_NUMPY[column.type], copy=False)
+            self._values = filled.to_numpy(zero_copy_only=False).astype(DTYPES[column.type].as_numpy_dtype, copy=False)
             return
         # text goes in once for each distinct value; the rows are gathered from them by TensorFlow
         coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
@@ -129,14 +130,14 @@ class _Input:
                 yield self._name + LENGTH, tf.constant(_filled(lengths, 0))
             else:
                 values = _vectors(piece, self._column)
-            yield self._name, tf.constant(_filled(values, _EMPTY[self._column.type]), _dtype(self._column))
+            yield self._name, tf.constant(_filled(values, _EMPTY[self._column.type]), DTYPES[self._column.type])
         if self._present is not None:
             yield self._name + PRESENT, tf.constant(_filled(self._present[start : start + rows], False))
 
     def _scalars(self, values: NDArray[Any]) -> tf.Tensor:
         if self._texts is not None:
             return tf.gather(self._texts, _filled(values, len(self._texts) - 1))
-        return tf.constant(_filled(values, 0), _dtype(self._column))
+        return tf.constant(_filled(values, 0), DTYPES[self._column.type])
 
 
 def _filled(values: NDArray[Any], empty: Any) -> NDArray[Any]:
@@ -150,7 +151,7 @@ def _filled(values: NDArray[Any], empty: Any) -> NDArray[Any]:
 
 def _vectors(array: pa.Array, column: Column) -> NDArray[Any]:
     """[rows, n] of a fixed-size list; rows that are null hold nothing."""
-    values = np.full((len(array), *column.shape), _EMPTY[column.type], _NUMPY[column.type])
+    values = np.full((len(array), *column.shape), _EMPTY[column.type], DTYPES[column.type].as_numpy_dtype)
     held = array.drop_null().flatten().to_numpy(zero_copy_only=False)
     values[array.is_valid().to_numpy(zero_copy_only=False)] = held.reshape(-1, *column.shape)
     return values
@@ -160,10 +161,6 @@ def _lists(array: pa.Array, column: Column) -> tuple[NDArray[Any], NDArray[np.in
     """([rows, longest], [rows]) of a list."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     longest = max(1, int(lengths.max(initial=0)))
-    values = np.full((len(array), longest), _EMPTY[column.type], _NUMPY[column.type])
+    values = np.full((len(array), longest), _EMPTY[column.type], DTYPES[column.type].as_numpy_dtype)
     values[np.arange(longest) < lengths[:, None]] = pc.list_flatten(array).to_numpy(zero_copy_only=False)
     return values, lengths
-
-
-def _dtype(column: Column) -> tf.DType:
-    return {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}[column.type]

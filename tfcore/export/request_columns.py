@@ -6,7 +6,6 @@ Columns of a kind are taken together, so that the graph of a wide table is small
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -14,10 +13,9 @@ from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.packed_inputs import Group, pack
 from tfcore.export.signatures import Tensor, tensor_names
-from tfcore.ops.optional_values import optional
-from tfcore.transform.raw_column import RawColumn
+from tfcore.ops.example_parser import columns_of
+from tfcore.transform.raw_column import RawColumn, raw_columns
 
-DTYPES = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
 Tensors = Mapping[str, tf.Tensor]
 
 
@@ -126,8 +124,12 @@ def _shaped(
 ) -> RawColumn:
     """A vector, [rows, n], or a list, [rows, longest]."""
     if column.is_list:
-        everything = tf.fill([rows], tf.constant(-1, tf.int64))
-        return _list_column(values, everything if lengths is None else lengths, present)
+        longest = tf.shape(values, tf.int64)[1]
+        lengths = tf.fill([rows], longest) if lengths is None else lengths  # -1 means all
+        lengths = tf.where((lengths < 0) | (lengths > longest), longest, lengths)
+        if present is not None:
+            lengths = tf.where(present, lengths, tf.zeros_like(lengths))
+        return RawColumn(tf.boolean_mask(values, tf.sequence_mask(lengths, longest)), present, None, lengths)
     values = tf.reshape(values, [rows, *column.shape])
     if present is None and column.nullable and column.type == "float32":
         present = ~tf.reduce_all(tf.math.is_nan(values), 1)
@@ -136,55 +138,6 @@ def _shaped(
     return RawColumn(values, present)
 
 
-def _list_column(values: tf.Tensor, lengths: tf.Tensor, present: tf.Tensor | None) -> RawColumn:
-    """A list column from its values [rows, longest] and lengths [rows], of which -1 means all."""
-    longest = tf.shape(values, tf.int64)[1]
-    lengths = tf.where((lengths < 0) | (lengths > longest), longest, lengths)
-    if present is not None:
-        lengths = tf.where(present, lengths, tf.zeros_like(lengths))
-    flat = tf.boolean_mask(values, tf.sequence_mask(lengths, longest))
-    return RawColumn(flat, present, None, lengths)
-
-
 def of_examples(examples: tf.Tensor, columns: Sequence[Column]) -> dict[str, RawColumn]:
     """Serialized tf.Examples as raw columns: a feature that is absent or empty is a null."""
-    spec: dict[str, Any] = {}
-    for column in columns:
-        dtype = DTYPES[column.type]
-        if column.nullable or column.is_list:
-            spec[column.name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
-        else:
-            spec[column.name] = tf.io.FixedLenFeature(list(column.shape), dtype)
-        if column.nullable and column.is_list:
-            spec[f"{column.name}/present"] = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-    parsed = tf.io.parse_example(examples, spec)
-    nullable = {c.name: parsed[c.name] for c in columns if c.nullable and not c.shape}
-    found = {
-        name: RawColumn(*both)
-        for name, both in optional(nullable, "an example holds several values of column ", "").items()
-    }
-    for column in columns:
-        value = parsed[column.name]
-        if column.is_list:
-            lengths = value.row_lengths()
-            said = parsed[f"{column.name}/present"] if column.nullable else None
-            present = None if said is None else (lengths > 0) | (tf.reduce_sum(said, 1) > 0)
-            found[column.name] = RawColumn(value.flat_values, present, None, lengths)
-        elif column.nullable and column.shape:
-            found[column.name] = _optional_vector(column, value)
-        elif not column.nullable:
-            found[column.name] = RawColumn(value, None)
-    return {column.name: found[column.name] for column in columns}
-
-
-def _optional_vector(column: Column, value: tf.RaggedTensor) -> RawColumn:
-    """A nullable vector from what the examples hold: no value is a null."""
-    lengths, wanted = value.row_lengths(), column.length
-    fits = tf.reduce_all((lengths == 0) | (lengths == wanted))
-    check = tf.debugging.Assert(fits, [f"an example holds other than {wanted} values of column {column.name}"])
-    present = lengths > 0
-    with tf.control_dependencies([check]):
-        held = tf.reshape(value.flat_values, [-1, wanted])
-    held = tf.concat([held, tf.zeros([1, wanted], held.dtype)], 0)
-    null = tf.shape(held, tf.int64)[0] - 1
-    return RawColumn(tf.gather(held, tf.where(present, value.row_starts() // wanted, null)), present)
+    return raw_columns(columns_of(examples, columns, stored=False), columns)

@@ -13,7 +13,7 @@ The signatures, frozen by a golden test:
   default, which TensorFlow Serving applies; a Python caller passes it. A list has a companion `c__length` (int64), how
   many of a row's values count: one number for all rows is allowed, and the default [-1] means all of them.
 - `serve_examples`: serialized tf.Examples, [rows], a column's values under its own name; absent means null. An empty list
-  that is no null says so by a feature `c/present` of 1, since TensorFlow reads an empty list and an absent one alike.
+  that is not null says so by a feature `c/present` of 1, since TensorFlow reads an empty list and an absent one alike.
 - `classify`: what is decided rather than what is likely, with an argument of the request's own. Binary: `threshold`
   (float32, one number, default 0.5) and whether each row's probability reaches it. Multiclass: `top_k` (int32, one number,
   default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has none. Its
@@ -27,7 +27,7 @@ A column name that TensorFlow cannot use for a tensor gets one it can, with a pa
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from headway.config import Frozen
 from headway.evaluation.tasks import Task
@@ -97,16 +97,6 @@ def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
         )
         names[column.name] = name
     return {column.name: names[column.name] for column in columns}
-
-
-def replay_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Columns as JSON values for the replay script, which knows no `Column`."""
-    names = tensor_names(columns)
-    return [
-        {"name": column.name, "tensor": names[column.name], "dtype": column.type, "nullable": column.nullable}
-        | {"dictionary": column.encoding == "dictionary", "shape": list(column.shape)}
-        for column in columns
-    ]
 
 
 def output_names(names: Sequence[str]) -> dict[str, str]:

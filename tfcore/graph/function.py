@@ -32,19 +32,8 @@ import tensorflow as tf
 from headway.errors import HeadwayError
 from tfcore.graph.python_errors import reraise
 from tfcore.graph.retrace import RetraceError, Shapes
-from tfcore.graph.signature import (
-    Binder,
-    Misfit,
-    Scalars,
-    SignatureError,
-    Spec,
-    check_specs,
-    describe,
-    leaves,
-    misfits,
-    paths,
-    unflatten,
-)
+from tfcore.graph.signature import Binder, Scalars, SignatureError, check_specs, leaves, misfits, paths
+from tfcore.graph.specs import Misfit, Spec, describe, pack
 from tfcore.graph.xla import intended
 
 __all__ = ["GraphFunction", "Jit", "RetraceError", "SignatureError", "Spec", "graph_function", "refusal"]
@@ -156,7 +145,7 @@ class GraphFunction:
             )
         tensors = iter(flat)
         body = tf.autograph.to_graph(self._body) if self._autograph else self._body
-        return body(**{name: unflatten(spec, tensors) for name, spec in self.signature.items()})
+        return body(**{name: pack(spec, tensors) for name, spec in self.signature.items()})
 
     def _first_call(self, flat: list[Any]) -> Any:
         graph = self.trace()

@@ -109,7 +109,7 @@ def _refusing(kind: type, conversion: str) -> Any:
     def convert(self: Any, *arguments: Any, **named: Any) -> Any:
         if _OFFERED.get() is not None or not tf.executing_eagerly():
             raise ConfigError(
-                f"a Python or NumPy value is made of it ({conversion}), which the graph would keep whatever the knob is "
+                f"is converted to a Python or NumPy value ({conversion}), which the graph would keep whatever the knob is "
                 "set to; another value would cost another trace and compilation",
                 where=f"knob({self._knob!r})",
                 fix="use the variable itself: knob + 1.0, tf.where(x > knob, ...), tf.cast(knob, x.dtype)",

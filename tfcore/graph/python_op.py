@@ -34,6 +34,7 @@ process can run one, and an export refuses it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -42,7 +43,6 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from tfcore.graph.output_check import Signature, check, checked, flatten, pack
 from tfcore.graph.python_errors import (
     FAILURES,
     NoGradientError,
@@ -52,6 +52,7 @@ from tfcore.graph.python_errors import (
     python_errors,
     python_functions,
 )
+from tfcore.graph.specs import Spec, check, checked, pack, walk
 from tfcore.private_api import tape_is_active, watching_variables
 
 __all__ = [
@@ -70,57 +71,22 @@ ROW_CALLS = 1000
 """So many calls with nothing but scalars, and a warning says what batching would save."""
 
 
-def python_op(
-    function: Callable[..., Any],
-    output_signature: Signature,
-    *,
-    gradient: Gradient = "refuse",
-    stopped: Collection[int] = (),
-    thread_safe: bool = False,
-) -> PythonOp:
-    """An op that calls `function` with eager tensors. See the module."""
-    return PythonOp(
-        function, output_signature, gradient=gradient, stopped=stopped, thread_safe=thread_safe, arrays=False
-    )
-
-
-def numpy_op(
-    function: Callable[..., Any],
-    output_signature: Signature,
-    *,
-    gradient: Gradient = "refuse",
-    stopped: Collection[int] = (),
-    thread_safe: bool = False,
-    stateful: bool = True,
-) -> PythonOp:
-    """An op that calls `function` with NumPy arrays, of bytes objects for strings. See the module.
-
-    Args:
-        stateful: False for a pure function, of which TensorFlow may drop or merge calls.
-    """
-    return PythonOp(
-        function,
-        output_signature,
-        gradient=gradient,
-        stopped=stopped,
-        thread_safe=thread_safe,
-        arrays=True,
-        stateful=stateful,
-    )
-
-
 class PythonOp:
     """See the module. A call takes tensors and nests of them, and gives tensors structured as the signature.
 
+    Args:
+        arrays: the function is given NumPy arrays (of bytes objects for strings), not eager tensors.
+        stateful: False for a pure function of arrays, of which TensorFlow may drop or merge calls.
+
     Raises:
-        PythonOpError: the signature holds what is no tf.TensorSpec, or an argument is no dense tensor; when it runs: the
+        PythonOpError: the signature holds what is not a tf.TensorSpec, or an argument is not a dense tensor; when it runs: the
             function raised, or returned another structure, dtype or shape than was declared.
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
-        output_signature: Signature,
+        output_signature: Spec,
         *,
         gradient: Gradient = "refuse",
         stopped: Collection[int] = (),
@@ -132,7 +98,7 @@ class PythonOp:
         self.name = name_of(function)
         self._lock: Any = contextlib.nullcontext() if thread_safe else threading.RLock()
         self._arrays, self._stateful, self._stopped = arrays, stateful, frozenset(stopped)
-        self._specs = flatten(output_signature)
+        self._specs = list(walk(output_signature, "output"))
         for path, spec in self._specs:
             if not isinstance(spec, tf.TensorSpec):
                 raise PythonOpError(f"{path} is declared as {spec!r}", where=self.name, fix="use tf.TensorSpec")
@@ -245,9 +211,9 @@ class PythonOp:
             def backward(*upstream: tf.Tensor | None) -> list[tf.Tensor | None]:
                 if self.gradient == "refuse":
                     raise NoGradientError(
-                        "there is no gradient of it, and one was asked for",
+                        "its gradient is needed, and it has none",
                         where=self.name,
-                        fix='give gradient=..., or say gradient="stop" if there is to be none',
+                        fix='pass gradient=..., or gradient="stop" if it is to have none',
                     )
                 given = [
                     tf.zeros_like(r) if u is None else tf.convert_to_tensor(u)
@@ -278,7 +244,7 @@ class PythonOp:
             raise NoGradientError(
                 f"it reads the trainable variables {', '.join(names)}, which get no gradient through it",
                 where=self.name,
-                fix='pass them as arguments; or say gradient="stop" if they are not to learn from it',
+                fix='pass them as arguments; or pass gradient="stop" if they are not to learn from it',
             )
 
     def _traced(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
@@ -321,6 +287,12 @@ class PythonOp:
             check(name_of(self.gradient), f"the gradient of argument {i}", gradient, leaves[i].dtype, leaves[i].shape)
             for i, gradient in zip(floating, gradients, strict=True)
         ]
+
+
+python_op = functools.partial(PythonOp, arrays=False)
+"""An op that calls its function with eager tensors."""
+numpy_op = functools.partial(PythonOp, arrays=True)
+"""An op that calls its function with NumPy arrays."""
 
 
 def _lend(leaves: Sequence[Any]) -> None:

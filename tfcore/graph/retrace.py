@@ -28,6 +28,7 @@ import tensorflow as tf
 
 from headway.errors import HeadwayError
 from headway.messages import counted
+from tfcore.graph.specs import describe, dims
 from tfcore.private_api import concrete_functions
 
 _ADVICE = {
@@ -35,7 +36,7 @@ _ADVICE = {
     "shape": "give it a tf.TensorSpec with None there (input_signature), or pad it to one shape",
     "dtype": "convert it before the call",
     "structure": "give it one structure, with every key there each time",
-    "object": "pass tensors: an object is told from another by who it is, not by what it holds",
+    "object": "pass tensors: objects are compared by identity, not by what they hold",
     "compiled": "pad it to one shape, or to few, or leave jit off: XLA compiles a program for each",
     "context": "call it in one context: under one strategy, device and mode",
 }
@@ -236,7 +237,7 @@ def _compare(path: str, before: Any, after: Any, missing: Any) -> list[Change]:
         if before.dtype != after.dtype:
             found.append(Change(path, "dtype", before.dtype.name, after.dtype.name))
         if not _same_shape(before.shape, after.shape):
-            found.append(Change(path, "shape", _dims(before.shape), _dims(after.shape)))
+            found.append(Change(path, "shape", dims(before.shape), dims(after.shape)))
         return found
     if _plain(before) and _plain(after):
         same = type(before) is type(after) and before == after
@@ -260,13 +261,9 @@ def _opaque(value: Any) -> bool:
     return type(value).__name__ == "UnknownArgument"  # what TensorFlow keeps of an object
 
 
-def _dims(shape: tf.TensorShape) -> str:
-    return "[...]" if shape.rank is None else str(shape.as_list())
-
-
 def _shown(value: Any) -> str:
     if isinstance(value, tf.TensorSpec):
-        return f"{value.dtype.name} {_dims(value.shape)}"
+        return describe(value)
     if isinstance(value, Mapping):
         return f"the keys {sorted(value)}"
     if isinstance(value, list | tuple):

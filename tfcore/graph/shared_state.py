@@ -34,6 +34,7 @@ from headway.storage.atomic_io import write_synced
 from tfcore.graph.op_errors import why
 from tfcore.graph.python_errors import all_nodes
 from tfcore.graph.save_errors import saving
+from tfcore.graph.specs import dims
 from tfcore.graph.trackables import (
     all_variables_of,
     answers_of,
@@ -111,7 +112,7 @@ class SharedState(tf.Module):
                 tf.Module (with everything that it has of these), a lookup table, a tf.data.Dataset, or its iterator.
 
         Raises:
-            SharingError: the name is taken, also by a part of what is held, or `thing` is no state: the message says what
+            SharingError: the name is taken, also by a part of what is held, or `thing` is not state: the message says what
                 to share in its place.
         """
         if name in self._held:
@@ -200,7 +201,7 @@ class SharedState(tf.Module):
         kept = {f"v{i}": variable for i, variable in enumerate(variables.values())}
         for i, table in enumerate(tables.values()):
             kept |= {f"t{i}_{j}": tf.Variable(array) for j, array in enumerate(entries(table))}
-        tf.train.Checkpoint(**{_PREFIX: _Bag(kept)}).write(str(folder / _PREFIX))
+        tf.train.Checkpoint(**{_PREFIX: tf.train.Checkpoint(**kept)}).write(str(folder / _PREFIX))
         for i, (name, iterator) in enumerate(iterators.items()):
             try:
                 tf.train.Checkpoint(iterator=iterator).write(str(folder / f"{_ITERATOR}{i}"))
@@ -231,7 +232,7 @@ class SharedState(tf.Module):
             found = self._read(folder, facts, variables, tables, iterators)
             there = {*facts["variables"], *facts["tables"], *facts.get("iterators", {})}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, tf.errors.OpError) as error:
-            raise StoreError(f"is no shared state: {str(error).splitlines()[0]}", where=str(folder)) from None
+            raise StoreError(f"is not a shared state: {str(error).splitlines()[0]}", where=str(folder)) from None
         # the only ones that tell by trying: a place fits one pipeline, not all of one element_spec
         fits = {name: value is not None for name, value in found.items()}
         fits |= {name: go_to(it, found[name]) for name, it in iterators.items() if fits.get(name)}
@@ -277,15 +278,6 @@ class SharedState(tf.Module):
         return found
 
 
-class _Bag(tf.Module):
-    """Variables under plain attribute names, which a checkpoint keeps."""
-
-    def __init__(self, kept: Mapping[str, tf.Variable]):
-        super().__init__()
-        for name, variable in kept.items():
-            setattr(self, name, variable)
-
-
 def _kind(variable: tf.Variable) -> list[Any]:
     """Its dtype and shape, as JSON has them; the shape of unknown rank is null."""
     return [variable.dtype.name, None if variable.shape.rank is None else variable.shape.as_list()]
@@ -309,7 +301,7 @@ def captured_values(function: tf.types.experimental.ConcreteFunction, state: Sha
     held = [] if state is None else state._held.values()
     defaults = {id(answer) for thing in held for answer in answers_of(thing)}
     found = [
-        f"{tensor.dtype.name} {tensor.shape.as_list() if tensor.shape.rank is not None else '[...]'}"
+        f"{tensor.dtype.name} {dims(tensor.shape)}"
         for tensor, _ in function.graph.captures
         if tensor.dtype not in (tf.resource, tf.variant) and id(tensor) not in defaults
     ]

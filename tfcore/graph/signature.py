@@ -1,7 +1,7 @@
 """Binds the arguments of a graph function to its declared specs, and explains a mismatch.
 
     signature = {"x": tf.TensorSpec([None, 3], tf.float32), "scale": tf.TensorSpec([], tf.float32)}
-    check_specs("scaled", signature)                       # SignatureError for what is no tf.TensorSpec or nest of them
+    check_specs("scaled", signature)                       # SignatureError for what is not a tf.TensorSpec or nest of them
     binder = Binder("scaled", signature)
     binder.bind({"x": x, "scale": scale})                  # the tensors in the signature's order
 
@@ -11,21 +11,18 @@ cast some of what else there is in silence, and describe the rest by what failed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import keras
-import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError
-from tfcore.graph.output_check import dtype_of
+from tfcore.graph.specs import Misfit, Spec, describe, dtype_of, given, holds, pairs, side_by_side, walk
 
 Scalars = Literal["refuse", "convert"]
-Spec = Any
-"""A tf.TensorSpec, or a dict of them by name, or a list, tuple or namedtuple of them."""
 
 _RAGGED = "pass its parts as tensors (values and row_splits) and put it together in the body (tf.RaggedTensor.from_row_splits)"
 _SPARSE = "pass its parts as tensors (indices, values, dense_shape) and put it together in the body (tf.SparseTensor)"
@@ -45,20 +42,6 @@ class SignatureError(HeadwayError):
     """Arguments do not fit the signature: which ones, what was expected, what was given."""
 
 
-@dataclass(frozen=True)
-class Misfit:
-    """An argument beside what it should have been."""
-
-    path: str
-    expected: str
-    given: str
-    fix: str | None = None
-
-    @property
-    def argument(self) -> str:
-        return self.path if "[" in self.path else repr(self.path)
-
-
 class Binder:
     """See the module. `trace_seconds` is told in what a Python number would cost, once it is known."""
 
@@ -74,57 +57,40 @@ class Binder:
         """
         flat: list[tf.Tensor] = []
         unknown = [name for name in arguments if name not in self.signature]
-        wrong = [Misfit(name, "no such argument", _given(arguments[name])) for name in unknown]
+        wrong = [Misfit(name, "no such argument", given(arguments[name])) for name in unknown]
         for name, spec in self.signature.items():
-            if name in arguments:
-                self._collect(name, spec, arguments[name], flat, wrong)
-            else:
+            if name not in arguments:
                 wrong.append(Misfit(name, describe(spec), "nothing"))
+                continue
+            for found in pairs(name, spec, arguments[name]):
+                leaf = found if isinstance(found, Misfit) else self._leaf(*found)
+                (wrong if isinstance(leaf, Misfit) else flat).append(leaf)
         if wrong:
             raise misfits(self.name, wrong)
         return flat
 
-    def _collect(self, path: str, spec: Spec, value: Any, flat: list[tf.Tensor], wrong: list[Misfit]) -> None:
-        if isinstance(spec, Mapping):
-            if not isinstance(value, Mapping) or set(value) != set(spec):
-                given = _keys(value) if isinstance(value, Mapping) else _given(value)
-                wrong.append(Misfit(path, _keys(spec), given))
-                return
-            for key, inner in spec.items():
-                self._collect(f"{path}[{key!r}]", inner, value[key], flat, wrong)
-        elif isinstance(spec, list | tuple):
-            if not isinstance(value, list | tuple) or len(value) != len(spec):
-                given = f"{len(value)} values" if isinstance(value, list | tuple) else _given(value)
-                wrong.append(Misfit(path, f"{len(spec)} values", given))
-                return
-            for i, (inner, one) in enumerate(zip(spec, value, strict=True)):
-                self._collect(f"{path}[{i}]", inner, one, flat, wrong)
-        else:
-            found = self._leaf(path, spec, value)
-            (wrong if isinstance(found, Misfit) else flat).append(found)
-
     def _leaf(self, path: str, spec: tf.TensorSpec, value: Any) -> tf.Tensor | Misfit:
         if isinstance(value, _NUMBERS) and not isinstance(value, np.generic):
-            exact = _exact(value, spec)
+            exact = spec.shape.rank in (0, None) and holds(value, spec.dtype)
             if not exact or self.scalars != "convert":
-                return Misfit(path, describe(spec), _given(value), self._cost(value, spec, exact))
+                return Misfit(path, describe(spec), given(value), self._cost(value, spec, exact))
             value = np.asarray(value, spec.dtype.as_numpy_dtype)
         # a Python list has no dtype: binding it would pick one, and cast in silence
         if not isinstance(value, _TENSORS):
-            return Misfit(path, describe(spec), _given(value), _instead(value, spec))
+            return Misfit(path, describe(spec), given(value), _instead(value, spec))
         if isinstance(value, np.ma.MaskedArray):
             return Misfit(
                 path, describe(spec), f"masked {describe(value)}", "fill it, or pass its mask as an argument too"
             )
         if dtype_of(value.dtype) != spec.dtype or not spec.shape.is_compatible_with(value.shape):
-            return Misfit(path, describe(spec), _given(value))
+            return Misfit(path, describe(spec), given(value))
         if isinstance(value, tf.Tensor):
             return value
         if isinstance(value, np.ndarray) and value.dtype == object:
             for one in value.flat:
                 if not isinstance(one, str | bytes):
                     return Misfit(
-                        path, describe(spec), f"{describe(value)} with {_given(one)} in it", "str or bytes only"
+                        path, describe(spec), f"{describe(value)} with {given(one)} in it", "str or bytes only"
                     )
         try:
             return tf.convert_to_tensor(value)
@@ -145,7 +111,7 @@ def check_specs(name: str, signature: Mapping[str, Spec]) -> None:
     """SignatureError unless every leaf of `signature` is a tf.TensorSpec."""
     wrong = [
         Misfit(path, "a tf.TensorSpec, or a dict, list or tuple of them", _spec_given(spec), _spec_instead(spec))
-        for path, spec in _walk(signature)
+        for path, spec in walk(signature)
         if not isinstance(spec, tf.TensorSpec)
     ]
     if wrong:
@@ -154,36 +120,13 @@ def check_specs(name: str, signature: Mapping[str, Spec]) -> None:
 
 def paths(signature: Mapping[str, Spec]) -> list[str]:
     """What each leaf is called: "rate", "batch['x']"."""
-    return [path for path, _ in _walk(signature)]
+    return [path for path, _ in walk(signature)]
 
 
 def leaves(signature: Mapping[str, Spec]) -> list[tf.TensorSpec]:
     """In the signature's order, each under a name of its own."""
-    return [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in _named(signature)]
-
-
-def unflatten(spec: Spec, flat: Iterator[Any]) -> Any:
-    """What the body is given: the structure of `spec`, filled from `flat`."""
-    if isinstance(spec, Mapping):
-        return {key: unflatten(inner, flat) for key, inner in spec.items()}
-    if isinstance(spec, list | tuple):
-        inside = [unflatten(inner, flat) for inner in spec]
-        return type(spec)(*inside) if hasattr(spec, "_fields") else tuple(inside)
-    return next(flat)
-
-
-def describe(value: Any) -> str:
-    """dtype and shape of a spec, tensor or array: "float32 [None, 3]"."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {describe(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, tuple) and value and all(isinstance(inner, tf.TensorSpec) for inner in value):
-        return "(" + ", ".join(describe(inner) for inner in value) + ")"
-    if isinstance(value, np.ndarray | np.generic):
-        return f"{value.dtype} {list(value.shape)}"
-    if isinstance(value, tf.Tensor | tf.Variable | tf.TensorSpec | keras.Variable):
-        dims = tf.TensorShape(value.shape)
-        return f"{tf.as_dtype(value.dtype).name} {dims.as_list() if dims.rank is not None else '[...]'}"
-    return type(value).__name__
+    named = ((re.sub(r"\W+", "_", path).strip("_"), spec) for path, spec in walk(signature))
+    return [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in named]
 
 
 def misfits(where: str, wrong: list[Misfit]) -> SignatureError:
@@ -194,28 +137,11 @@ def misfits(where: str, wrong: list[Misfit]) -> SignatureError:
         problem = f"argument {one.argument}: expected {one.expected}, given {one.given}"
         return SignatureError(problem, where=where, fix=fixes)
     rows = [("argument", "expected", "given"), *((one.argument, one.expected, one.given) for one in wrong)]
-    first, second = (max(len(row[i]) for row in rows) for i in range(2))
-    lines = [f"  {name:<{first}}  {expected:<{second}}  {given}" for name, expected, given in rows]
-    return SignatureError("\n".join([f"{len(wrong)} arguments do not fit", *lines]), where=where, fix=fixes)
-
-
-def _exact(value: bool | int | float, spec: tf.TensorSpec) -> bool:
-    """Whether a Python number becomes a tensor of `spec` and stays what it is, but for a float's rounding."""
-    dtype = spec.dtype
-    if spec.shape.rank not in (0, None) or isinstance(value, bool) or dtype.is_bool:
-        return spec.shape.rank in (0, None) and isinstance(value, bool) and dtype.is_bool
-    if isinstance(value, int):
-        exact = dtype.is_floating and abs(value) <= 2 ** ml_dtypes.finfo(dtype.as_numpy_dtype).nmant
-        return exact or (dtype.is_integer and dtype.min <= value <= dtype.max)
-    if not dtype.is_floating:
-        return False
-    if not np.isfinite(value) or value == 0:
-        return True
-    return abs(value) <= float(dtype.max) and float(np.asarray(value).astype(dtype.as_numpy_dtype)) != 0
+    return SignatureError(f"{len(wrong)} arguments do not fit\n{side_by_side(rows)}", where=where, fix=fixes)
 
 
 def _instead(value: Any, spec: tf.TensorSpec) -> str | None:
-    """What to do about a value that is no tensor."""
+    """What to do about a value that is not a tensor."""
     for kind, parts in _PARTS.items():
         if isinstance(value, kind):
             return parts
@@ -234,31 +160,3 @@ def _spec_instead(spec: Any) -> str | None:
     if isinstance(spec, tf.DType):
         return f"tf.TensorSpec([], tf.{spec.name}), with its shape"
     return next((parts for kind, parts in _PARTS.items() if isinstance(spec, kind)), None)
-
-
-def _keys(value: Mapping[Any, Any]) -> str:
-    return f"the keys [{', '.join(sorted(map(repr, value)))}]"
-
-
-def _given(value: Any) -> str:
-    """A tensor or array by dtype and shape; anything else by its type and what it is."""
-    described = describe(value)
-    plain = isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic)
-    return f"{described} {value!r:.40}" if plain else described
-
-
-def _walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(batch['x'], leaf)"""
-    if isinstance(spec, Mapping | list | tuple):
-        for key, inner in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
-            yield from _walk(inner, f"{path}[{key!r}]" if path else str(key))
-    else:
-        yield path, spec
-
-
-def _named(spec: Spec, prefix: str = "") -> list[tuple[str, tf.TensorSpec]]:
-    """(batch_x, leaf)"""
-    if isinstance(spec, Mapping | list | tuple):
-        inside = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
-        return [leaf for name, inner in inside for leaf in _named(inner, f"{prefix}_{name}" if prefix else f"{name}")]
-    return [(prefix, spec)]

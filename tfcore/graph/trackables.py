@@ -183,7 +183,7 @@ def is_iterator(thing: Any) -> bool:
 
 
 def instead(thing: Any) -> str | None:
-    """What to share in place of what is no state; None where it is."""
+    """What to share in place of what is not state; None where it is."""
     if isinstance(thing, tf.Tensor | np.ndarray | np.generic | bool | int | float | str | bytes):
         return "each graph would have a copy of its own: hold a tf.Variable, and assign to it"
     if isinstance(thing, tf.data.Dataset) or is_iterator(thing):

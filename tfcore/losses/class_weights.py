@@ -38,7 +38,7 @@ def class_weights(
     unknown = [name for name in wanted if name not in classes]
     if unknown:
         raise ConfigError(
-            f"{unknown[0]!r} is no class of the label",
+            f"{unknown[0]!r} is not a class of the label",
             where="training.class_weights",
             fix=f"the classes are: {', '.join(list(classes)[:20])}",
         )

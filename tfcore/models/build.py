@@ -25,13 +25,10 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
 from tfcore.graph.knobs import KnobVariables, knob
-from tfcore.graph.python_errors import PythonOpError
 from tfcore.models.config import ModelConfig
 from tfcore.models.layers import Cross, HashDropout, ListEmbedding, OffsetEmbedding, SoftClip
-from tfcore.models.own_training import check_no_own_training
 from tfcore.models.precision import computing_in
-from tfcore.models.raw_variables import check_no_raw_variables
-from tfcore.runtime.user_code import line_of, load_function
+from tfcore.models.user_model import user_model
 
 WEIGHTS = "weights"
 """The prefix of the weights' checkpoint in a training's output."""
@@ -65,13 +62,13 @@ def build(
             or exported computes in it too. What a built-in model gives out is float32 always.
 
     Raises:
-        ConfigError: a user's function fails, or what it returns is no model of the right shape.
+        ConfigError: a user's function fails, or what it returns is not a model of the right shape.
     """
     knobs = knobs or KnobVariables()
     with seeded(seed), knobs.offered(), computing_in(precision):
         if config.user_defined:
-            return _user_model(config, layout, module)
-        return _mlp(config, layout, seed, step) if config.name == "mlp" else _wide_deep(config, layout, seed, step)
+            return user_model(config, layout, module, outputs(layout))
+        return _built_in(config, layout, seed, step)
 
 
 def outputs(layout: Layout) -> int:
@@ -102,22 +99,14 @@ def _inputs(layout: Layout) -> dict[str, keras.KerasTensor]:
     return {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in layout.inputs().items()}
 
 
-def _mlp(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
+def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
+    """Hidden layers, with `linear` or as wide_deep added to a linear model over every input (and crosses of categories)."""
     inputs = _inputs(layout)
-    deep = _deep(inputs, config, layout, seed, step)
-    total = _sum([deep, *_wide(inputs, config, layout, seed)]) if config.linear else deep
-    return keras.Model(inputs, _output(total, layout), name="mlp")
-
-
-def _wide_deep(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
-    """A linear model over every input (and crosses of categories) added to the output of an mlp."""
-    inputs = _inputs(layout)
-    total = _sum([_deep(inputs, config, layout, seed, step), *_wide(inputs, config, layout, seed)])
-    return keras.Model(inputs, _output(total, layout), name="wide_deep")
-
-
-def _sum(parts: list[keras.KerasTensor]) -> keras.KerasTensor:
-    return parts[0] if len(parts) == 1 else keras.layers.Add(dtype="float32", name="wide_and_deep")(parts)
+    parts = [_deep(inputs, config, layout, seed, step)]
+    if config.linear or config.name == "wide_deep":
+        parts += _wide(inputs, config, layout, seed)
+    total = parts[0] if len(parts) == 1 else keras.layers.Add(dtype="float32", name="wide_and_deep")(parts)
+    return keras.Model(inputs, _output(total, layout), name=config.name)
 
 
 def _wide(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> list[keras.KerasTensor]:
@@ -169,7 +158,7 @@ def _cross_indices(config: ModelConfig, layout: Layout) -> list[list[int]]:
         for name in cross:
             if name not in names:
                 raise ConfigError(
-                    f"crosses: {name!r} is no categorical input",
+                    f"crosses: {name!r} is not a categorical input",
                     where="model",
                     fix=f"use some of: {', '.join(names) or '(there are none)'}",
                 )
@@ -265,58 +254,6 @@ def label_scale(layout: Layout) -> tuple[float, float]:
     if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
         return 1.0, 0.0
     return float(std), float(mean)
-
-
-def _user_model(config: ModelConfig, layout: Layout, module: Path | None) -> keras.Model:
-    name = config.name
-    if module is None:
-        raise ConfigError(f"{name} needs the file its module lies in", where="model.name")
-    function = load_function(module, name.partition(":")[2])
-    try:
-        model = function(layout, dict(config.options))
-    except Exception as error:
-        raise ConfigError(
-            f"the function failed: {type(error).__name__}: {error}", where=f"{name} ({line_of(error, module)})"
-        ) from error
-    if not isinstance(model, keras.Model):
-        raise ConfigError(f"returned a {type(model).__name__}, not a keras.Model", where=name)
-    _check_user_model(model, name, layout)
-    return model
-
-
-def _check_user_model(model: keras.Model, name: str, layout: Layout) -> None:
-    check_no_own_training(model, name)
-    rows = 2
-    example = {name: tf.zeros([rows, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
-    given = model.input if getattr(model, "inputs", None) else None
-    if given is not None and (not isinstance(given, dict) or set(given) != set(example)):
-        keys = sorted(given) if isinstance(given, dict) else type(given).__name__
-        raise ConfigError(
-            f"the model's inputs are {keys}",
-            where=name,
-            fix=f"keras.Model(inputs={{{', '.join(f'{key!r}: ...' for key in example)}}}, outputs=...); some may stay unused",
-        )
-    try:
-        result = model(example, training=False)
-    except PythonOpError:  # it says what failed in which function, and where
-        raise
-    except Exception as error:
-        shapes = ", ".join(f"{key} {value.dtype.name} {['rows', *value.shape[1:]]}" for key, value in example.items())
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"the model does not take {shapes}: {first}", where=name) from error
-    shape = list(getattr(result, "shape", [])) if tf.is_tensor(result) else None
-    wanted = [rows, outputs(layout)]
-    if shape != wanted or not result.dtype.is_floating:
-        what = f"{result.dtype.name} of shape {['rows', *shape[1:]]}" if shape else f"a {type(result).__name__}"
-        meaning = {"binary": "one logit", "multiclass": "one logit for each class", "regression": "one number"}
-        raise ConfigError(
-            f"the model's output is {what}",
-            where=name,
-            fix=f"give float32 of shape ['rows', {wanted[1]}]: {meaning[layout.label.task]} for each row",
-        )
-    check_no_raw_variables(model, name)
-    if not model.trainable_variables:
-        raise ConfigError("the model has nothing to train", where=name)
 
 
 def save_weights(model: keras.Model, prefix: Path) -> None:

@@ -10,18 +10,18 @@ import difflib
 import re
 from typing import Annotated, Any
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen
+from headway.config import Grown
 
 BUILT_IN = ("mlp", "wide_deep")
-_NEWER = ("linear", "soft_clip", "l2", "linear_l2")
-"""Settings that are not written out while they have their default: they came after others."""
 Penalty = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
-class ModelConfig(Frozen):
+class ModelConfig(Grown):
     """A built-in model by name, or `module:function` of a Python file beside the pipeline."""
+
+    newer = ("linear", "soft_clip", "l2", "linear_l2")
 
     name: str = Field(default="mlp", description="mlp, wide_deep, or module:function of a file beside the pipeline")
     hidden: tuple[int, ...] = Field(default=(100, 70, 50, 25), description="units of the hidden layers")
@@ -55,7 +55,7 @@ class ModelConfig(Frozen):
             return value
         if close := difflib.get_close_matches(value, BUILT_IN, 1):
             raise ValueError(f"there is no model {value!r}; did you mean {close[0]!r}?")
-        raise ValueError(f"is no model: use {', '.join(BUILT_IN)}, or module:function")
+        raise ValueError(f"is not a model: use {', '.join(BUILT_IN)}, or module:function")
 
     @field_validator("hidden")
     @classmethod
@@ -75,18 +75,10 @@ class ModelConfig(Frozen):
             raise ValueError(f"options: only a user's function takes them, not {self.name}")
         if self.user_defined:
             # compared with the defaults, not with what was written down: a dumped config has every field
-            for field in ("hidden", "embedding", "dropout", "base_rate_bias", "cross_buckets", *_NEWER):
+            for field in ("hidden", "embedding", "dropout", "base_rate_bias", "cross_buckets", *self.newer):
                 if getattr(self, field) != type(self).model_fields[field].default:
                     raise ValueError(f"{field}: {self.name} is not given it; put it under options")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        value: dict[str, Any] = handler(self)  # a model without them keeps the fingerprint it had
-        for name in _NEWER:
-            if value.get(name) == type(self).model_fields[name].default:
-                value.pop(name, None)
-        return value
 
     @property
     def user_defined(self) -> bool:

@@ -127,11 +127,8 @@ class SoftClip(keras.layers.Layer):
         return super().get_config() | {"limit": self.limit}
 
 
-@keras.saving.register_keras_serializable("headway")
-class OffsetEmbedding(keras.layers.Layer):
-    """The embeddings of several categorical columns in one table: column k's id i is row offset[k] + i.
-
-    One gather forward and one scatter back in place of one for each column, which is what such a step mostly costs.
+class _Embeddings(keras.layers.Layer):
+    """The embeddings of several columns in one table: a column's ids begin at its place in `starts`.
 
     Args:
         sizes: number of ids of each column.
@@ -152,7 +149,7 @@ class OffsetEmbedding(keras.layers.Layer):
     ):
         super().__init__(**keywords)
         self._regularizer = keras.regularizers.get(regularizer)
-        self.offsets = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int32)
+        self.starts = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int32)
         self.rows, self.width = int(sum(sizes)), width
         self._made_of = _plain(sizes=sizes, width=width, seed=seed, initial=initial)
         self._initializer = (
@@ -172,62 +169,39 @@ class OffsetEmbedding(keras.layers.Layer):
         )
         self.built = True
 
+    def get_config(self) -> dict[str, Any]:
+        made_of = super().get_config() | json.loads(self._made_of)
+        if self._regularizer is not None:
+            made_of["regularizer"] = keras.regularizers.serialize(self._regularizer)
+        return made_of
+
+
+@keras.saving.register_keras_serializable("headway")
+class OffsetEmbedding(_Embeddings):
+    """The embeddings of categorical columns of one id per row.
+
+    One gather forward and one scatter back in place of one for each column, which is what such a step mostly costs.
+    """
+
     def call(self, inputs: Any) -> Any:
         """int32 ids [rows, columns] -> [rows, columns, width]."""
-        return tf.cast(tf.gather(tf.convert_to_tensor(self.table), inputs + self.offsets), self.compute_dtype)
+        return tf.cast(tf.gather(tf.convert_to_tensor(self.table), inputs + self.starts), self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape, self.width)
 
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | json.loads(self._made_of) | _regularized(self._regularizer)
-
 
 @keras.saving.register_keras_serializable("headway")
-class ListEmbedding(keras.layers.Layer):
-    """The mean embedding of each row's list, for several list columns in one table; 0 for an empty list.
+class ListEmbedding(_Embeddings):
+    """The mean embedding of each row's list, for several list columns; 0 for an empty list.
 
     Args:
-        sizes: number of ids of each column.
         lengths: slots of each column, which lie one behind the other; -1 in a slot is no id.
-        width: of every embedding.
-        seed: of the initial values, uniform in [-0.05, 0.05) as in Keras.
-        regularizer: of the table.
     """
 
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        lengths: Sequence[int],
-        width: int,
-        *,
-        seed: int,
-        initial: str = "uniform",
-        regularizer: keras.regularizers.Regularizer | None = None,
-        **keywords: Any,
-    ):
-        super().__init__(**keywords)
-        self._regularizer = keras.regularizers.get(regularizer)
-        starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
-        self.offsets = np.repeat(starts, lengths).astype(np.int32)
-        self.lengths, self.rows, self.width = tuple(lengths), int(sum(sizes)), width
-        self._made_of = _plain(sizes=sizes, lengths=lengths, width=width, seed=seed, initial=initial)
-        self._initializer = (
-            keras.initializers.Zeros()
-            if initial == "zeros"
-            else keras.initializers.RandomUniform(-0.05, 0.05, seed=seed)
-        )
-
-    def build(self, input_shape: Any) -> None:
-        # float32 whatever the layer computes in: the gradients of many rows with one id are added up in it
-        self.table = self.add_weight(
-            name="table",
-            shape=(self.rows, self.width),
-            initializer=self._initializer,
-            regularizer=self._regularizer,
-            autocast=False,
-        )
-        self.built = True
+    def __init__(self, sizes: Sequence[int], lengths: Sequence[int], width: int, **keywords: Any):
+        super().__init__(sizes, width, **keywords)
+        self.offsets, self.lengths = np.repeat(self.starts, lengths), tuple(lengths)
 
     def call(self, inputs: Any) -> Any:
         """int32 ids [rows, slots] -> [rows, columns, width]."""
@@ -245,11 +219,7 @@ class ListEmbedding(keras.layers.Layer):
         return (input_shape[0], len(self.lengths), self.width)
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | json.loads(self._made_of) | _regularized(self._regularizer)
-
-
-def _regularized(regularizer: keras.regularizers.Regularizer | None) -> dict[str, Any]:
-    return {} if regularizer is None else {"regularizer": keras.regularizers.serialize(regularizer)}
+        return super().get_config() | {"lengths": list(self.lengths)}
 
 
 @keras.saving.register_keras_serializable("headway")

@@ -82,8 +82,8 @@ class LinearModel:
         """Probability of class 1 [rows], probabilities [rows, classes], or the number [rows]."""
         output = _columns(numeric, categorical, self.sizes, self.centre, self.scale) @ self.weights + self.bias
         if self.task == "multiclass":
-            return _softmax(output)
-        return _sigmoid(output[:, 0]) if self.task == "binary" else output[:, 0]
+            return softmax(output)
+        return sigmoid(output[:, 0]) if self.task == "binary" else output[:, 0]
 
     def save(self, path: Path) -> None:
         arrays = {name: getattr(self, name) for name in ("centre", "scale", "weights", "bias")}
@@ -131,7 +131,7 @@ def _logistic(columns: Floats, label: NDArray[Any], weight: Floats, outputs: int
 
     def gradient(at: Floats) -> Floats:
         output = with_bias @ at
-        chance = _sigmoid(output) if outputs == 1 else _softmax(output)
+        chance = sigmoid(output) if outputs == 1 else softmax(output)
         return with_bias.T @ (weight[:, None] * (chance - wanted)) + penalty[:, None] * at
 
     now = ahead = np.zeros((width + 1, outputs))
@@ -150,11 +150,11 @@ def _logistic(columns: Floats, label: NDArray[Any], weight: Floats, outputs: int
     return now[:-1], now[-1]
 
 
-def _sigmoid(output: Floats) -> Floats:
+def sigmoid(output: Floats) -> Floats:
     small = np.exp(-np.abs(output))
     return np.where(output >= 0, 1.0, small) / (1.0 + small)
 
 
-def _softmax(output: Floats) -> Floats:
+def softmax(output: Floats) -> Floats:
     powers = np.exp(output - output.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)

@@ -4,7 +4,7 @@
         model = keras.Model(...)               # its layers have the policy mixed_float16
     scale = LossScale()                        # float16 only: its smallest gradients would be zeros
 
-A gradient below 6e-8 is no float16. The loss is multiplied by a scale before the gradients are taken, and they are divided
+A gradient below 6e-8 is not a float16. The loss is multiplied by a scale before the gradients are taken, and they are divided
 by it after (Micikevicius et al., "Mixed Precision Training", 2018, section 3.2). A scale too large makes gradients
 infinite: that step is skipped and the scale halved; after a long run of good steps it is doubled. The scale is a power of
 two, so that it rounds nothing away.

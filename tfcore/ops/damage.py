@@ -1,6 +1,6 @@
 """Errors for damaged records, as the C++ op raises them: tf.errors.DataLossError with the record's place.
 
-Of a record that is no tf.Example TensorFlow's parser gives InvalidArgumentError, and quotes the bytes, which Python often
+Of a record that is not a tf.Example TensorFlow's parser gives InvalidArgumentError, and quotes the bytes, which Python often
 cannot read: what arrives is a UnicodeDecodeError. No graph can catch an error, so it is translated where Python runs: in an
 eager call, and while the dataset of `read_examples` itself is iterated. Inside of other graphs TensorFlow's own error stays.
 
@@ -26,7 +26,7 @@ Parse = Callable[[tf.Tensor], Any]
 
 
 def may_be_damage(error: Exception) -> bool:
-    """Whether TensorFlow's error may mean a record that is no tf.Example, rather than one of other columns."""
+    """Whether TensorFlow's error may mean a record that is not a tf.Example, rather than one of other columns."""
     return is_damage(error) or _UNSURE in str(getattr(error, "message", ""))
 
 
@@ -43,7 +43,7 @@ def in_records(
     first: int = 0,
     begins: Sequence[int] | None = None,
 ) -> tf.errors.DataLossError | None:
-    """The error for serialized records of which one is no tf.Example; None when the first that fails is one.
+    """The error for serialized records of which one is not a tf.Example; None when the first that fails is one.
 
     Args:
         name: their file.

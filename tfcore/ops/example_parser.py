@@ -12,7 +12,7 @@ parsers take an empty list for an absent one: lists that others wrote are not nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,8 @@ from headway.records.spec import feature_spec
 from headway.schema.columns import Column
 from tfcore.ops.damage import as_bytes, in_records, may_be_damage, translated
 from tfcore.ops.library import library
-from tfcore.ops.optional_values import optional
 from tfcore.ops.whole import is_gzip, only_of_a_whole_file
 
-_TYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
 _FORMS = {"scalar": 0, "optional": 1, "ragged": 2}
 _READ_BYTES = 1 << 20
 Chunk = dict[str, tf.Tensor]
@@ -51,7 +49,7 @@ def read_examples(
 
     Raises:
         DataError: there is no such file.
-        tf.errors.DataLossError: (while iterating) a file is cut off or damaged, or a record is no tf.Example. Without the
+        tf.errors.DataLossError: (while iterating) a file is cut off or damaged, or a record is not a tf.Example. Without the
             op that holds for this dataset; of one made from it, by `map` say, TensorFlow's own error comes (`tfcore.ops.damage`).
         tf.errors.InvalidArgumentError: (while iterating) a record is not of these columns.
     """
@@ -81,7 +79,7 @@ def read_examples(
         kinds = ["GZIP" if is_gzip(path) else "" for path in files]
         both = tf.data.Dataset.from_tensor_slices((files, kinds))
         found = both.interleave(parsed, cycle, 1, **_parallel(not lone))
-        return translated(found.prefetch(tf.data.AUTOTUNE), files, lambda some: _parsed(some, columns))
+        return translated(found.prefetch(tf.data.AUTOTUNE), files, lambda some: columns_of(some, columns))
     return found.prefetch(tf.data.AUTOTUNE)
 
 
@@ -111,7 +109,7 @@ def _run(
         first=first,
         count=count,
         names=list(spec),
-        types=[_TYPES[entry["dtype"]] for entry in spec.values()],
+        types=[tf.as_dtype(entry["dtype"]) for entry in spec.values()],
         forms=[_FORMS[entry["kind"]] for entry in spec.values()],
         sizes=[entry.get("shape", [0])[0] for entry in spec.values()],
         N=len(spec),
@@ -134,44 +132,71 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
     """Serialized tf.Examples, string [rows], as columns.
 
     Raises:
-        tf.errors.DataLossError: a record is no tf.Example. In a graph, which cannot catch TensorFlow's own error, that is
+        tf.errors.DataLossError: a record is not a tf.Example. In a graph, which cannot catch TensorFlow's own error, that is
             an InvalidArgumentError, or a UnicodeDecodeError where its message cannot be read.
         tf.errors.InvalidArgumentError: a record is not of these columns.
     """
     try:
-        return _parsed(records, columns)
+        return columns_of(records, columns)
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-        damage = in_records(as_bytes(records), lambda some: _parsed(some, columns)) if may_be_damage(error) else None
+        damage = in_records(as_bytes(records), lambda some: columns_of(some, columns)) if may_be_damage(error) else None
         if damage is None:
             raise
         raise damage from None
 
 
-def _parsed(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
+def columns_of(records: tf.Tensor, columns: Sequence[Column], *, stored: bool = True) -> Chunk:
+    """As `parse_examples`, whose errors are TensorFlow's own.
+
+    Args:
+        stored: a nullable list says by `c/present` whether it is there; else only one that is empty has to.
+    """
     spec: dict[str, Any] = {}
+    names = {column.name for column in columns}
     for name, entry in feature_spec(columns, 1).items():
-        if entry["kind"] == "scalar":
-            spec[name] = tf.io.FixedLenFeature(entry.get("shape", []), _TYPES[entry["dtype"]])
+        dtype = tf.as_dtype(entry["dtype"])
+        if entry["kind"] == "scalar" and (stored or name in names):
+            spec[name] = tf.io.FixedLenFeature(entry.get("shape", []), dtype)
         else:
-            spec[name] = tf.io.RaggedFeature(_TYPES[entry["dtype"]], row_splits_dtype=tf.int64)
+            spec[name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
     parsed = tf.io.parse_example(records, spec)
-    scalars = {column.name: parsed[column.name] for column in columns if column.nullable and not column.shape}
-    found = optional(scalars, "features of which an example holds another number of values than 1: ", "")
-    chunk: Chunk = {}
+    chunk = _optional_scalars({c.name: parsed[c.name] for c in columns if c.nullable and not c.shape})
     for column in columns:
-        value = parsed[column.name]
-        if column.name in found:
-            chunk[column.name], chunk[f"{column.name}/present"] = found[column.name]
-            continue
+        name, value = column.name, parsed[column.name]
         if column.is_list:
-            chunk[column.name] = value.flat_values
-            chunk[f"{column.name}/lengths"] = value.row_lengths()
+            chunk[name], chunk[f"{name}/lengths"] = value.flat_values, value.row_lengths()
             if column.nullable:
-                chunk[f"{column.name}/present"] = parsed[f"{column.name}/present"] != 0
-        elif column.nullable:
-            chunk[column.name], chunk[f"{column.name}/present"] = _optional(value, column)
-        else:
-            chunk[column.name] = value
+                said = parsed[f"{name}/present"]
+                there = said != 0 if stored else (value.row_lengths() > 0) | (tf.reduce_sum(said, 1) > 0)
+                chunk[f"{name}/present"] = there
+        elif not column.nullable:
+            chunk[name] = value
+        elif column.shape:
+            chunk[name], chunk[f"{name}/present"] = _optional(value, column)
+    return chunk
+
+
+def _optional_scalars(found: Mapping[str, tf.RaggedTensor]) -> Chunk:
+    """Columns of none or one value for each row, those of one dtype in one go: `c` [rows], 0 or "" for null, and `c/present`."""
+    kinds: dict[tf.DType, list[str]] = {}
+    for name, value in found.items():
+        kinds.setdefault(value.dtype, []).append(name)
+    chunk: Chunk = {}
+    for names in kinds.values():
+        splits = tf.stack([found[name].row_splits for name in names])
+        lengths = splits[:, 1:] - splits[:, :-1]
+        several = tf.boolean_mask(tf.constant(names), tf.reduce_any(lengths > 1, 1))
+        before = "an example holds several values of column "
+        said = before + tf.strings.reduce_join(several, separator=", ")
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(several) == 0, [said], name="fits")]):
+            present = lengths > 0
+        flat = [found[name].flat_values for name in names]
+        flat = tf.concat([*flat, tf.zeros([1], flat[0].dtype)], 0)
+        # gathered, not scattered: scatter_nd adds to zero, which turns -0.0 into 0.0
+        places = splits[:, :-1] + tf.cumsum(splits[:, -1], exclusive=True)[:, None]
+        values = tf.gather(flat, tf.where(present, places, tf.size(flat, tf.int64) - 1))
+        chunk |= zip(names, tf.unstack(values, len(names)), strict=True)
+        chunk |= zip((f"{name}/present" for name in names), tf.unstack(present, len(names)), strict=True)
     return chunk
 
 

@@ -1,22 +1,21 @@
 """The one process that imports TensorFlow: it runs stage functions for a parent that never does.
 
-    python -P -u -m tfcore.runtime.worker --requests 5 --answers 6 --preload tensorflow,keras
+    python -P -u -m tfcore.runtime.worker tensorflow keras      # the modules to import before the first request
 
-Requests and answers are JSON lines on two pipes of their own, so that anything may print. In:
+Requests come on stdin and answers go to stdout, JSON lines both; whatever else prints to stdout goes to stderr. In:
 
     {"id": 1, "call": "tfcore.train.stage:train", "request": {...}, "out": "/path", "runtime": {}}
     {"stop": true}                          the running call's monitor.check() raises Cancelled
 
-Out: {"event": "ready", ...} once everything is imported, then for each call any number of
+Out: {"event": "ready"} once everything is imported, then for each call any number of
 {"id": 1, "event": "progress" | "log" | "alive", ...} and one {"id": 1, "result": {...}} or {"id": 1, "error": {...}}.
 
-The process lives exactly as long as the request pipe: when the parent closes it, or dies of anything, the reader
+The process lives exactly as long as its stdin: when the parent closes it, or dies of anything, the reader
 thread sees its end and leaves at once, whatever the main thread is doing. Ctrl-C and SIGTERM are the parent's business.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import faulthandler
 import importlib
@@ -169,55 +168,49 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"kind": None, "problem": f"{type(error).__name__}: {first}", "where": None, "fix": None, "traceback": text}
 
 
-def preload(modules: list[str]) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Import `modules` -> (facts for the ready event, the error every call will be answered with or None)."""
-    started = time.monotonic()
-    devices: list[str] = []
+def preload(modules: list[str]) -> dict[str, Any] | None:
+    """Import `modules`; the error that every call will be answered with, or None."""
     try:
         with uncollected(keep=True), without_scikit_learn():
             for module in modules:
                 importlib.import_module(module)
             if "tensorflow" in sys.modules:
-                devices = _prepare_tensorflow()
+                _prepare_tensorflow()
     except Exception as error:
         failure = describe(error)
         failure["problem"] = f"the TensorFlow process cannot import what it needs: {failure['problem']}"
         failure["fix"] = "run 'headway doctor'"
-        return {}, failure
-    return {"seconds": round(time.monotonic() - started, 3), "devices": devices, "pid": os.getpid()}, None
+        return failure
+    return None
 
 
-def _prepare_tensorflow() -> list[str]:
+def _prepare_tensorflow() -> None:
     import tensorflow as tf
 
-    gpus = tf.config.list_physical_devices("GPU")
-    for gpu in gpus:
+    for gpu in tf.config.list_physical_devices("GPU"):
         # without it TensorFlow takes the whole card, and a second run on the machine fails
         with contextlib.suppress(RuntimeError):
             tf.config.experimental.set_memory_growth(gpu, True)
-    return [device.name for device in tf.config.list_physical_devices()]
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="runs TensorFlow stages for a parent process")
-    parser.add_argument("--requests", type=int, required=True, help="file descriptor to read requests from")
-    parser.add_argument("--answers", type=int, required=True, help="file descriptor to write answers to")
-    parser.add_argument("--preload", default="tensorflow,keras", help="modules to import before the first request")
-    options = parser.parse_args(arguments)
-    own()
+def main() -> None:
+    # descriptors of their own: what the user's code reads and prints is none of them, and no grandchild holds them open
+    asked, answered = os.dup(0), os.dup(1)
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    own(asked)
     quiet_libraries()
     for number in (signal.SIGINT, signal.SIGTERM):
         # a terminal, a supervisor: they signal every process, and the parent decides; it ends this one by the pipe
         signal.signal(number, signal.SIG_IGN)
     faulthandler.enable()  # a crash in native code then prints where Python was
-    for descriptor in (options.requests, options.answers):
-        os.set_inheritable(descriptor, False)  # a grandchild must not hold the pipes open
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever the user's ~/.keras/keras.json prefers
-    requests, answers = Requests(options.requests), Answers(options.answers)
+    requests, answers = Requests(asked), Answers(answered)
 
-    facts, broken = preload([module for module in options.preload.split(",") if module])
-    answers.send(event="ready", **facts)
+    broken = preload(sys.argv[1:])
+    answers.send(event="ready")
     while True:
         request, stop = requests.queue.get()
         call = request["id"]

@@ -85,7 +85,7 @@ def _compare_paths(found: Path, expected: Path, wrong: list[str]) -> None:
         return
     lacking = [path for path in (found, expected) if not path.is_file()]
     if lacking:
-        wrong.append(f"{lacking[0]}: is no file")
+        wrong.append(f"{lacking[0]}: is not a file")
         return
     one, other = found.read_bytes(), expected.read_bytes()
     if one != other:

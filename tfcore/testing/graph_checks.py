@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfcore.graph.function import GraphFunction
 from tfcore.graph.retrace import RetraceError, RetraceGuard
+from tfcore.graph.specs import dims, side_by_side
 
 
 @contextmanager
@@ -65,10 +66,7 @@ def assert_signature(
         rows += _differences("output", _flat_outputs(given), _flat(outputs))
     if rows:
         rows.insert(0, ("tensor", "expected", "found"))
-        first, second = (max(len(row[i]) for row in rows) for i in range(2))
-        raise AssertionError(
-            "another signature:\n" + "\n".join(f"  {a:<{first}}  {b:<{second}}  {c}" for a, b, c in rows)
-        )
+        raise AssertionError(f"another signature:\n{side_by_side(rows)}")
 
 
 def _concrete(function: Any, signature: str) -> Any:
@@ -113,8 +111,7 @@ def _flat(specs: Any, path: str = "") -> dict[str, str]:
     if isinstance(specs, list | tuple) and not (len(specs) == 2 and isinstance(specs[0], str | tf.DType)):
         return _flat({f"[{i}]": inner for i, inner in enumerate(specs)}, path)
     dtype, shape = specs if isinstance(specs, tuple) else (specs.dtype, specs.shape)
-    dims = tf.TensorShape(shape)
-    return {path: f"{tf.as_dtype(dtype).name} {dims.as_list() if dims.rank is not None else '[...]'}"}
+    return {path: f"{tf.as_dtype(dtype).name} {dims(shape)}"}
 
 
 def _below(path: str, key: Any) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.records.spec import feature_spec, total
-from headway.schema.columns import LABEL
-from tfcore.export.signatures import replay_columns
+from headway.errors import HeadwayError
+from headway.monitor import Monitor
+from headway.records.spec import total
+from headway.schema.columns import LABEL, Column
+from tfcore.export.replay_process import ReplayProcess, replay_request
+from tfcore.export.signatures import tensor_names
 from tfcore.testing.example_shards import Written
-
-SECONDS = 240.0
 
 
 def assert_no_skew(
@@ -48,25 +46,25 @@ def assert_no_skew(
     rows = sum(total(shard["rows"]) for shard in shards)
     if len(expected) != rows:
         raise AssertionError(f"{len(expected)} predictions were given for the {rows} rows of {split}")
-    per_record = examples.result["rows_per_record"]
     with tempfile.TemporaryDirectory(prefix="headway-skew-") as folder:
         moved = Path(folder) / "moved"
         shutil.copytree(saved_model, moved)
         np.save(Path(folder) / "expected.npy", np.asarray(expected), allow_pickle=False)
         described = json.loads((moved / "assets.extra" / "signatures.json").read_text(encoding="utf-8"))
         inputs = {tensor["name"] for tensor in described["serving_default"]["inputs"]}
-        columns = replay_columns([column for column in examples.columns if column.name != LABEL])
-        question = {
-            "saved_model": str(moved),
-            "spec": feature_spec(examples.columns, per_record),
-            "rows_per_record": per_record,
-            "columns": [column for column in columns if column["tensor"] in inputs],
-            "shards": [{"path": str(examples.folder / s["file"]), "rows": total(s["rows"])} for s in shards],
-            "expected": str(Path(folder) / "expected.npy"),
-            "output": output,
-            "bound": bound,
-        }
-        answer = _ask(question)
+        asked = replay_request(
+            moved,
+            _columns(examples, inputs),
+            [{"path": str((examples.folder / s["file"]).absolute()), "rows": total(s["rows"])} for s in shards],
+            Path(folder) / "expected.npy",
+            rows_per_record=examples.result["rows_per_record"],
+            output=output,
+            bound=bound,
+        )
+        try:
+            answer = ReplayProcess().ask(asked, Monitor())
+        except HeadwayError as error:
+            raise AssertionError(str(error)) from None
     if "error" in answer:
         raise AssertionError(f"{saved_model} could not be asked: {answer['error']}")
     if not answer["ok"]:
@@ -77,21 +75,8 @@ def assert_no_skew(
         )
 
 
-def _ask(question: dict[str, Any]) -> dict[str, Any]:
-    script = importlib.util.find_spec(
-        "tfcore.export.replay_main"
-    )  # by its path: importing it would bar Keras from this process
-    assert script is not None
-    done = subprocess.run(
-        [sys.executable, "-I", str(script.origin)],
-        input=json.dumps(question) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        last = "\n".join(done.stderr.strip().splitlines()[-20:])
-        raise AssertionError(f"the process that was to load the model ended with {done.returncode}:\n{last}")
-    return json.loads(lines[-1])
+def _columns(examples: Written, inputs: set[str]) -> list[Column]:
+    """The raw columns that the model takes."""
+    raw = [column for column in examples.columns if column.name != LABEL]
+    names = tensor_names(raw)
+    return [column for column in raw if names[column.name] in inputs]

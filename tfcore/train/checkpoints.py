@@ -23,7 +23,6 @@ import contextlib
 import itertools
 import json
 import math
-import os
 import re
 import shutil
 import uuid
@@ -35,9 +34,11 @@ from typing import Any
 import tensorflow as tf
 
 from headway.errors import StoreError
+from headway.storage.atomic_io import sync_path, write_synced
 from headway.storage.manifest import checksum
 from tfcore.graph.op_errors import why
 from tfcore.graph.save_errors import saving
+from tfcore.graph.specs import dims
 
 FORMAT = 1
 MANIFEST, VARIABLES = "checkpoint.json", "variables"
@@ -91,12 +92,12 @@ class Checkpoints:
         manifest = {"format": FORMAT, "step": step, "files": files, "shapes": _shapes(variables), "state": state}
         if loss is not None and math.isfinite(loss):
             manifest["loss"] = loss
-        _write_synced(staged / MANIFEST, json.dumps(manifest, indent=1).encode())
-        _sync(staged)
+        write_synced(staged / MANIFEST, json.dumps(manifest, indent=1))
+        sync_path(staged)
         final = self.folder / str(step)
         self._discard(final)
         staged.rename(final)
-        _sync(self.folder)
+        sync_path(self.folder)
 
     def among_best(self, loss: float) -> bool:
         """Whether one with this loss would be kept for it. Of equal ones the earlier is the better."""
@@ -121,7 +122,7 @@ class Checkpoints:
             for name in sorted({*found.shapes, *wanted}):
                 if found.shapes.get(name) != wanted.get(name):
                     raise StoreError(
-                        f"was taken of another training: {name} has {found.shapes.get(name)}, now {wanted.get(name)}",
+                        f"belongs to another training: {name} has {found.shapes.get(name)}, now {wanted.get(name)}",
                         where=str(found.path),
                         fix=f"remove {self.folder} to begin anew",
                     )
@@ -136,7 +137,7 @@ class Checkpoints:
         try:
             return _read(path)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            self._log(f"warning: the checkpoint {path} is passed over: {error}")
+            self._log(f"warning: the checkpoint {path} is skipped: {error}")
             return None
 
     def _losses(self, steps: Sequence[int]) -> list[tuple[float, int]]:
@@ -177,29 +178,10 @@ def _read(path: Path) -> Found:
 
 
 def _shapes(variables: Variables) -> dict[str, list[str]]:
-    return {name: [f"{v.dtype.name} {_shape(v)}" for v in group] for name, group in variables.items()}
-
-
-def _shape(variable: tf.Variable) -> list[int | None] | str:
-    return "[...]" if variable.shape.rank is None else variable.shape.as_list()
+    return {name: [f"{v.dtype.name} {dims(v.shape)}" for v in group] for name, group in variables.items()}
 
 
 def _facts(path: Path) -> dict[str, Any]:
     size, crc = checksum(path)
-    _sync(path)
+    sync_path(path)
     return {"bytes": size, "crc32c": crc}
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,14 +16,12 @@ import itertools
 import math
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.messages import agree, counted
 from tfcore.data.groups.group_ids import NO_GROUP, group_ids
-from tfcore.data.pipeline import safe
-from tfcore.data.reader import Reader
+from tfcore.data.pipeline import look_through
 from tfcore.data.shards import Shards
 
 _WHERE = "training.ranking"
@@ -77,18 +75,12 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
 
 def _read(shards: Shards, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(first row, id) of each run, rows counted through all shards."""
-    reader = Reader(shards, [column])
-    shards.ahead()
-    counts = [rows if reader.grouped else [sum(rows)] for rows in shards.rows]
+    counts = [rows if shards.rows_per_record > 1 else [sum(rows)] for rows in shards.rows]
     cuts = np.cumsum([0] + [count for rows in counts for count in rows])
 
-    def of(*piece: tf.Tensor) -> tf.Tensor:
-        return group_ids(reader(*piece).columns[column])
-
-    pieces = reader.in_order().map(of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     begins, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     at, before = 0, np.int64(NO_GROUP)
-    for piece in safe(pieces, shards):
+    for piece in look_through(shards, [column], lambda columns: group_ids(columns[column])):
         values = piece.numpy()
         if not len(values):
             continue
@@ -135,9 +127,8 @@ def _look(
 
 def _value(shards: Shards, column: str, row: int) -> str:
     """The group of a row, for a message."""
-    reader, at = Reader(shards, [column]), 0
-    values = reader.in_order().map(lambda *piece: reader(*piece).columns[column].plain())
-    for piece in safe(values, shards):
+    at = 0
+    for piece in look_through(shards, [column], lambda columns: columns[column].plain()):
         if row < at + len(piece):
             value = piece[row - at].numpy()
             if isinstance(value, bytes):

@@ -37,11 +37,7 @@ class MemberRequest(Frozen):
     request: TrainRequest
     remote: RemoteFiles | None = None
     worker: int = 0
-    replicas: int
-    workers: int
-    logical: bool
-    lifeline: int | None = None
-    """The descriptor of the pipe that it lives as long as."""
+    choice: Choice
 
 
 def given_cluster() -> tuple[list[str], int] | None:
@@ -52,7 +48,7 @@ def given_cluster() -> tuple[list[str], int] | None:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"is no JSON: {error}", where=TF_CONFIG) from None
+        raise ConfigError(f"is not JSON: {error}", where=TF_CONFIG) from None
     return workers_of(value if isinstance(value, dict) else {})
 
 
@@ -168,12 +164,7 @@ def train_apart(
         environments = _environments(choice)
     parts = [
         MemberRequest(
-            request=_with_threads(request, here),
-            remote=remote,
-            worker=first + number,
-            replicas=choice.replicas,
-            workers=choice.workers,
-            logical=choice.logical,
+            request=_with_threads(request, here), remote=remote, worker=first + number, choice=choice
         ).model_dump(mode="json")
         for number in range(here)
     ]

@@ -10,22 +10,21 @@ import tensorflow as tf
 
 from headway.monitor import Monitor
 from tfcore.distribute.heartbeat import beating
-from tfcore.distribute.placement import Choice, Placement, place
-from tfcore.distribute.process_group import ending_with
+from tfcore.distribute.placement import Placement, place
+from tfcore.distribute.process_group import ending_with_parent
 from tfcore.train.launch import MemberRequest
 from tfcore.train.stage import train_placed
 
 
 def member(request: MemberRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """One process's part of a training; called in a process that has computed nothing yet."""
-    name = "mirrored" if request.workers == 1 else "multi_worker"
-    choice = Choice(name, replicas=request.replicas, workers=request.workers, logical=request.logical)  # type: ignore[arg-type]
-
     with contextlib.ExitStack() as until_its_end:
 
         def placed() -> Placement:
-            with ending_with(request.lifeline):
-                placement = place(choice, worker=request.worker, gpus=len(tf.config.list_physical_devices("GPU")))
+            with ending_with_parent():
+                placement = place(
+                    request.choice, worker=request.worker, gpus=len(tf.config.list_physical_devices("GPU"))
+                )
             # not before: waiting for the others keeps Python from running
             until_its_end.enter_context(beating(monitor.alive))
             return placement

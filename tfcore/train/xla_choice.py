@@ -18,6 +18,8 @@ from collections.abc import Mapping
 import keras
 import tensorflow as tf
 
+from tfcore.graph.python_errors import all_nodes
+
 SLOW = frozenset(
     {
         "AvgPool",
@@ -55,5 +57,4 @@ def slow_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> st
         graph = forward.get_concrete_function(inputs).graph.as_graph_def()
     except Exception:  # the trace of the step says what is wrong, in words
         return None
-    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    return min({node.op for node in nodes} & SLOW, default=None)
+    return min({node.op for node in all_nodes(graph)} & SLOW, default=None)

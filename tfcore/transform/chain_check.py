@@ -34,7 +34,7 @@ def check(column: Column, chain: Sequence[Op], *, where: str) -> None:
     if isinstance(chain[-1], Image):
         if column.type != "bytes" or column.shape or len(chain) > 1:
             raise ConfigError(
-                f"an image is the bytes of one file a row, and stands alone; {holds}", where=where, fix=fix
+                f"image needs the bytes of one file per row and no other operation; {holds}", where=where, fix=fix
             )
         return
     if column.type == "bytes":
@@ -47,7 +47,9 @@ def check(column: Column, chain: Sequence[Op], *, where: str) -> None:
             raise ConfigError(f"{chain[-1].op} needs text or integers, and {holds}", where=where, fix=fix)
         if len(chain) > 1:
             raise ConfigError(
-                f"{chain[-1].op} takes the raw value, so it stands alone", where=where, fix="leave the others out"
+                f"{chain[-1].op} takes the raw value, so no operation comes before it",
+                where=where,
+                fix="leave the others out",
             )
 
 
@@ -57,7 +59,7 @@ def _check_parts(column: Column, op: DateParts, where: str) -> None:
             f"date_parts needs a date or a time, and column {column.name!r} holds "
             f"{'lists of ' * bool(column.shape)}{_HOLDS[column.type]}",
             where=where,
-            fix="say how its text is a date: parse: date, parse: timestamp, or a form such as parse: '%d/%m/%Y' (and delete "
+            fix="set how its text is parsed: parse: date, parse: timestamp, or a form such as parse: '%d/%m/%Y' (and delete "
             "the schema file if it was inferred before)",
         )
     clock = [part for part in op.parts if part in CLOCK]

@@ -26,13 +26,11 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
-from headway.config import Frozen
+from headway.config import Frozen, Grown
 from headway.schema.calendar_days import Part
 from headway.schema.columns import Column
 
@@ -143,22 +141,12 @@ class Identity(Frozen):
     op: Literal["identity"] = "identity"
 
 
+_KINDS = (Standardize, MinMax, Log, Clip, Bucketize, Vocabulary, Hash, Image, DateParts, Identity)
 Op = Annotated[
     Standardize | MinMax | Log | Clip | Bucketize | Vocabulary | Hash | Image | DateParts | Identity,
     Field(discriminator="op"),
 ]
-OPS: dict[str, type[Frozen]] = {
-    "standardize": Standardize,
-    "min_max": MinMax,
-    "log": Log,
-    "clip": Clip,
-    "bucketize": Bucketize,
-    "vocabulary": Vocabulary,
-    "hash": Hash,
-    "image": Image,
-    "date_parts": DateParts,
-    "identity": Identity,
-}
+OPS: dict[str, type[Frozen]] = {kind.model_fields["op"].default: kind for kind in _KINDS}
 CATEGORICAL = frozenset({"bucketize", "vocabulary", "hash"})
 LAST = CATEGORICAL | {"image"}
 
@@ -175,7 +163,7 @@ def _one(value: Any) -> Any:
         name, settings = next(iter(value.items()))
         settings = {} if settings is None else settings
     else:
-        raise ValueError(f"{value!r} is no operation; write its name, or {{name: {{setting: value}}}}")
+        raise ValueError(f"{value!r} is not an operation; write its name, or {{name: {{setting: value}}}}")
     if name not in OPS:
         close = difflib.get_close_matches(str(name), OPS, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"there is: auto, {', '.join(OPS)}"
@@ -196,7 +184,7 @@ def _chain(value: Any) -> Any:
     names = [item["op"] if isinstance(item, dict) else item.op for item in chain]
     if "date_parts" in names and len(names) > 1:
         raise ValueError(
-            "date_parts stands alone; parts that need another transform can be made by a preprocess function"
+            "date_parts takes no other operations; a preprocess function can make parts that need another transform"
         )
     for item in chain[:-1]:
         name = item["op"] if isinstance(item, dict) else item.op
@@ -245,22 +233,15 @@ PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
 POOL: PoolConfig = ("mean", "min", "max", "length")
 
 
-class ColumnTransform(Frozen):
+class ColumnTransform(Grown):
     """Everything fitting needs to know of one column."""
+
+    newer = ("max_length", "pool")
 
     transform: TransformConfig = "auto"
     impute: ImputeConfig = ImputeConfig()
     max_length: int | None = None
     pool: PoolConfig = POOL
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        value: dict[str, Any] = handler(self)  # what only lists have leaves other columns' fingerprints alone
-        if self.max_length is None:
-            value.pop("max_length", None)
-        if self.pool == POOL:
-            value.pop("pool", None)
-        return value
 
 
 class PreprocessConfig(Frozen):

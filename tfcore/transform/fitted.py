@@ -84,8 +84,3 @@ def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float
     if op.op == "clip":
         return np.clip(values, op.minimum, op.maximum)
     return values
-
-
-def bucket(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The bucket of each value: how many boundaries are at or below it."""
-    return np.searchsorted(np.asarray(op.boundaries, np.float64), values, side="right")

@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from tfcore.transform.calendar import with_parts
-from tfcore.transform.fitted import Fitted, FittedOp
+from headway.schema.calendar_days import part_of
+from tfcore.transform.fitted import Fitted
 from tfcore.transform.images import Tolerant, decode_images
 from tfcore.transform.parameters import TransformParameters, image_input
-from tfcore.transform.raw_column import RawColumn, gather, pad
-from tfcore.transform.together import Block, categories, each, in_order, numbers
-from tfcore.transform.vocabularies import Vocabularies, VocabularyTable
+from tfcore.transform.raw_column import RawColumn
+from tfcore.transform.together import Block, absent, categories, in_order, numbers
+from tfcore.transform.vocabularies import Vocabularies
 
 
 class Transform(tf.Module):
@@ -47,11 +47,6 @@ class Transform(tf.Module):
         self._tolerant = tolerant
         self.user_module = getattr(preprocess, "module", None)  # so that an export finds its variables and tables
         self.vocabularies = Vocabularies(parameters.fitted)
-        self.tables = {
-            fitted.column.name: VocabularyTable(fitted.ops[-1])
-            for fitted in parameters.fitted
-            if fitted.ops[-1].op == "vocabulary" and fitted.column.name not in self.vocabularies
-        }
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
         """{"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the parameters; "lists" too
@@ -82,24 +77,21 @@ class Transform(tf.Module):
 
     def _computed(self, columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor], list[tf.Tensor]]:
         """(numeric inputs that were computed together, the other inputs by name, which rows are usable)"""
-        outputs: dict[str, tf.Tensor] = {}
-        usable: list[tf.Tensor] = []
         if self._preprocess is not None:
             columns = {**columns, **self._preprocess(columns)}
-        columns = with_parts(columns, self._parameters.parts)
-        blocks, rest = numbers(self._parameters.fitted, columns, _apply)
-        outputs |= categories(rest, columns, self.vocabularies, _before_buckets)
-        for fitted in rest:
-            column = columns[fitted.column.name]
-            if fitted.size is not None:
-                if fitted.column.name not in outputs:
-                    outputs[fitted.column.name] = self._category(fitted, column)
-            elif fitted.pixels is not None:
-                made, good = self._image(fitted, column)
+        columns = {**columns}
+        for part in self._parameters.parts:  # a column of integers each, null where its date is
+            date = columns[part.source.name]
+            assert part.source.temporal is not None
+            columns[part.name] = date._replace(values=part_of(date.values, part.source.temporal, part.part))
+        blocks, outputs = numbers(self._parameters.fitted, columns)
+        outputs |= categories(self._parameters.fitted, columns, self.vocabularies)
+        usable: list[tf.Tensor] = []
+        for fitted in self._parameters.fitted:
+            if fitted.pixels is not None:
+                made, good = self._image(fitted, columns[fitted.column.name])
                 outputs |= made
                 usable += [] if good is None else [good]
-            else:
-                outputs |= _numbers(fitted, column)
         return blocks, outputs, usable
 
     def _numeric(self, blocks: Sequence[Block], named: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -139,54 +131,8 @@ class Transform(tf.Module):
             decoded, usable = self._tolerant(column.plain(), present, fitted.pixels)
         outputs = {name: decoded}
         if fitted.missing_indicator:
-            outputs[f"{name}__missing"] = (
-                tf.zeros([column.rows()], tf.float32) if present is None else tf.cast(~present, tf.float32)
-            )
+            outputs[f"{name}__missing"] = tf.cast(absent([column])[0], tf.float32)
         return outputs, usable
-
-    def _category(self, fitted: Fitted, column: RawColumn) -> tf.Tensor:
-        last = fitted.ops[-1]
-        present = column.present
-        if last.op == "bucketize":
-            values = _float(fitted, column.values)
-            finite = tf.math.is_finite(values)
-            if fitted.width is None:
-                present = finite if present is None else present & finite
-            values = tf.where(finite, values, tf.zeros_like(values))
-            ids = _bucketize(_before_buckets([fitted.ops[:-1]], values), last.boundaries or ())
-            if fitted.width is not None:
-                ids = tf.where(finite, ids, fitted.null_id or 0)
-        else:
-            ids = tf.cast(self._ids(fitted, column.values), tf.int32)
-            if column.codes is not None:
-                ids = gather(ids, column.codes)
-        if fitted.width is not None:
-            return _several(fitted, column, ids)
-        if present is None:
-            return ids
-        # NaN in a column that cannot be null counts as the lowest bucket
-        null = fitted.null_id if fitted.null_id is not None else 0
-        return tf.where(present, ids, tf.constant(null, tf.int32))
-
-    def _ids(self, fitted: Fitted, values: tf.Tensor) -> tf.Tensor:
-        op = fitted.ops[-1]
-        if op.op == "vocabulary":
-            return self.tables[fitted.column.name](values)
-        assert op.buckets is not None
-        text = values if fitted.column.type == "bytes" else tf.strings.as_string(values)
-        return tf.strings.to_hash_bucket_fast(text, op.buckets)
-
-
-def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
-    """int32 [rows, width]: a row's ids, then -1. Null is its own id and nothing else, an empty list nothing at all."""
-    width = fitted.width
-    assert width is not None
-    ids = ids[:, :width] if column.lengths is None else pad(ids, column.lengths, width, -1)
-    ids = tf.ensure_shape(ids, [None, width])
-    if column.present is None or fitted.null_id is None:
-        return ids
-    null = tf.constant([[fitted.null_id] + [-1] * (width - 1)], tf.int32)
-    return tf.where(column.present[:, None], ids, null)
 
 
 def _outputs(fitted: Fitted) -> list[str]:
@@ -200,117 +146,6 @@ def _outputs(fitted: Fitted) -> list[str]:
     if fitted.column.length is None or fitted.pool:
         return names
     return [name, *names[fitted.column.length :]]
-
-
-def _float(fitted: Fitted, values: tf.Tensor) -> tf.Tensor:
-    return tf.cast(values, tf.float64) if fitted.column.type == "int64" else values
-
-
-def _numbers(fitted: Fitted, column: RawColumn) -> dict[str, tf.Tensor]:
-    name = fitted.column.name
-    values = _float(fitted, column.values)
-    finite = tf.math.is_finite(values) if fitted.column.type == "float32" else None
-    present = column.present
-    # of a list none of the values is a null row's
-    known = None if present is None or column.lengths is not None else present
-    if known is not None and fitted.column.length is not None:
-        known = known[:, None]
-    usable = finite if known is None else known if finite is None else known & finite
-    if usable is not None:
-        values = tf.where(usable, values, tf.cast(fitted.fill, values.dtype))
-    for op in fitted.ops:
-        values = _apply([op], values)
-    if column.lengths is not None:
-        outputs = {f"{name}__{figure}": _pooled(figure, values, column.lengths) for figure in fitted.pool}
-        if f"{name}__length" in outputs and fitted.longest:
-            outputs[f"{name}__length"] /= float(fitted.longest)
-    elif fitted.column.length is not None:
-        outputs = {name: tf.ensure_shape(tf.cast(values, tf.float32), [None, fitted.column.length])}
-    else:
-        outputs = {name: tf.cast(values, tf.float32)}
-    if fitted.missing_indicator:
-        outputs[f"{name}__missing"] = (
-            tf.zeros([column.rows()], tf.float32) if present is None else tf.cast(~present, tf.float32)
-        )
-    if fitted.nan_indicator and finite is not None:
-        odd = _any_of_row(~finite, column)
-        outputs[f"{name}__nan"] = tf.cast(odd if present is None else present & odd, tf.float32)
-    return outputs
-
-
-def _any_of_row(mask: tf.Tensor, column: RawColumn) -> tf.Tensor:
-    """bool [rows]: whether the mask holds for any value of a row."""
-    if column.lengths is not None:
-        return _sums(tf.cast(mask, tf.int64), column.lengths) > 0
-    return tf.reduce_any(mask, 1) if mask.shape.rank == 2 else mask
-
-
-def _sums(values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    return tf.math.unsorted_segment_sum(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
-
-
-def _row_of_each(lengths: tf.Tensor) -> tf.Tensor:
-    return tf.repeat(tf.range(tf.size(lengths, tf.int64)), lengths)
-
-
-def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """float32 [rows]: one figure of each row's values; 0 for a row without any."""
-    if figure == "length":
-        return tf.cast(lengths, tf.float32)
-    if figure in ("mean", "sum"):
-        total = _sums(values, lengths)
-        if figure == "mean":
-            total = tf.math.divide_no_nan(total, tf.cast(lengths, values.dtype))
-        return tf.cast(total, tf.float32)
-    segment = tf.math.unsorted_segment_min if figure == "min" else tf.math.unsorted_segment_max
-    found = segment(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
-    return tf.cast(tf.where(lengths > 0, found, tf.zeros_like(found)), tf.float32)
-
-
-def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
-    """As reference.apply_numeric: one op on numbers of any shape, or several of a kind, one for each row of `x`."""
-    op = ops[0]
-
-    def number(value: Callable[[FittedOp], float | None]) -> tf.Tensor:
-        return each([value(op) for op in ops], x.dtype)
-
-    if op.op == "standardize":
-        return (x - number(lambda op: op.mean)) / number(lambda op: op.std)
-    if op.op == "min_max":
-        x = (x - number(lambda op: op.minimum)) / number(lambda op: _span(op.minimum, op.maximum))
-        return x * number(lambda op: _span(op.low, op.high)) + number(lambda op: op.low)
-    if op.op == "log":
-        return tf.sign(x) * tf.math.log1p(tf.abs(x))
-    if op.op == "clip":
-        x = x if op.minimum is None else tf.maximum(x, number(lambda op: op.minimum))
-        return x if op.maximum is None else tf.minimum(x, number(lambda op: op.maximum))
-    return x
-
-
-def _span(low: float | None, high: float | None) -> float:
-    assert low is not None and high is not None
-    return high - low
-
-
-def _before_buckets(before: Sequence[Sequence[FittedOp]], values: tf.Tensor) -> tf.Tensor:
-    """The operations before a bucketize, those of each column; float32 where one of them rounds.
-
-    Boundaries are often train values themselves, and the last bit of a logarithm depends on where in a vector it stands:
-    float64 rounded to float32 puts a value and the boundary made of it on the same number.
-    """
-    exact = all(op.op in ("clip", "identity") for op in before[0])
-    values = values if exact else tf.cast(values, tf.float64)
-    for ops in zip(*before, strict=True):
-        values = _apply(ops, values)
-    return values if exact else tf.cast(values, tf.float32)
-
-
-def _bucketize(values: tf.Tensor, boundaries: tuple[float, ...]) -> tf.Tensor:
-    """int32: how many boundaries are at or below each value; compared in the values' own precision."""
-    if not boundaries:
-        return tf.zeros_like(values, tf.int32)
-    edges = tf.constant(boundaries, values.dtype)
-    return tf.searchsorted(edges, values, side="right", out_type=tf.int32)
 
 
 def when_missing(fitted: Fitted) -> list[float] | None:
@@ -330,6 +165,7 @@ def when_missing(fitted: Fitted) -> list[float] | None:
     dtype = tf.int64 if column.type == "int64" else tf.float32
     values = tf.zeros([0] if column.is_list else [1, *column.shape], dtype)
     null = RawColumn(values, tf.constant([False]), None, tf.constant([0], tf.int64) if column.is_list else None)
-    made = [value if value.shape.rank == 2 else value[:, None] for value in _numbers(fitted, null).values()]
-    shown: list[float] = tf.concat(made, 1)[0].numpy().tolist()
+    blocks, vectors = numbers([fitted], {column.name: null})
+    made = [*(vector[0] for vector in vectors.values()), *(block.values[:, 0] for block in blocks)]
+    shown: list[float] = tf.concat(made, 0).numpy().tolist()
     return shown

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
-from headway.config import Frozen
+from headway.config import Frozen, Grown
 from headway.errors import ConfigError, DataError
 from headway.evaluation.tasks import Task
 from headway.monitor import Monitor
@@ -91,8 +91,10 @@ class LabelParameters(Frozen):
     std: float | None = None
 
 
-class TransformParameters(Frozen):
+class TransformParameters(Grown):
     """The layout of the model's inputs and how each is computed."""
+
+    newer = ("parts",)
 
     version: int = VERSION
     fitted: tuple[Fitted, ...]
@@ -101,13 +103,6 @@ class TransformParameters(Frozen):
     """The user's columns, when there is a preprocess function."""
     parts: tuple[DatePart, ...] = ()
     """Columns that are parts of dates."""
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        value: dict[str, Any] = handler(self)
-        if not self.parts:
-            value.pop("parts", None)
-        return value
 
     @property
     def raw(self) -> tuple[Column, ...]:
@@ -415,7 +410,7 @@ def _fit_op(
 def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: str) -> FittedOp:
     if not stats.complete and column.type == "bytes":
         raise ConfigError(
-            f"the column holds values of up to {stats.longest:,} bytes: those are no words",
+            f"the column holds values of up to {stats.longest:,} bytes, which is too long for words",
             where=where,
             fix="use hash, image, or leave it out",
         )
@@ -432,7 +427,7 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
     for value, _ in found:
         try:
             words.append(value.decode("utf-8"))
-        except UnicodeDecodeError:  # bytes that are no text stay out of vocabulary
+        except UnicodeDecodeError:  # bytes that are not text stay out of vocabulary
             continue
     return FittedOp(op="vocabulary", words=tuple(words), oov_buckets=op.oov_buckets)
 
@@ -514,5 +509,5 @@ def _classes(stats: ColumnStatistics, found: list[tuple[Any, int]]) -> tuple[str
     if stats.type == "bytes":
         return tuple(value.decode("utf-8", "backslashreplace") for value, _ in found)
     if stats.type == "float32" and any(value != int(value) for value, _ in found):
-        raise ConfigError("a label of fractions cannot be classes", where="label", fix="task: regression")
+        raise ConfigError("a label with fractions cannot be a class", where="label", fix="task: regression")
     return tuple(int(value) for value, _ in found)

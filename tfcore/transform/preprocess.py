@@ -140,7 +140,7 @@ def _derive(
         specs.append(spec)
     reads = tuple(c for c in stored if given.seen & {c.name, c.name + PRESENT})
     if not reads:
-        raise ConfigError("looks at no column", where="preprocess", fix="compute its columns from those it is given")
+        raise ConfigError("reads no column", where="preprocess", fix="compute its columns from those it is given")
     return made, tuple(specs), reads
 
 
@@ -164,7 +164,7 @@ def _column(name: str, value: Any, present: Any, rows: tf.Tensor) -> tuple[RawCo
         flat, kind = _stored(value.flat_values if ragged else value)
     except (TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"column {name!r} is no tensor of numbers or text: {reason}", where="preprocess") from None
+        raise ConfigError(f"column {name!r} is not a tensor of numbers or text: {reason}", where="preprocess") from None
     shape = (None,) if ragged else tuple(flat.shape.as_list()[1:]) if flat.shape.rank else None
     if (ragged and value.ragged_rank != 1) or shape is None or len(shape) > 1 or (not ragged and None in shape):
         raise ConfigError(

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from headway.schema.columns import Column
+
+DTYPES: dict[str, tf.DType] = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
+"""TensorFlow's, by a column's type."""
 
 
 class RawColumn(NamedTuple):
@@ -31,6 +37,16 @@ class RawColumn(NamedTuple):
     def padded(self, width: Any, filler: Any) -> tf.Tensor:
         """A list column as [rows, width]: `filler` behind shorter lists, longer ones cut."""
         return pad(self.plain(), self.lengths, width, filler)
+
+
+def raw_columns(chunk: Mapping[str, tf.Tensor], columns: Sequence[Column]) -> dict[str, RawColumn]:
+    """A chunk of classic Examples, as `tfcore.ops` gives it, as raw columns."""
+    return {
+        column.name: RawColumn(
+            chunk[column.name], chunk.get(f"{column.name}/present"), None, chunk.get(f"{column.name}/lengths")
+        )
+        for column in columns
+    }
 
 
 def pad(values: tf.Tensor, lengths: tf.Tensor, width: Any, filler: Any) -> tf.Tensor:

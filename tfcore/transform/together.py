@@ -1,11 +1,12 @@
 """Transforms columns of one kind as one stacked tensor: an op for all of them, not one for each.
 
-    blocks, rest = numbers(fitted, columns, apply)        # float32 [names, rows] each; what goes on its own
-    categories(fitted, columns, vocabularies, before)     # {column: int32 [rows]}
+    blocks, vectors = numbers(fitted, columns)        # float32 [names, rows] each; {column: float32 [rows, n]}
+    categories(fitted, columns, vocabularies)         # {column: int32 [rows], or [rows, width] where there are several}
 
 An op chain for each column costs TensorFlow about half a millisecond for every op, each time a graph is traced, saved or
 loaded: a table of 5,000 columns would take minutes. The computation is elementwise, so a column's values have the same
 bits as on their own; only a logarithm may differ in its last bit, which depends on where in a vector a value stands.
+Vectors, lists and very long lists of boundaries are groups of one.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfcore.transform.fitted import Fitted, FittedOp
-from tfcore.transform.raw_column import RawColumn
+from tfcore.transform.raw_column import RawColumn, pad
 from tfcore.transform.vocabularies import Vocabularies
 
-Apply = Callable[[Sequence[FittedOp], tf.Tensor], tf.Tensor]
-"""One operation on [columns, rows], with the parameters of each column."""
-NUMERIC = frozenset({"standardize", "min_max", "log", "clip", "identity"})
+_MOST_BOUNDARIES = 1024
+"""Boundaries of columns that go together are padded to one length."""
 
 
 class Block(NamedTuple):
@@ -32,21 +32,17 @@ class Block(NamedTuple):
     values: tf.Tensor
 
 
-def numbers(
-    fitted: Iterable[Fitted], columns: Mapping[str, RawColumn], apply: Apply
-) -> tuple[list[Block], list[Fitted]]:
-    """The numeric inputs of columns of one number for each row, and those fitted that are not such columns."""
+def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor]]:
+    """The numeric inputs, but for images: those of one number for each row, and vectors."""
     groups: dict[Any, list[Fitted]] = {}
-    rest = []
     for one in fitted:
-        column = columns[one.column.name]
-        alone = one.size is not None or one.column.shape or column.lengths is not None
-        if alone or any(op.op not in NUMERIC for op in one.ops):
-            rest.append(one)
-            continue
-        kind = (one.column.type, column.present is None, tuple(_kind(op) for op in one.ops))
-        groups.setdefault(kind, []).append(one)
-    return [block for group in groups.values() for block in _numbers(group, columns, apply)], rest
+        if one.size is None and one.pixels is None:
+            kind = (one.column.type, columns[one.column.name].present is None, tuple(map(_kind, one.ops)))
+            groups.setdefault(one.column.name if one.column.shape else kind, []).append(one)
+    blocks, vectors = list[Block](), dict[str, tf.Tensor]()
+    for group in groups.values():
+        _numbers(group, columns, blocks, vectors)
+    return blocks, vectors
 
 
 def _kind(op: FittedOp) -> tuple[Any, ...]:
@@ -54,34 +50,52 @@ def _kind(op: FittedOp) -> tuple[Any, ...]:
     return (op.op, op.minimum is None, op.maximum is None)
 
 
-def _numbers(group: Sequence[Fitted], columns: Mapping[str, RawColumn], apply: Apply) -> list[Block]:
-    values = tf.stack([columns[one.column.name].values for one in group])
-    present = _present(group, columns)
-    if group[0].column.type == "int64":
+def _numbers(
+    group: Sequence[Fitted], columns: Mapping[str, RawColumn], blocks: list[Block], vectors: dict[str, tf.Tensor]
+) -> None:
+    column, raw = group[0].column, [columns[one.column.name] for one in group]
+    values = tf.stack([one.values for one in raw])
+    if column.type == "int64":
         values = tf.cast(values, tf.float64)
-    finite = tf.math.is_finite(values) if group[0].column.type == "float32" else None
-    usable = finite if present is None else present if finite is None else present & finite
+    finite = tf.math.is_finite(values) if column.type == "float32" else None
+    present = _present(raw)
+    # of a list none of the values is a null row's, of a vector all are
+    known = None if column.is_list or present is None else present[..., None] if column.length else present
+    usable = finite if known is None else known if finite is None else known & finite
     if usable is not None:
         values = tf.where(usable, values, tf.cast(each([one.fill for one in group], tf.float32), values.dtype))
     for ops in zip(*(one.ops for one in group), strict=True):
-        values = apply(ops, values)
-    blocks = [Block(tuple(one.column.name for one in group), tf.cast(values, tf.float32))]
+        values = _apply(ops, values)
+    lengths = raw[0].lengths
+    if lengths is not None:
+        figures = [_pooled(figure, values[0], lengths, group[0].longest) for figure in group[0].pool]
+        blocks.append(Block(tuple(f"{column.name}__{figure}" for figure in group[0].pool), tf.stack(figures)))
+    elif column.length is not None:
+        vectors[column.name] = tf.ensure_shape(tf.cast(values[0], tf.float32), [None, column.length])
+    else:
+        blocks.append(Block(tuple(one.column.name for one in group), tf.cast(values, tf.float32)))
     if told := [i for i, one in enumerate(group) if one.missing_indicator]:
-        null = tf.zeros_like(values, tf.bool) if present is None else ~present
-        blocks.append(Block(_named(group, told, "missing"), tf.cast(_some(null, told), tf.float32)))
+        blocks.append(_indicator(group, told, "missing", absent(raw)))
     if finite is not None and (told := [i for i, one in enumerate(group) if one.nan_indicator]):
-        odd = ~finite if present is None else present & ~finite
-        blocks.append(Block(_named(group, told, "nan"), tf.cast(_some(odd, told), tf.float32)))
-    return blocks
+        odd = ~finite
+        if lengths is not None:
+            odd = (_sums(tf.cast(odd[0], tf.int64), lengths) > 0)[None]
+        elif column.length is not None:
+            odd = tf.reduce_any(odd, 2)
+        blocks.append(_indicator(group, told, "nan", odd if present is None else present & odd))
 
 
-def _named(group: Sequence[Fitted], places: Sequence[int], what: str) -> tuple[str, ...]:
-    return tuple(f"{group[i].column.name}__{what}" for i in places)
+def absent(raw: Sequence[RawColumn]) -> tf.Tensor:
+    """bool [columns, rows]: where there is no value, of columns that either all can be null, or none."""
+    present = _present(raw)
+    return tf.zeros([len(raw), raw[0].rows()], tf.bool) if present is None else ~present
 
 
-def _some(values: tf.Tensor, places: Sequence[int]) -> tf.Tensor:
-    """Some rows of [columns, rows]; TensorFlow's own look at the shape would take all where all are wanted."""
-    return values if len(places) == values.shape[0] else tf.gather(values, tf.constant(places, tf.int32))
+def _indicator(group: Sequence[Fitted], places: Sequence[int], what: str, where: tf.Tensor) -> Block:
+    """An input that is 1 `where` [columns, rows] it holds, of some of the columns."""
+    # TensorFlow's own look at the shape would gather all where all are wanted
+    some = where if len(places) == len(group) else tf.gather(where, tf.constant(places, tf.int32))
+    return Block(tuple(f"{group[i].column.name}__{what}" for i in places), tf.cast(some, tf.float32))
 
 
 def each(numbers: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
@@ -99,79 +113,145 @@ def in_order(blocks: Sequence[Block], names: Sequence[str]) -> tf.Tensor:
     return tf.transpose(values)
 
 
-def categories(
-    fitted: Iterable[Fitted],
-    columns: Mapping[str, RawColumn],
-    vocabularies: Vocabularies,
-    before: Callable[[Sequence[Sequence[FittedOp]], tf.Tensor], tf.Tensor],
-) -> dict[str, tf.Tensor]:
-    """int32 [rows] of each column of one category for each row that goes with others; the rest are not in it.
+def _sums(values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    return tf.math.unsorted_segment_sum(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
 
-    Args:
-        before: the operations before a bucketize, given those of each column.
-    """
+
+def _row_of_each(lengths: tf.Tensor) -> tf.Tensor:
+    return tf.repeat(tf.range(tf.size(lengths, tf.int64)), lengths)
+
+
+def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | None) -> tf.Tensor:
+    """float32 [rows]: one figure of each row's values; 0 for a row without any."""
+    if figure == "length":
+        count = tf.cast(lengths, tf.float32)
+        return count / float(longest) if longest else count
+    if figure in ("mean", "sum"):
+        total = _sums(values, lengths)
+        if figure == "mean":
+            total = tf.math.divide_no_nan(total, tf.cast(lengths, values.dtype))
+        return tf.cast(total, tf.float32)
+    segment = tf.math.unsorted_segment_min if figure == "min" else tf.math.unsorted_segment_max
+    found = segment(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
+    return tf.cast(tf.where(lengths > 0, found, tf.zeros_like(found)), tf.float32)
+
+
+def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
+    """As fitted.apply_numeric: one op on numbers of any shape, or several of a kind, one for each row of `x`."""
+    op = ops[0]
+
+    def number(value: Callable[[FittedOp], float | None]) -> tf.Tensor:
+        return each([value(op) for op in ops], x.dtype)
+
+    if op.op == "standardize":
+        return (x - number(lambda op: op.mean)) / number(lambda op: op.std)
+    if op.op == "min_max":
+        x = (x - number(lambda op: op.minimum)) / number(lambda op: _span(op.minimum, op.maximum))
+        return x * number(lambda op: _span(op.low, op.high)) + number(lambda op: op.low)
+    if op.op == "log":
+        return tf.sign(x) * tf.math.log1p(tf.abs(x))
+    if op.op == "clip":
+        x = x if op.minimum is None else tf.maximum(x, number(lambda op: op.minimum))
+        return x if op.maximum is None else tf.minimum(x, number(lambda op: op.maximum))
+    return x
+
+
+def _span(low: float | None, high: float | None) -> float:
+    assert low is not None and high is not None
+    return high - low
+
+
+def categories(
+    fitted: Iterable[Fitted], columns: Mapping[str, RawColumn], vocabularies: Vocabularies
+) -> dict[str, tf.Tensor]:
+    """int32 [rows] of each column of one category for each row, int32 [rows, width] of others."""
     groups: dict[Any, list[Fitted]] = {}
     for one in fitted:
-        if one.size is None or one.width is not None or one.column.shape:
+        if one.size is None:
             continue
         last, column = one.ops[-1], columns[one.column.name]
-        kind: tuple[Any, ...] | None = None
-        if last.op == "bucketize":
-            kind = tuple(_kind(op) for op in one.ops[:-1]) if len(last.boundaries or ()) <= _MOST_BOUNDARIES else None
-        elif last.op == "hash":
-            kind = (last.buckets,)
-        elif last.op == "vocabulary" and one.column.name in vocabularies:
-            kind = vocabularies.kind(one.column.name)
-        if kind is not None:
-            whole = (last.op, one.column.type, column.present is None, column.codes is None, *kind)
-            groups.setdefault(whole, []).append(one)
+        kind: tuple[Any, ...] = (one.column.name,)
+        if one.width is None:
+            if last.op == "hash":
+                kind = (last.buckets,)
+            elif last.op == "vocabulary":
+                kind = vocabularies.kind(one.column.name)
+            elif len(last.boundaries or ()) <= _MOST_BOUNDARIES:
+                kind = tuple(_kind(op) for op in one.ops[:-1])
+        whole = (last.op, one.column.type, one.width, column.present is None, column.codes is None, *kind)
+        groups.setdefault(whole, []).append(one)
     found: dict[str, tf.Tensor] = {}
     for group in groups.values():
         names = [one.column.name for one in group]
-        ids = _categories(group, columns, vocabularies, before)
+        ids = _categories(group, [columns[name] for name in names], vocabularies)
         found |= dict(zip(names, tf.unstack(ids, len(names)), strict=True))
     return found
 
 
-_MOST_BOUNDARIES = 1024
-"""Boundaries of columns that go together are padded to one length."""
-
-
-def _categories(
-    group: Sequence[Fitted], columns: Mapping[str, RawColumn], vocabularies: Vocabularies, before: Any
-) -> tf.Tensor:
-    present = _present(group, columns)
-    raw = [columns[one.column.name] for one in group]
-    last = [one.ops[-1] for one in group]
+def _categories(group: Sequence[Fitted], raw: Sequence[RawColumn], vocabularies: Vocabularies) -> tf.Tensor:
+    one, last, present = group[0], [one.ops[-1] for one in group], _present(raw)
+    # NaN in a column that cannot be null counts as the lowest bucket
+    nulls = each([one.null_id if one.null_id is not None else 0 for one in group], tf.int32)
     if last[0].op == "bucketize":
-        values = tf.stack([column.values for column in raw])
-        values = tf.cast(values, tf.float64) if group[0].column.type == "int64" else values
+        values = _flat([column.values for column in raw])
+        values = tf.cast(values, tf.float64) if one.column.type == "int64" else values
         finite = tf.math.is_finite(values)
-        present = finite if present is None else present & finite
-        values = before([one.ops[:-1] for one in group], tf.where(finite, values, tf.zeros_like(values)))
+        values = _before_buckets([one.ops[:-1] for one in group], tf.where(finite, values, tf.zeros_like(values)))
         ids = _bucketize(values, [op.boundaries or () for op in last])
-    else:
-        codes = None if raw[0].codes is None else tf.stack([column.codes for column in raw])
-        if codes is None:
-            values = tf.stack([column.values for column in raw])
-            which: tf.Tensor = tf.range(len(group))[:, None]
+        if one.width is not None:
+            ids = tf.where(finite, ids, nulls)
         else:
-            values = tf.concat([column.values for column in raw], 0)
-            sizes = _sizes([column.values for column in raw])
-            which = tf.repeat(tf.range(len(group)), sizes)
+            present = finite if present is None else present & finite
+    else:
+        coded = raw[0].codes is not None
+        values = tf.concat([column.values for column in raw], 0) if coded else _flat([column.values for column in raw])
+        sizes = _sizes([column.values for column in raw]) if coded else None
+        which = tf.range(len(group))[:, None] if sizes is None else tf.repeat(tf.range(len(group)), sizes)
         if last[0].op == "hash":
-            text = values if group[0].column.type == "bytes" else tf.strings.as_string(values)
+            text = values if one.column.type == "bytes" else tf.strings.as_string(values)
             ids = tf.strings.to_hash_bucket_fast(text, last[0].buckets)
         else:
             ids = vocabularies([one.column.name for one in group], values, which)
         ids = tf.cast(ids, tf.int32)
-        if codes is not None:
-            ids = _of_codes(ids, codes, sizes)
-    if present is None:
+        if sizes is not None:
+            ids = _of_codes(ids, _flat([column.codes for column in raw]), sizes)
+    if one.width is not None:
+        return _several(one, raw[0], ids[0])[None]
+    return ids if present is None else tf.where(present, ids, nulls)
+
+
+def _flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """[columns, rows]; of a vector, which is alone, [1, rows * n]."""
+    stacked = tf.stack(tensors)
+    return stacked if stacked.shape.rank == 2 else tf.reshape(stacked, [1, -1])
+
+
+def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
+    """int32 [rows, width]: a row's ids, then -1. Null is its own id and nothing else, an empty list nothing at all."""
+    width = fitted.width
+    assert width is not None
+    if column.lengths is None:
+        ids = tf.reshape(ids, [-1, fitted.column.length])[:, :width]
+    else:
+        ids = pad(ids, column.lengths, width, -1)
+    ids = tf.ensure_shape(ids, [None, width])
+    if column.present is None or fitted.null_id is None:
         return ids
-    # NaN in a column that cannot be null counts as the lowest bucket
-    nulls = [one.null_id if one.null_id is not None else 0 for one in group]
-    return tf.where(present, ids, each(nulls, tf.int32))
+    null = tf.constant([[fitted.null_id] + [-1] * (width - 1)], tf.int32)
+    return tf.where(column.present[:, None], ids, null)
+
+
+def _before_buckets(before: Sequence[Sequence[FittedOp]], values: tf.Tensor) -> tf.Tensor:
+    """The operations before a bucketize, those of each column; float32 where one of them rounds.
+
+    Boundaries are often train values themselves, and the last bit of a logarithm depends on where in a vector it stands:
+    float64 rounded to float32 puts a value and the boundary made of it on the same number.
+    """
+    exact = all(op.op in ("clip", "identity") for op in before[0])
+    values = values if exact else tf.cast(values, tf.float64)
+    for ops in zip(*before, strict=True):
+        values = _apply(ops, values)
+    return values if exact else tf.cast(values, tf.float32)
 
 
 def _sizes(values: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -202,8 +282,6 @@ def _bucketize(values: tf.Tensor, boundaries: Sequence[Sequence[float]]) -> tf.T
     return tf.searchsorted(tf.constant(padded, values.dtype), values, side="right", out_type=tf.int32)
 
 
-def _present(group: Sequence[Fitted], columns: Mapping[str, RawColumn]) -> tf.Tensor | None:
+def _present(raw: Sequence[RawColumn]) -> tf.Tensor | None:
     """bool [columns, rows]; either all columns of a group can be null, or none."""
-    if columns[group[0].column.name].present is None:
-        return None
-    return tf.stack([columns[one.column.name].present for one in group])
+    return None if raw[0].present is None else tf.stack([column.present for column in raw])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from tfcore.transform.fitted import Fitted, FittedOp
 
@@ -23,60 +24,41 @@ SHARED_FROM = 16
 """So many tables and more become one. Fewer are faster apart: looking up in a shared one joins strings."""
 
 
-class VocabularyTable(tf.Module):
-    """Ids of known values by falling train count, then the out-of-vocabulary buckets, by hash. Exports without files."""
-
-    def __init__(self, op: FittedOp):
-        super().__init__(name="vocabulary")
-        self._buckets = op.oov_buckets or 1
-        self._known = len(_keys(op))
-        self._dense = _Dense([op.integers or ()]) if is_dense(op) else None
-        self._table = _hashed(op) if self._dense is None else None
-
-    def __call__(self, values: tf.Tensor) -> tf.Tensor:
-        """int64 ids, shape as `values`."""
-        oov = _unknown(values, tf.constant(self._known, tf.int64), self._buckets)
-        if self._dense is not None:
-            found = self._dense.lookup(values, [0], tf.zeros_like(values, tf.int32))
-        elif self._table is None:
-            return oov
-        else:
-            found = self._table.lookup(values)
-        return tf.where(found >= 0, found, oov)
-
-
 class Vocabularies(tf.Module):
-    """Ids of the values of several columns at once, the same as each column's own table gives."""
+    """Ids of the values of columns, of several at once: known values by falling train count, then the out-of-vocabulary
+    buckets, by hash. Exports without files."""
 
     def __init__(self, fitted: Sequence[Fitted]):
         super().__init__(name="vocabularies")
-        ops = {
-            one.column.name: one.ops[-1]
-            for one in fitted
-            if one.ops[-1].op == "vocabulary" and one.size is not None and not one.column.shape
-        }
-        narrow = sorted((name for name in ops if is_dense(ops[name])), key=lambda name: len(_range(ops[name])))
-        ends = np.cumsum([len(_range(ops[name])) for name in narrow])
-        dense = narrow[: int(np.searchsorted(ends, MOST_DENSE, side="right"))]
-        shared = [name for name in ops if name not in set(dense)]
+        columns = {one.column.name: one for one in fitted if one.ops[-1].op == "vocabulary" and one.size is not None}
+        self._ops = {name: one.ops[-1] for name, one in columns.items()}
+        narrow = sorted(
+            (name for name, op in self._ops.items() if is_dense(op)), key=lambda n: len(_range(self._ops[n]))
+        )
+        together = [name for name in narrow if not columns[name].column.shape]
+        ends = np.cumsum([len(_range(self._ops[name])) for name in together])
+        dense = together[: int(np.searchsorted(ends, MOST_DENSE, side="right"))]
+        shared = [name for name in columns if not (columns[name].column.shape or name in set(dense))]
         shared = shared if len(shared) >= SHARED_FROM else []
-        self._ops = {name: ops[name] for name in (*dense, *shared)}
-        self._dense = _Dense([ops[name].integers or () for name in dense]) if dense else None
-        self._places = {name: place for place, name in enumerate(dense)}
+        alone = [name for name in narrow if name not in {*dense, *shared}]
+        arrays = [*([dense] if dense else []), *([name] for name in alone)]
+        self._arrays = [_Dense([self._ops[name].integers or () for name in names]) for names in arrays]
+        self._places = {name: (i, place) for i, names in enumerate(arrays) for place, name in enumerate(names)}
         self._prefixes = {name: f"{number}:" for number, name in enumerate(shared)}
-        self._table = None
-        keys = [self._prefixes[name].encode() + _text(key) for name in shared for key in _keys(ops[name])]
-        if keys:
-            ids = np.concatenate([np.arange(len(_keys(ops[name]))) for name in shared])
-            rows = tf.lookup.KeyValueTensorInitializer(tf.constant(keys, tf.string), tf.constant(ids, tf.int64))
-            self._table = tf.lookup.StaticHashTable(rows, default_value=-1)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._ops
+        self._tables = {
+            name: _table(_keys(op), np.arange(len(_keys(op))))
+            for name, op in self._ops.items()
+            if name not in self._places and name not in self._prefixes and _keys(op)
+        }
+        keys = [self._prefixes[name].encode() + _text(key) for name in shared for key in _keys(self._ops[name])]
+        ids = [np.arange(len(_keys(self._ops[name]))) for name in shared]
+        self._shared = _table(keys, np.concatenate(ids)) if keys else None
 
     def kind(self, name: str) -> tuple[Any, ...]:
         """What columns must share to be looked up in one call."""
-        return (name in self._places, self._ops[name].oov_buckets or 1)
+        if name in self._places:
+            return ("array", self._places[name][0], self._ops[name].oov_buckets or 1)
+        return ("shared", self._ops[name].oov_buckets or 1) if name in self._prefixes else (name,)
 
     def __call__(self, names: Sequence[str], values: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
         """int64 ids, shape as `values`.
@@ -88,15 +70,20 @@ class Vocabularies(tf.Module):
         """
         ops = [self._ops[name] for name in names]
         oov = _unknown(values, _of_column([len(_keys(op)) for op in ops], which), ops[0].oov_buckets or 1)
+        table = self._shared
         if names[0] in self._places:
-            assert self._dense is not None
-            found = self._dense.lookup(values, [self._places[name] for name in names], which)
-        elif self._table is None:
-            return oov
-        else:
+            array = self._arrays[self._places[names[0]][0]]
+            found = array.lookup(values, [self._places[name][1] for name in names], which)
+            return tf.where(found >= 0, found, oov)
+        if names[0] in self._prefixes:
             prefix = tf.gather(tf.constant([self._prefixes[name] for name in names]), which)
             text = values if values.dtype == tf.string else tf.strings.as_string(values)
-            found = self._table.lookup(tf.strings.join([tf.broadcast_to(prefix, tf.shape(text)), text]))
+            values = tf.strings.join([tf.broadcast_to(prefix, tf.shape(text)), text])
+        else:
+            table = self._tables.get(names[0])
+        if table is None:  # nothing is known: a table cannot be made of nothing
+            return oov
+        found = table.lookup(values)
         return tf.where(found >= 0, found, oov)
 
 
@@ -160,11 +147,7 @@ def _of_column(numbers: Sequence[int], which: tf.Tensor) -> tf.Tensor:
     return tf.gather(tf.constant(numbers, tf.int64), which)
 
 
-def _hashed(op: FittedOp) -> tf.lookup.StaticHashTable | None:
-    keys = _keys(op)
-    if not keys:  # a table cannot be made of nothing
-        return None
-    dtype = tf.string if op.words is not None else tf.int64
-    ids = tf.range(len(keys), dtype=tf.int64)
-    rows = tf.lookup.KeyValueTensorInitializer(tf.constant(list(keys), dtype), ids)
+def _table(keys: Sequence[Any], ids: NDArray[np.int64]) -> tf.lookup.StaticHashTable:
+    dtype = tf.int64 if isinstance(keys[0], int) else tf.string
+    rows = tf.lookup.KeyValueTensorInitializer(tf.constant(list(keys), dtype), tf.constant(ids, tf.int64))
     return tf.lookup.StaticHashTable(rows, default_value=-1)

@@ -195,8 +195,7 @@ def test_a_death_between_calls_is_survived(child, tmp_path):
 
 def test_a_stop_reaches_the_running_call_only(child, tmp_path):
     monitor = Recorder()
-    child.spawn()
-    assert child.wait_ready(60)  # it takes a second to start where others work too
+    child.call("my_stages:echo", {"rows": 1}, tmp_path)  # it takes a second to start where others work too
     threading.Timer(0.7, monitor.stop.set).start()
     with pytest.raises(Cancelled):
         child.call("my_stages:slow", {"rows": 100_000}, tmp_path, monitor)
@@ -208,8 +207,7 @@ def test_a_stop_reaches_the_running_call_only(child, tmp_path):
 
 
 def test_ctrl_c_does_not_touch_the_child(child, tmp_path):
-    child.spawn()
-    assert child.wait_ready(10)
+    child.call("my_stages:echo", {"rows": 1}, tmp_path)
     os.kill(child.pid, signal.SIGINT)
     assert child.call("my_stages:echo", {"rows": 1}, tmp_path)["rows"] == 1
     assert os.getpgid(child.pid) != os.getpgid(0)
@@ -268,9 +266,6 @@ def test_it_works_from_a_foreign_directory_with_packages_of_our_names(tmp_path):
         assert not any(name.split(".")[0] in ("tensorflow", "keras") for name in sys.modules), "the parent is light"
         lines = []
         with Child(on_line=lines.append) as child:
-            child.spawn()
-            assert child.wait_ready(120)
-            assert child.facts["devices"] and child.facts["seconds"] > 0, child.facts
             try:
                 child.call("tfcore.runtime.worker:nothing", {}, Path("."))
             except Exception as error:

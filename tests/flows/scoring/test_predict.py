@@ -116,7 +116,7 @@ def test_a_model_that_cannot_be_used_is_named(project, tmp_path):
 
 
 def test_a_model_that_does_not_say_which_columns_it_takes_is_refused(tmp_path):
-    with pytest.raises(StoreError, match="no SavedModel"):
+    with pytest.raises(StoreError, match="not a SavedModel"):
         describe_model(tmp_path)
     (tmp_path / "saved_model.pb").touch()
     with pytest.raises(StoreError, match="does not say which columns it takes"):

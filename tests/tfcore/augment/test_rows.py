@@ -16,7 +16,9 @@ from tfcore.augment.rows import _SALT, _SHARE, Augment
 from tfcore.augment.tables import LEVELS, beta_quantiles
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
 from tfcore.train.steps.learner import row_losses
 from tfcore.train.training_data import TrainingData
 from tfcore.transform.config import ColumnTransform

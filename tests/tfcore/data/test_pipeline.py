@@ -16,9 +16,9 @@ from headway.statistics.split_statistics import SplitStatistics
 from tfcore.data.decode import Decoder, Labeler
 from tfcore.data.pipeline import evaluation_dataset, safe, training_dataset, training_rows
 from tfcore.data.shards import Holdout, Shards
-from tfcore.ops import parse_examples
+from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.fitted import apply_numeric, bucket
+from tfcore.transform.fitted import apply_numeric
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import LabelParameters, fit_parameters
 from tfcore.transform.preprocess import derive
@@ -287,7 +287,7 @@ def reference_inputs(parameters, batch):
         rows = batch[fitted.column.name].to_pylist()
         last = fitted.ops[-1]
         if last.op == "bucketize":
-            inside = bucket(last, np.array([row or 0 for row in rows], np.float64))
+            inside = np.searchsorted(last.boundaries, [row or 0 for row in rows], side="right")
             inputs[fitted.column.name] = [
                 fitted.null_id if row is None else i for row, i in zip(rows, inside, strict=True)
             ]

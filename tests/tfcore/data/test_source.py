@@ -13,7 +13,9 @@ from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
 
 ROWS = 1000
 COLUMNS = (
@@ -244,7 +246,7 @@ def test_a_function_is_told_the_row_it_asks_for_and_keeps_its_defaults(make, giv
         (
             lambda: Feed.from_generator(lambda first, last: [], COLUMNS),
             ConfigError,
-            "asks for first and last; it is given",
+            "has the parameters first and last; it is given",
         ),
         (
             lambda: Feed.from_generator(iter([]), COLUMNS),

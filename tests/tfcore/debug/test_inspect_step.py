@@ -23,9 +23,9 @@ from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.python_op import numpy_op
 from tfcore.models.config import ModelConfig
 from tfcore.testing import assert_same_bytes, write_examples
-from tfcore.train import train
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import OptimizerConfig, TrainingConfig
+from tfcore.train.stage import train
 from tfcore.train.steps.learner import Learner
 from tfcore.transform.config import ColumnTransform
 

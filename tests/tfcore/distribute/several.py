@@ -13,9 +13,10 @@ from headway.config import Frozen
 from headway.errors import Cancelled
 from headway.monitor import Monitor
 from tfcore.distribute.placement import Choice, place
-from tfcore.distribute.process_group import ending_with
-from tfcore.train import TrainRequest, checkpoints, launch
+from tfcore.distribute.process_group import ending_with_parent
+from tfcore.train import checkpoints, launch
 from tfcore.train import member as group_member
+from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train_placed
 
 tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.0  # each call is heard of
@@ -47,7 +48,6 @@ class Jobs(Frozen):
     worker: int = 0
     replicas: int
     workers: int
-    lifeline: int | None = None
 
 
 class Acting(Monitor):
@@ -80,7 +80,7 @@ class Acting(Monitor):
     @contextlib.contextmanager
     def heeded(self):
         """Inside, it acts in the middle of the writing of a checkpoints too."""
-        whole = checkpoints._sync
+        whole = checkpoints.sync_path
 
         def sync(path):
             if self.act and self.act.inside and self.synced == self.act.at:
@@ -88,16 +88,16 @@ class Acting(Monitor):
             self.synced += 1
             return whole(path)
 
-        checkpoints._sync = sync
+        checkpoints.sync_path = sync
         try:
             yield
         finally:
-            checkpoints._sync = whole
+            checkpoints.sync_path = whole
 
 
 def run(request: Jobs, out: Path, monitor: Monitor):
     """All the jobs on one placement, each into the folder of its name; those that are stopped leave none."""
-    with ending_with(request.lifeline):
+    with ending_with_parent():
         choice = Choice(request.name, replicas=request.replicas, workers=request.workers, logical=request.workers == 1)
         placement = place(choice, worker=request.worker)
     for job in request.jobs:

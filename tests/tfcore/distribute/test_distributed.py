@@ -28,8 +28,11 @@ from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.process_group import run_together
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, launch, train
+from tfcore.train import launch
 from tfcore.train.launch import choose
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
 from tfcore.train.steps.replicated import DistributedLearner
 
 pytestmark = pytest.mark.slow
@@ -382,7 +385,7 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     # before any checkpoint, where it is frozen and not killed: TensorFlow's own check would take ten seconds
     shorter = asked.model_copy(update={"training": asked.training.model_copy(update={"worker_timeout": 3.0})})
     error = ended(monkeypatch, shorter, out, at=10, worker=1, signal="SIGSTOP")
-    assert re.search(r"worker 1 of 2 \(pid \d+\) is frozen: nothing was heard of it for 3 seconds; all", str(error))
+    assert re.search(r"worker 1 of 2 \(pid \d+\) is frozen: it sent nothing for 3 seconds; all", str(error))
     assert "it begins anew" in error.fix
     # the stop of one that went so far was agreed on
     assert not (pair[0] / "stopped").exists()

@@ -15,8 +15,10 @@ from tfcore.distribute.placement import workers_of
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
 from tfcore.train.launch import choose, given_cluster
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
 from tfcore.transform.preprocess import transform_of
 
 COLUMNS = (
@@ -97,7 +99,7 @@ def test_a_tf_config_says_who_the_workers_are(monkeypatch):
         with pytest.raises(ConfigError, match="TF_CONFIG"):
             workers_of(wrong)
     monkeypatch.setenv("TF_CONFIG", "{")
-    with pytest.raises(ConfigError, match="no JSON"):
+    with pytest.raises(ConfigError, match="not JSON"):
         given_cluster()
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:2"]}, "task": task}))
     with pytest.raises(ConfigError, match="4 workers, but TF_CONFIG names 2"):

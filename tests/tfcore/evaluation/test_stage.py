@@ -20,7 +20,9 @@ from tfcore.export.predictor import Predictor
 from tfcore.export.saved_model import ExportRequest, export
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
 
 ROWS = 5000
 MODEL = ModelConfig(hidden=(8,), embedding=2)
@@ -197,7 +199,7 @@ def test_a_saved_model_that_does_not_fit_is_told_not_raised(binary, other, tmp_p
 
 
 def test_mistakes_are_named(binary, tmp_path):
-    with pytest.raises(ConfigError, match="'carier' is no stored column"):
+    with pytest.raises(ConfigError, match="'carier' is not a stored column"):
         predict(binary.request(slices=("carier",)), tmp_path, Monitor())
     empty = binary.examples.result | {"splits": {"eval": {"rows": 0, "shards": []}}}
     part = binary.examples.part("eval").model_copy(update={"result": empty})

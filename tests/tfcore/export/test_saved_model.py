@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from flows.dag.replay_stage import ReplayProcess, ReplayRequest, beyond, question, replay, sample
+from flows.dag.replay_stage import ReplayRequest, beyond, question, replay, sample
 from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
 from tfcore.export import replay_main as replay_script
+from tfcore.export.replay_process import ReplayProcess
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
 from tfcore.graph.python_op import python_op
 from tfcore.models.build import build, save_weights, to_predictions
@@ -525,7 +526,7 @@ def test_a_model_that_cannot_be_loaded_or_a_process_that_dies(exported, tmp_path
         replay(request.model_copy(update={"saved_model": broken}), tmp_path, Monitor())
     script = tmp_path / "dies.py"
     script.write_text("import sys; print('last words', file=sys.stderr); sys.exit(3)")
-    monkeypatch.setattr("flows.dag.replay_stage.script", lambda: str(script))
+    monkeypatch.setattr("tfcore.export.replay_process.script", lambda: str(script))
     with pytest.raises(HeadwayError, match=r"exit code 3(?s:.*)last words"):
         replay(request, tmp_path, Monitor())
 

@@ -35,7 +35,10 @@ def knobs(request):
 
 @pytest.mark.parametrize("name", CONVERSIONS)
 def test_a_value_made_of_a_knob_is_refused_while_a_model_is_made_and_while_a_graph_is_traced(knobs, name):
-    with knobs.offered(), pytest.raises(ConfigError, match=r"knob\('margin'\): a Python or NumPy value is made of it"):
+    with (
+        knobs.offered(),
+        pytest.raises(ConfigError, match=r"knob\('margin'\): is converted to a Python or NumPy value"),
+    ):
         CONVERSIONS[name](knob("margin"))
     with knobs.offered():
         margin = knob("margin")

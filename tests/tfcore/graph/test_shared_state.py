@@ -148,7 +148,7 @@ def test_a_checkpoint_comes_back_by_name_and_says_what_did_not(tmp_path):
     assert str(report).startswith(
         "restored 1 of 5 variables; not found: later; of another dtype, shape or dataset: model/hidden/bias"
     )
-    with pytest.raises(StoreError, match="no shared state"):
+    with pytest.raises(StoreError, match="not a shared state"):
         grown.restore(tmp_path / "nothing")
 
 
@@ -250,7 +250,7 @@ def test_names_and_values_of_two_checkpoints_change_nothing(tmp_path):
         names.write_text(wrong)
         other = SharedState()
         first = other.hold("first", tf.Variable([0.0, 0.0] if "  2\n" in wrong else [0.0]))
-        with pytest.raises(StoreError, match="is no shared state"):
+        with pytest.raises(StoreError, match="is not a shared state"):
             other.restore(tmp_path / "state")
         assert not first.numpy().any()
 

@@ -123,7 +123,7 @@ def test_crosses_are_exact_when_they_fit_and_in_range_when_not():
 
 
 def test_an_unknown_column_in_a_cross_is_named():
-    with pytest.raises(ConfigError, match="'nope' is no categorical input"):
+    with pytest.raises(ConfigError, match="'nope' is not a categorical input"):
         build(ModelConfig(name="wide_deep", crosses=(("c0", "nope"),)), layout(), seed=0)
 
 

@@ -15,7 +15,7 @@ from headway.errors import DataError
 from headway.records import wire
 from headway.records.tfrecord import frame
 from headway.schema.columns import Column
-from tfcore.ops import parse_examples, read_examples, read_runs
+from tfcore.ops.example_parser import parse_examples, read_examples, read_runs
 
 SOURCES = Path(__file__).parents[3] / "tfcore" / "ops"
 REFUSED = (tf.errors.DataLossError, tf.errors.InvalidArgumentError)

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from headway.errors import ConfigError
 from tfcore.graph.function import GraphFunction
-from tfcore.losses import pairwise_loss
-from tfcore.losses.pairwise import SecondDerivativeError
+from tfcore.losses.pairwise import SecondDerivativeError, pairwise_loss
 from tfcore.ops.library import FOLDER
 from tfcore.testing import assert_gradient
 
@@ -433,7 +432,7 @@ import numpy as np, tensorflow as tf
 threads, lengths = json.loads(sys.argv[1])
 tf.config.threading.set_intra_op_parallelism_threads(threads)
 from pathlib import Path
-from tfcore.losses import pairwise_loss
+from tfcore.losses.pairwise import pairwise_loss
 rng = np.random.default_rng(5)
 rows = sum(lengths)
 scores, labels = tf.constant(rng.normal(size=rows), tf.float32), tf.constant(rng.integers(0, 5, rows), tf.float32)

@@ -129,7 +129,7 @@ def test_derived_columns_are_fitted_and_computed_like_raw_ones(tmp_path):
         ("return {'x': tf.reshape(columns['miles'], [-1, 2, 2])}", "shape"),
         ("return {'x': columns['miles'][:1]}", "preprocess: x has"),
         ("return {'x': tf.complex(1.0, 1.0) + tf.zeros([8], tf.complex64)}", "complex64"),
-        ("return {'x': tf.zeros([8])}", "looks at no column"),
+        ("return {'x': tf.zeros([8])}", "reads no column"),
         ("raise RuntimeError('no')", "RuntimeError: no"),
     ],
 )

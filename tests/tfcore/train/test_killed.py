@@ -17,7 +17,8 @@ from PIL import Image
 from headway.schema.columns import Column
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.config import ColumnTransform
 
 ROWS = 256
@@ -33,7 +34,8 @@ from headway.process_tuning import uncollected
 with uncollected(keep=True):
     from headway.monitor import Monitor
     from headway.process import own
-    from tfcore.train import TrainRequest, train
+    from tfcore.train.request import TrainRequest
+    from tfcore.train.stage import train
     from tfcore.train import checkpoints
 own()
 at, inside = int(sys.argv[3]), sys.argv[4] == "inside"
@@ -54,7 +56,7 @@ def killed(path):  # a checkpoints's files are written, its manifest is not, or 
 Killed.saves = 0
 import tfcore.train.callbacks.history
 tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.0
-whole, checkpoints._sync = checkpoints._sync, killed
+whole, checkpoints.sync_path = checkpoints.sync_path, killed
 print(json.dumps(train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Killed())), flush=True)
 os._exit(0)  # without taking TensorFlow apart
 """

@@ -19,7 +19,9 @@ from headway.schema.columns import Column
 from tfcore.data.pipeline import evaluation_dataset
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.stage import train
 from tfcore.train.training_data import TrainingData
 
 ROWS = 3000
@@ -254,7 +256,7 @@ def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_
     (tmp_path / "request.json").write_text(asked.model_dump_json())
     code = (
         "import sys; from pathlib import Path; from headway.monitor import Monitor; from headway.process import own; own();"
-        "from tfcore.train import TrainRequest, train;"
+        "from tfcore.train.request import TrainRequest; from tfcore.train.stage import train;"
         "train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Monitor())"
     )
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -283,7 +285,7 @@ def test_a_resume_keeps_the_mode_it_began_in(examples, tmp_path, monkeypatch):
 
 
 def test_mistakes_are_told_before_training(examples, tmp_path):
-    with pytest.raises(ConfigError, match="'9' is no class"):
+    with pytest.raises(ConfigError, match="'9' is not a class"):
         train(request(examples, class_weights={"9": 2.0}), tmp_path, Monitor())
     empty = examples.result | {"splits": {"train": {"rows": 0, "shards": []}}}
     asked = request(examples)

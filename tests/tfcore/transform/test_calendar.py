@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
-from headway.schema.calendar_days import PARTS, parts_of
+from headway.schema.calendar_days import PARTS, part_of, parts_of
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from tfcore.transform.calendar import part_of
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import fit_parameters
@@ -88,6 +87,9 @@ def test_parts_are_chosen_and_refused_where_there_are_none():
     with pytest.raises(ConfigError, match="needs a date or a time") as error:
         _fitted([*range(15706, 16206)], temporal=None, transform={"date_parts": ["week"]})
     assert "parse" in error.value.fix
-    for wrong, told in [(["log", {"date_parts": ["week"]}], "alone"), ({"date_parts": ["week", "week"]}, "twice")]:
+    for wrong, told in [
+        (["log", {"date_parts": ["week"]}], "no other operations"),
+        ({"date_parts": ["week", "week"]}, "twice"),
+    ]:
         with pytest.raises(ValueError, match=told):
             ColumnTransform(transform=wrong)

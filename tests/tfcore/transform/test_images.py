@@ -104,7 +104,7 @@ def test_long_values_are_told_apart_but_not_kept():
         (PHOTO, LABEL, Column(name="x", type="int64", nullable=False)), {}, _with_x(statistics)
     )
     assert "an image needs its size" in notes[0] and [f.column.name for f in parameters.fitted] == ["x"]
-    with pytest.raises(ConfigError, match="those are no words"):
+    with pytest.raises(ConfigError, match="too long for words"):
         fit_parameters((PHOTO, LABEL), {"photo": ColumnTransform(transform="vocabulary")}, statistics)
 
 

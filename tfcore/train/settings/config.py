@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen
+from headway.config import Frozen, Grown
 from tfcore.augment.config import AugmentConfig
 from tfcore.train.settings.knob_values import MEANINGS, fault
 from tfcore.train.settings.ranking import RankingConfig
@@ -32,21 +32,6 @@ _SETTINGS: dict[str, frozenset[str]] = {
     "ftrl": frozenset({"initial_accumulator_value", "l1_regularization_strength", "l2_regularization_strength"}),
 }
 """The settings each optimizer takes, by its name."""
-
-_NEWER = (
-    "augment",
-    "ranking",
-    "sampling",
-    "micro_batches",
-    "precision",
-    "stop_at_loss",
-    "keep_best",
-    "strategy",
-    "replicas",
-    "workers",
-    "worker_timeout",
-)
-"""Settings that are not written out while they have their default: they came after others."""
 
 AnySchedule = Annotated[ConstantRate | CosineRate | ExponentialRate | PiecewiseRate, Field(discriminator="name")]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -91,14 +76,21 @@ class EarlyStoppingConfig(Frozen):
     holdout: float = Field(
         default=0.1, gt=0.0, le=0.5, description="the holdout: a share of the train rows, never trained on"
     )
-    min_delta: float = Field(default=0.0, ge=0.0, description="a smaller fall of the loss is no improvement")
+    min_delta: float = Field(
+        default=0.0, ge=0.0, description="a smaller fall of the loss does not count as an improvement"
+    )
 
 
-class TrainingConfig(Frozen):
+class TrainingConfig(Grown):
     """Length, batches, optimizer, and how the loop runs.
 
     In a pipeline the keys that are left out are chosen by the number of train rows: `tfcore.train.settings.auto`.
     """
+
+    newer = (
+        *("augment", "ranking", "sampling", "micro_batches", "precision", "stop_at_loss", "keep_best"),
+        *("strategy", "replicas", "workers", "worker_timeout"),
+    )
 
     epochs: float | None = Field(
         default=None,
@@ -153,7 +145,7 @@ class TrainingConfig(Frozen):
         description="end when the running mean of the training loss is no higher than this",
     )
     non_finite_limit: int = Field(
-        default=10, ge=1, description="stop after this many steps in a row with a loss or gradient that is no number"
+        default=10, ge=1, description="stop after this many steps in a row with a loss or gradient that is not finite"
     )
     max_refused_images: int = Field(
         default=100, ge=0, description="images that TensorFlow cannot decode are skipped, but no more than so often"
@@ -224,7 +216,7 @@ class TrainingConfig(Frozen):
         # down to zero is fine, at the very end
         wrong = [rate for rate in value.ends() if rate < 0] or [rate for rate in value.ends()[:1] if rate == 0]
         if wrong:
-            raise ValueError(f"{wrong[0]:g} is no learning rate; it must be above 0")
+            raise ValueError(f"{wrong[0]:g} is not a learning rate; it must be above 0")
         return value
 
     @field_validator("knobs")
@@ -232,7 +224,7 @@ class TrainingConfig(Frozen):
     def _knobs_fit(cls, value: dict[str, Schedule]) -> dict[str, Schedule]:
         for name, schedule in value.items():
             if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-                raise ValueError(f"{name!r} is no name for a knob: use lower-case letters, digits and _")
+                raise ValueError(f"{name!r} is not a name for a knob: use lower-case letters, digits and _")
             if name in ("learning_rate", "clip_norm"):
                 raise ValueError(f"{name} has a key of its own: training.{name}")
             for end in (*schedule.ends(), *([0.0] if schedule.warmup_steps else [])):
@@ -264,22 +256,12 @@ class TrainingConfig(Frozen):
         if self.ranking is not None and self.micro_batches > 1:
             raise ValueError("micro_batches: they would cut the groups of training.ranking; leave one of the two out")
         if self.keep_best and self.early_stopping is None:
-            raise ValueError(
-                "keep_best: the best are told by the loss on a holdout, and there is none; set training.early_stopping"
-            )
+            raise ValueError("keep_best: needs the loss on a holdout; set training.early_stopping")
         if isinstance(self.class_weights, dict):
             for name, weight in self.class_weights.items():
                 if not (math.isfinite(weight) and weight >= 0):
                     raise ValueError(f"class_weights.{name}: {weight} is not a number from 0 up")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        value: dict[str, Any] = handler(self)  # a training without them keeps the fingerprint it had
-        for name in _NEWER:
-            if value.get(name) == type(self).model_fields[name].default:
-                value.pop(name, None)
-        return value
 
     def all_knobs(self, dropout: float = 0.0) -> dict[str, Schedule]:
         """Every knob that the step reads; `dropout` is the model's."""

@@ -30,7 +30,7 @@ class ControlFile:
         """What the file says, if it has changed since it was last asked.
 
         Raises:
-            ConfigError: it is no JSON object.
+            ConfigError: it is not a JSON object.
         """
         try:
             found = self.path.stat()
@@ -49,9 +49,9 @@ class ControlFile:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as error:
-            raise ConfigError(f"is no JSON: {error}", where=str(self.path), fix='{"learning_rate": 0.0001}') from None
+            raise ConfigError(f"is not JSON: {error}", where=str(self.path), fix='{"learning_rate": 0.0001}') from None
         if not isinstance(value, dict):
-            raise ConfigError("is no JSON object", where=str(self.path), fix='{"learning_rate": 0.0001}')
+            raise ConfigError("is not a JSON object", where=str(self.path), fix='{"learning_rate": 0.0001}')
         return value
 
     def write(self, values: Mapping[str, float | None]) -> None:

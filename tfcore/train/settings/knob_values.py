@@ -21,39 +21,29 @@ from numpy.typing import NDArray
 from headway.errors import ConfigError
 from tfcore.train.settings.schedule import Schedule
 
-MEANINGS = {
-    "learning_rate": "the optimizer's",
-    "clip_norm": "the largest global norm of the gradients",
-    "dropout": "share of the built-in model's hidden units that are dropped",
-    "label_smoothing": "share of the label's weight that is spread over all classes",
-    "temperature": "what logits are divided by in the training loss",
-    "positive_weight": "weight of the positive rows of a binary label",
-    "regularization": "what the model's own losses are multiplied by",
+_KNOBS = {
+    "learning_rate": ("the optimizer's", 0.0, 1e6, False),
+    "clip_norm": ("the largest global norm of the gradients", 0.0, 1e9, False),
+    "dropout": ("share of the built-in model's hidden units that are dropped", 0.0, 1.0, True),
+    "label_smoothing": ("share of the label's weight that is spread over all classes", 0.0, 1.0, True),
+    "temperature": ("what logits are divided by in the training loss", 0.0, 1e6, False),
+    "positive_weight": ("weight of the positive rows of a binary label", 0.0, 1e9, True),
+    "regularization": ("what the model's own losses are multiplied by", 0.0, 1e9, True),
 }
+"""(meaning, from, up to, whether `from` itself is allowed); `up to` never is."""
+MEANINGS = {name: meaning for name, (meaning, *_) in _KNOBS.items()}
 """The knobs that Headway's own training reads; any other name is for the user's model."""
-_BOUNDS = {
-    "learning_rate": (0.0, 1e6, False),
-    "clip_norm": (0.0, 1e9, False),
-    "dropout": (0.0, 1.0, True),
-    "label_smoothing": (0.0, 1.0, True),
-    "temperature": (0.0, 1e6, False),
-    "positive_weight": (0.0, 1e9, True),
-    "regularization": (0.0, 1e9, True),
-}
-"""(from, up to, whether `from` itself is allowed); `up to` never is."""
-
-
 _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
 def fault(name: str, value: float) -> str | None:
     """Why a knob cannot have this value; None when it can."""
     if not math.isfinite(value):
-        return f"{name} is {value}, which is no finite number"
+        return f"{name} is {value}, which is not a finite number"
     if abs(value) > _LARGEST or (value and abs(value) < _SMALLEST):
         return f"{name} is {value:g}, which float32 does not hold; it would be {'0' if abs(value) < 1 else 'infinite'}"
-    if name in _BOUNDS:
-        low, high, closed = _BOUNDS[name]
+    if name in _KNOBS:
+        _, low, high, closed = _KNOBS[name]
         if not (low < value < high or (closed and value == low)):
             return f"{name} is {value:g}; it must be {'at least' if closed else 'above'} {low:g} and below {high:g}"
     return None
@@ -123,7 +113,7 @@ def check(name: str, value: Any, known: Mapping[str, Any] | list[str]) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{value!r} is no number", where=f"knob {name!r}", fix=f"for example {name}=0.1")
+        raise ConfigError(f"{value!r} is not a number", where=f"knob {name!r}", fix=f"for example {name}=0.1")
     try:
         number = float(value)
     except OverflowError:  # an int of hundreds of digits

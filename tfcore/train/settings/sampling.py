@@ -3,7 +3,7 @@
     rates = class_rates(SamplingConfig(negatives=0.1), ["0", "1"], {"0": 900, "1": 100})     # [0.1, 1.0]
     logit_offsets(rates, "binary")                                                           # [2.303]
 
-A model that is trained on a tenth of the negatives believes in ten times the odds. `correct: logits` adds the logarithm
+A model that is trained on a tenth of the negatives predicts ten times the odds. `correct: logits` adds the logarithm
 of the classes' rates to its output while it trains (and only then), so that what it puts out by itself keeps to the
 rows as they are: calibrated, without a correction after training (the offset is that of prior correction in King and
 Zeng, "Logistic regression in rare events data", 2001). `correct: weights` lets each row count 1 / rate times instead.
@@ -76,7 +76,7 @@ def class_rates(
         unknown = [name for name in config.rates if name not in classes]
         if unknown:
             fix = f"the classes are: {', '.join(list(classes)[:20])}"
-            raise ConfigError(f"{unknown[0]!r} is no class of the label", where=f"{_WHERE}.rates", fix=fix)
+            raise ConfigError(f"{unknown[0]!r} is not a class of the label", where=f"{_WHERE}.rates", fix=fix)
         return [float(config.rates.get(name, 1.0)) for name in classes]
     if not counts:
         raise ConfigError("balance needs the label's counts", where=f"{_WHERE}.balance")

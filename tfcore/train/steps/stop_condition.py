@@ -82,7 +82,7 @@ class StopCondition:
             missed = counts["in_row"] + (1 if retryable is None else tf.cast(~retryable, tf.int32))
             new["in_row"] = tf.where(applied, 0, missed)
         if "seen" in counts:
-            # a loss that is no number would stay in the mean for ever
+            # a loss that is not finite would stay in the mean for ever
             new["loss"] = tf.where(applied, counts["loss"] * DECAY + loss * weight, counts["loss"])
             new["weight"] = tf.where(applied, counts["weight"] * DECAY + weight, counts["weight"])
             new["seen"] = counts["seen"] + tf.cast(applied, tf.int32)

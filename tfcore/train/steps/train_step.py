@@ -10,7 +10,7 @@ the parts' losses, objectives and gradients are then those of the whole batch:
 
     total = tf.reduce_sum(step.row_weights(batch))
     parts = [step.part(rows, total=total, share=0.5, first_row=first) for rows, first in ((upper, 0), (lower, 128))]
-    part = Part.sum(parts)
+    loss = sum(part.loss for part in parts)
 
 `part` writes no variable but a layer's moving averages; `finish` writes all others.
 """
@@ -40,18 +40,6 @@ Batch = Mapping[str, Any]
 _NAMES = 8
 """So many variables are named in a warning."""
 
-_OPTIMIZERS = {
-    "adam": keras.optimizers.Adam,
-    "adamw": keras.optimizers.AdamW,
-    "nadam": keras.optimizers.Nadam,
-    "adamax": keras.optimizers.Adamax,
-    "lion": keras.optimizers.Lion,
-    "sgd": keras.optimizers.SGD,
-    "rmsprop": keras.optimizers.RMSprop,
-    "adagrad": keras.optimizers.Adagrad,
-    "ftrl": keras.optimizers.Ftrl,
-}
-
 
 @dataclass(frozen=True)
 class Part:
@@ -63,14 +51,6 @@ class Part:
     """float32 scalar: what the gradients are those of; with the model's own losses."""
     gradients: list[tf.Tensor]
     """float32, as the model's trainable variables, dense."""
-
-    @staticmethod
-    def sum(parts: Sequence[Part]) -> Part:
-        return Part(
-            tf.add_n([part.loss for part in parts]),
-            tf.add_n([part.objective for part in parts]),
-            [tf.add_n(list(some)) for some in zip(*(part.gradients for part in parts), strict=True)],
-        )
 
 
 @dataclass(frozen=True)
@@ -115,7 +95,9 @@ class TrainStep:
     ):
         self.scale = scale
         self.unreached: list[str] = []
-        """The paths of the variables that no gradient reaches in a traced step; eagerly one may."""
+        """The paths of the variables that no gradient reaches in a traced step."""
+        self.unreached_eagerly: list[str] = []
+        """The same of the last step that ran eagerly."""
         self._log = log or (lambda line: None)
         self.model, self.task, self.optimizer, self.knobs, self.counter = model, task, optimizer, knobs, counter
         self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
@@ -166,8 +148,11 @@ class TrainStep:
             objective = tf.add_n([objective, *own])
             scaled = objective if self.scale is None else objective * self.scale.value
         found = tape.gradient(scaled, trained)
-        if not tf.executing_eagerly():
-            self._note([v.path for v, one in zip(self.model.trainable_variables, found, strict=True) if one is None])
+        unreached = [v.path for v, one in zip(self.model.trainable_variables, found, strict=True) if one is None]
+        if tf.executing_eagerly():
+            self.unreached_eagerly = unreached
+        else:
+            self._note(unreached)
         gradients = [
             # dense also for embeddings: the optimizer's moments are dense anyway
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
@@ -270,4 +255,5 @@ class TrainStep:
 
 def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
     """The Keras optimizer of `config`. Its learning rate is a variable that every step sets anew."""
-    return _OPTIMIZERS[config.name](learning_rate=0.0, **config.settings())
+    settings = {"learning_rate": 0.0, **config.settings()}
+    return keras.optimizers.deserialize({"class_name": config.name, "config": settings})

@@ -8,8 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfcore.data.groups.group_ids import row_groups
-from tfcore.losses import group_splits
+from tfcore.data.groups.group_ids import group_splits, row_groups
 
 compiled = tf.function(group_splits, jit_compile=True, reduce_retracing=True)
 

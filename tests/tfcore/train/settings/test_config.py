@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from headway.config import load
 from headway.errors import ConfigError
 from tfcore.models.config import ModelConfig
+from tfcore.train.callbacks.early_stopping import Patience
 from tfcore.train.settings.config import EarlyStoppingConfig, TrainingConfig
-from tfcore.train.settings.patience import Patience
 from tfcore.train.settings.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate
 
 SCHEDULES = [
@@ -25,7 +25,7 @@ SCHEDULES = [
 
 
 def test_the_configs_import_no_tensorflow():
-    modules = "tfcore.train.settings.config, tfcore.models.config, tfcore.train.settings.patience"
+    modules = "tfcore.train.settings.config, tfcore.models.config"
     code = f"import sys, {modules}; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -60,7 +60,7 @@ def test_mistakes_are_named(value, words):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"name": "mpl"}, "is no model"),
+        ({"name": "mpl"}, "no model 'mpl'"),
         ({"crosses": [["a", "b"]]}, "only wide_deep"),
         ({"name": "wide_deep", "crosses": [["a"]]}, "two or more"),
         ({"options": {"a": 1}}, "only a user's function"),

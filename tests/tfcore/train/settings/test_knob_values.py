@@ -37,13 +37,13 @@ def test_a_knob_follows_its_schedule_until_it_is_set_and_again_when_let_go():
         ({"label_smoothing": 0.1}, "set it in the pipeline"),
         ({"dropout": 1.0}, "at least 0 and below 1"),
         ({"learning_rate": 0}, "above 0"),
-        ({"learning_rate": float("nan")}, "no finite number"),
-        ({"learning_rate": True}, "no number"),
-        ({"learning_rate": 10**400}, "learning_rate is inf, which is no finite number"),
-        ({"dropout": -(10**400)}, "dropout is -inf, which is no finite number"),
+        ({"learning_rate": float("nan")}, "not a finite number"),
+        ({"learning_rate": True}, "not a number"),
+        ({"learning_rate": 10**400}, "learning_rate is inf, which is not a finite number"),
+        ({"dropout": -(10**400)}, "dropout is -inf, which is not a finite number"),
         ({"learning_rate": 1e-60}, "learning_rate is 1e-60, which float32 does not hold; it would be 0"),
         ({"dropout": -1e39}, "float32 does not hold; it would be infinite"),
-        ({"dropout": 0.1, "learning_rate": "x"}, "no number"),
+        ({"dropout": 0.1, "learning_rate": "x"}, "not a number"),
     ],
 )
 def test_a_slip_changes_nothing_and_is_named(wanted, words):
@@ -62,10 +62,10 @@ def test_the_control_file_is_news_once_for_each_change(tmp_path):
     assert file.news() == {"learning_rate": 0.1, "dropout": None}
     assert file.news() is None
     file.path.write_text("[" * 100_000)
-    with pytest.raises(ConfigError, match="is no JSON"):
+    with pytest.raises(ConfigError, match="is not JSON"):
         file.news()
     file.path.write_text("[1]")
-    with pytest.raises(ConfigError, match="no JSON object"):
+    with pytest.raises(ConfigError, match="not a JSON object"):
         file.news()
     file.begin()
     assert file.news() is None and not file.path.exists()
@@ -74,13 +74,13 @@ def test_the_control_file_is_news_once_for_each_change(tmp_path):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"learning_rate": 0}, "no learning rate"),
-        ({"learning_rate": {"name": "cosine", "initial": 0.1, "final": -1}}, "no learning rate"),
+        ({"learning_rate": 0}, "not a learning rate"),
+        ({"learning_rate": {"name": "cosine", "initial": 0.1, "final": -1}}, "not a learning rate"),
         ({"knobs": {"learning_rate": 0.1}}, "a key of its own: training.learning_rate"),
         ({"knobs": {"temperature": 0}}, "above 0"),
         ({"knobs": {"temperature": {"initial": 2, "name": "constant", "warmup_steps": 5}}}, "above 0"),
         ({"knobs": {"label_smoothing": 1.0}}, "below 1"),
-        ({"knobs": {"Margin": 1.0}}, "no name for a knob"),
+        ({"knobs": {"Margin": 1.0}}, "not a name for a knob"),
     ],
 )
 def test_mistakes_in_the_config_are_named(value, words):

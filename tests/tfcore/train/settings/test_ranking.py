@@ -10,15 +10,16 @@ from pydantic import ValidationError
 from headway.errors import Cancelled, ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
-from tfcore.data.groups.group_ids import NO_GROUP, group_ids
-from tfcore.losses import group_splits, pairwise_loss
+from tfcore.data.groups.group_ids import NO_GROUP, group_ids, group_splits
+from tfcore.losses.pairwise import pairwise_loss
 from tfcore.models.config import ModelConfig
 from tfcore.ops.library import library
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.request import TrainRequest
 from tfcore.train.session import TrainingSession
-from tfcore.train.settings.config import OptimizerConfig
+from tfcore.train.settings.config import OptimizerConfig, TrainingConfig
 from tfcore.train.settings.ranking import RankingConfig
+from tfcore.train.stage import train
 from tfcore.train.steps.learner import Learner
 from tfcore.train.training_data import TrainingData
 from tfcore.transform.raw_column import RawColumn

@@ -12,8 +12,10 @@ from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
 from tfcore.testing import write_examples
-from tfcore.train import TrainingConfig, TrainRequest, train
+from tfcore.train.request import TrainRequest
+from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.sampling import SamplingConfig, class_rates, logit_offsets
+from tfcore.train.stage import train
 from tfcore.train.training_data import TrainingData
 
 ROWS, BASE = 20_000, 0.05
@@ -116,7 +118,7 @@ def test_rates_are_checked():
     assert logit_offsets([0.5, 1.0, 2.0], "multiclass") == pytest.approx([-0.693147, 0, 0.693147])
     with pytest.raises(ValidationError, match="give one of"):
         SamplingConfig()
-    with pytest.raises(ConfigError, match="'z' is no class"):
+    with pytest.raises(ConfigError, match="'z' is not a class"):
         class_rates(SamplingConfig(rates={"z": 0.5}), list(counts), counts, "multiclass")
     with pytest.raises(ConfigError, match="no negatives"):
         class_rates(SamplingConfig(negatives=0.5), list(counts), counts, "multiclass")

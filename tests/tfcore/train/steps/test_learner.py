@@ -329,7 +329,7 @@ def test_class_weights():
     assert class_weights(None, ["0", "1"], None) is None
     assert class_weights("balanced", ["0", "1"], {"0": 75, "1": 25}) == [100 / 150, 2.0]
     assert class_weights({"1": 3}, ["0", "1"], None) == [1.0, 3.0]
-    with pytest.raises(ConfigError, match="'2' is no class"):
+    with pytest.raises(ConfigError, match="'2' is not a class"):
         class_weights({"2": 3}, ["0", "1"], None)
     with pytest.raises(ConfigError, match="no classes"):
         class_weights("balanced", [], None, "regression")
@@ -348,7 +348,7 @@ def test_checkpoints_are_kept_torn_ones_passed_over_and_leftovers_swept(tmp_path
     whole = data.read_bytes()
     data.write_bytes(whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:])
     assert checkpoints.newest().step == 10
-    assert "passed over: variables.data-00000-of-00001 has changed (crc32c)" in lines[-1]
+    assert "is skipped: variables.data-00000-of-00001 has changed (crc32c)" in lines[-1]
     data.write_bytes(whole[:-8])
     assert checkpoints.newest().step == 10
     assert f"has {len(whole) - 8} bytes, not {len(whole)}" in lines[-1]

@@ -1,0 +1,108 @@
+"""Asks `tfcore/export/replay_main.py`, in a fresh process that has only TensorFlow, what an exported model predicts.
+
+    process = ReplayProcess()
+    process.start()                             # imports TensorFlow while the model trains
+    answer = process.ask(replay_request(...), monitor)
+
+TensorFlow-free: the script is run by its path, isolated from the environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import queue
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.errors import HeadwayError
+from headway.monitor import Monitor
+from headway.process import ChildProcess
+from headway.records.spec import feature_spec
+from headway.schema.columns import Column
+from tfcore.export.signatures import tensor_names
+
+SECONDS = 300.0
+"""A replay that takes longer than this hangs."""
+
+
+class ReplayProcess:
+    """A fresh Python process that runs the replay script: started early, used once."""
+
+    def __init__(self) -> None:
+        self._process: ChildProcess | None = None
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+
+    def start(self) -> None:
+        """Start it, unless it runs; it imports TensorFlow and waits."""
+        if self._process is None:
+            self._process = ChildProcess(["-I", script()], self._answers.put, folder=tempfile.gettempdir())
+
+    def ask(self, request: Mapping[str, Any], monitor: Monitor) -> dict[str, Any]:
+        """Its answer to `request`; HeadwayError when it fails."""
+        self.start()
+        process, until = self._process, time.monotonic() + SECONDS
+        assert process is not None
+        try:
+            process.send(request)
+            while time.monotonic() < until:
+                monitor.check()
+                with contextlib.suppress(queue.Empty):
+                    if (answer := self._answers.get(timeout=0.1)) is not None:
+                        return answer
+                    problem = f"the replay process {process.fate()} and gave no answer{process.last_lines()}"
+                    raise HeadwayError(problem, fix="run 'headway doctor'")
+            raise HeadwayError(f"the replay process did not answer within {SECONDS:.0f} s")
+        finally:
+            self.close()  # it is used up
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        process, self._process, self._answers = self._process, None, queue.Queue()
+        if process is not None:
+            process.close(0.5)
+
+
+def script() -> str:
+    """Where the replay script lies; found without importing TensorFlow."""
+    spec = importlib.util.find_spec("tfcore.export.replay_main")
+    if spec is None or spec.origin is None:
+        raise HeadwayError("tfcore/export/replay_main.py is not installed", fix="install headway again")
+    return spec.origin
+
+
+def replay_request(
+    saved_model: Path,
+    columns: Sequence[Column],
+    shards: Sequence[Mapping[str, Any]],
+    expected: Path,
+    *,
+    rows_per_record: int,
+    output: str,
+    bound: float,
+) -> dict[str, Any]:
+    """The script's request; see there."""
+    names = tensor_names(columns)
+    return {
+        "saved_model": str(saved_model),
+        "spec": feature_spec(columns, rows_per_record),
+        "rows_per_record": rows_per_record,
+        "columns": [
+            {
+                "name": column.name,
+                "tensor": names[column.name],
+                "dtype": column.type,
+                "nullable": column.nullable,
+                "dictionary": column.encoding == "dictionary",
+                "shape": list(column.shape),
+            }
+            for column in columns
+        ],
+        "shards": list(shards),
+        "expected": str(expected),
+        "output": output,
+        "bound": bound,
+    }

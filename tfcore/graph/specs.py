@@ -1,0 +1,219 @@
+"""Specs of tensors and nests of them: their leaves, their text, and the check that a function returns what it declares.
+
+    list(walk({"x": spec}, "batch"))               # [("batch['x']", spec)]
+    describe(np.zeros([2, 3]))                     # "float64 [2, 3]"
+    leaves = checked("features:rank", {"rank": tf.TensorSpec([None], tf.int32)}, {"rank": ranks})
+    # PythonOpError: features:rank: returned int64 [5] for output['rank'], declared int32 [None]
+
+Nothing is cast: TensorFlow would make int64 of an int32 in silence, or inf of a large float64. A Python number, which has
+no dtype, takes the declared one where that keeps it, but for a float's rounding; str becomes UTF-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfcore.graph.python_errors import PythonOpError
+
+Spec = Any
+"""A tf.TensorSpec, or a dict of them by name, or a list, tuple or namedtuple of them."""
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A value beside what it should have been."""
+
+    path: str
+    expected: str
+    given: str
+    fix: str | None = None
+
+    @property
+    def argument(self) -> str:
+        return self.path if "[" in self.path else repr(self.path)
+
+
+def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(its place, such as "batch['x']"; a leaf) of a nest."""
+    if isinstance(spec, Mapping | list | tuple):
+        for key, inner in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
+            yield from walk(inner, f"{path}[{key!r}]" if path else str(key))
+    else:
+        yield path, spec
+
+
+def pairs(path: str, spec: Spec, value: Any) -> Iterator[tuple[str, Any, Any] | Misfit]:
+    """(its place, a leaf of `spec`, what stands there in `value`), or the Misfit of another structure."""
+    if isinstance(spec, Mapping):
+        if not isinstance(value, Mapping) or set(value) != set(spec):
+            yield Misfit(path, _keys(spec), _keys(value) if isinstance(value, Mapping) else given(value))
+            return
+        for key, inner in spec.items():
+            yield from pairs(f"{path}[{key!r}]", inner, value[key])
+    elif isinstance(spec, list | tuple):
+        if not isinstance(value, list | tuple) or len(value) != len(spec):
+            has = f"{len(value)} values" if isinstance(value, list | tuple) else given(value)
+            yield Misfit(path, f"{len(spec)} values", has)
+            return
+        for i, (inner, one) in enumerate(zip(spec, value, strict=True)):
+            yield from pairs(f"{path}[{i}]", inner, one)
+    else:
+        yield path, spec, value
+
+
+def pack(spec: Spec, leaves: Iterator[Any]) -> Any:
+    """`leaves` in the structure of `spec`; a list becomes a tuple."""
+    if isinstance(spec, Mapping):
+        return {key: pack(inner, leaves) for key, inner in spec.items()}
+    if isinstance(spec, list | tuple):
+        inside = [pack(inner, leaves) for inner in spec]
+        return type(spec)(*inside) if hasattr(spec, "_fields") else tuple(inside)
+    return next(leaves)
+
+
+def dims(shape: Any) -> str:
+    """ "[None, 3]", or "[...]" for any shape."""
+    shape = tf.TensorShape(shape)
+    return "[...]" if shape.rank is None else str(shape.as_list())
+
+
+def describe(value: Any) -> str:
+    """dtype and shape of a spec, tensor or array: "float32 [None, 3]"; the type's name of anything else."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {describe(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, tuple) and value and all(isinstance(inner, tf.TensorSpec) for inner in value):
+        return "(" + ", ".join(describe(inner) for inner in value) + ")"
+    if isinstance(value, np.ndarray | np.generic):
+        return f"{value.dtype} {list(value.shape)}"
+    if isinstance(value, tf.Tensor | tf.Variable | tf.TensorSpec | keras.Variable):
+        return f"{tf.as_dtype(value.dtype).name} {dims(value.shape)}"
+    return type(value).__name__
+
+
+def side_by_side(rows: Sequence[tuple[str, str, str]]) -> str:
+    """Lines of what was expected and what was found of each of several."""
+    first, second = (max(len(row[i]) for row in rows) for i in range(2))
+    return "\n".join(f"  {name:<{first}}  {expected:<{second}}  {found}" for name, expected, found in rows)
+
+
+def given(value: Any) -> str:
+    """A tensor or array by dtype and shape; anything else by its type and what it is."""
+    plain = isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic)
+    return f"{describe(value)} {value!r:.40}" if plain else describe(value)
+
+
+def _keys(value: Mapping[Any, Any]) -> str:
+    return f"the keys [{', '.join(sorted(map(repr, value)))}]"
+
+
+def checked(where: str, spec: Spec, value: Any) -> list[Any]:
+    """The leaves of what the function `where` returned; PythonOpError where it is not what was declared."""
+    if value is None and isinstance(spec, list | tuple) and not spec:
+        return []  # what a function for its effects returns
+    leaves = []
+    for found in pairs("output", spec, value):
+        if isinstance(found, Misfit):
+            problem = f"returned {found.given} for {found.path}, declared are {found.expected}"
+            raise PythonOpError(problem, where=where)
+        path, leaf, one = found
+        leaves.append(check(where, path, one, leaf.dtype, leaf.shape))
+    return leaves
+
+
+def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
+    """`value` as an array or tensor of just this dtype and a shape that fits; PythonOpError otherwise."""
+    dtype, shape = tf.as_dtype(dtype), tf.TensorShape(shape)
+    declared = f"{dtype.name} {dims(shape)}"
+
+    def refuse(returned: str, fix: str | None = None) -> NoReturn:
+        raise PythonOpError(f"returned {returned} for {what}, declared {declared}", where=where, fix=fix)
+
+    if isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic):
+        is_text = isinstance(value, str | bytes)
+        if is_text != (dtype == tf.string) or not (is_text or _of_kind(value, dtype)):
+            refuse(f"{type(value).__name__} {value!r}")
+        if isinstance(value, int | float) and not holds(value, dtype):
+            refuse(f"{type(value).__name__} {_short(value)}", f"{dtype.name} does not hold it: declare another dtype")
+        value = np.asarray(value, object if dtype == tf.string else dtype.as_numpy_dtype)
+    elif isinstance(value, tf.RaggedTensor | tf.SparseTensor):
+        refuse(f"a {type(value).__name__}", "return its parts, or to_tensor() or tf.sparse.to_dense() of it")
+    elif isinstance(value, np.ma.MaskedArray):
+        refuse("a masked array", "say what stands where it is masked: filled(...)")
+    elif isinstance(value, tf.IndexedSlices):
+        value = tf.convert_to_tensor(value)
+    elif hasattr(value, "to_numpy") and hasattr(value, "dtype"):
+        value = value.to_numpy()  # a column of a table
+    found, has = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if found is None or has is None:
+        refuse(f"a {type(value).__name__}", "return an array or a tensor")
+    array = isinstance(value, np.ndarray | np.generic)
+    text = array and found.kind in "SUO"
+    same = dtype == tf.string if text else dtype_of(found) == dtype
+    if not same or not shape.is_compatible_with(has):
+        name = found.name if hasattr(found, "name") else str(found)
+        fix = "convert it in the function, or declare what it returns" if not same else "declare the shape it returns"
+        refuse(f"{name} {dims(has)}", fix)
+    if text:
+        try:
+            return _encoded(np.asarray(value))
+        except UnicodeEncodeError as error:
+            refuse(f"text that UTF-8 has no form for, {_short(str(error.object))}")
+        except TypeError as error:
+            refuse(f"an object array with {error}", "make every element str or bytes")
+    # TensorFlow takes the bytes as they lie, in a graph
+    return value.astype(found.newbyteorder("=")) if array and not found.isnative else value
+
+
+def dtype_of(found: Any) -> tf.DType | None:
+    """TensorFlow's, where it has one: none for dates, or rows of fields."""
+    try:
+        return tf.as_dtype(found)
+    except TypeError:
+        return None
+
+
+def _of_kind(value: Any, dtype: tf.DType) -> bool:
+    """Whether numbers such as this Python number become a `dtype`: an int also a float, a bool nothing else."""
+    kinds = {bool: dtype.is_bool, int: dtype.is_integer or dtype.is_floating, float: dtype.is_floating}
+    return bool(kinds.get(type(value), False))
+
+
+def holds(value: float, dtype: tf.DType) -> bool:
+    """Whether a Python number is still there as a `dtype`: as it is, or a float as the nearest that is finite, not 0."""
+    if dtype.is_bool or not _of_kind(value, dtype):
+        return _of_kind(value, dtype)
+    if dtype.is_integer:
+        return bool(dtype.min <= value <= dtype.max)
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            made = float(np.asarray(float(value), dtype.as_numpy_dtype))
+    except OverflowError:  # an int of more digits than a float has room for
+        return False
+    if isinstance(value, int):
+        return made == value
+    return not np.isfinite(value) or (bool(np.isfinite(made)) and (made != 0.0 or value == 0.0))
+
+
+def _encoded(text: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Strings as bytes: a graph takes no others. UnicodeEncodeError, or TypeError of what is neither str nor bytes."""
+    if text.dtype.kind == "U":
+        return np.char.encode(text, "utf-8")
+    if text.dtype != object or set(map(type, text.flat)) <= {bytes}:
+        return text
+    made = np.empty(text.size, object)
+    for i, one in enumerate(text.flat):
+        if not isinstance(one, str | bytes):
+            raise TypeError(f"the {type(one).__name__} {_short(one)}")
+        made[i] = one.encode() if isinstance(one, str) else one
+    return made.reshape(text.shape)
+
+
+def _short(value: Any) -> str:
+    shown = repr(value) if not isinstance(value, int) or value.bit_length() < 256 else f"of {value.bit_length()} bits"
+    return shown if len(shown) <= 60 else shown[:57] + "..."

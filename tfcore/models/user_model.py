@@ -1,0 +1,197 @@
+"""Models of a user's module: made by a function of theirs, and refused where Headway would not train all of them.
+
+    model = user_model(config, layout, Path("my_models.py"))
+
+Headway calls the model and adds up its task's loss and what the model added with `add_loss`. What `compile` was given, and a
+`train_step` or `compute_loss` of the model's class, are Keras' own training loop's, which never runs here. Nor is all state
+a weight: Keras counts what `add_weight` makes, and layers; a tf.Variable that a layer holds as an attribute is not among the
+model's variables, so that no optimizer trains it, and no checkpoint and no export has it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from headway.errors import ConfigError
+from tfcore.graph.knobs import is_knob
+from tfcore.graph.python_errors import PythonOpError
+from tfcore.models.config import ModelConfig
+from tfcore.private_api import flat_layers
+from tfcore.runtime.user_code import line_of, load_function
+
+METHODS = {
+    "train_step": "the training step",
+    "test_step": "the evaluation step",
+    "predict_step": "the prediction step",
+    "compute_loss": "the loss",
+    "compute_metrics": "the metrics",
+    "make_train_function": "the training loop",
+}
+"""What a subclass of keras.Model may override, and what that changes in Keras' own training."""
+_TABLES = (tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable)
+_SEQUENCES = (list, tuple, set, frozenset)
+_SELF = "_self_"
+"""How TensorFlow's own lists of what an object holds begin."""
+_KNOWN = ("keras", "tfcore")
+"""Layers of these packages know what they hold."""
+
+
+def user_model(config: ModelConfig, layout: Any, module: Path | None, outputs: int) -> keras.Model:
+    """The model that a function of the user's file makes; it gives `outputs` numbers per row."""
+    name = config.name
+    if module is None:
+        raise ConfigError(f"{name} needs the file its module lies in", where="model.name")
+    function = load_function(module, name.partition(":")[2])
+    try:
+        model = function(layout, dict(config.options))
+    except Exception as error:
+        raise ConfigError(
+            f"the function failed: {type(error).__name__}: {error}", where=f"{name} ({line_of(error, module)})"
+        ) from error
+    if not isinstance(model, keras.Model):
+        raise ConfigError(f"returned a {type(model).__name__}, not a keras.Model", where=name)
+    _check(model, name, layout, outputs)
+    return model
+
+
+def _check(model: keras.Model, name: str, layout: Any, outputs: int) -> None:
+    _check_own_training(model, name)
+    rows = 2
+    example = {name: tf.zeros([rows, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
+    given = model.input if getattr(model, "inputs", None) else None
+    if given is not None and (not isinstance(given, dict) or set(given) != set(example)):
+        keys = sorted(given) if isinstance(given, dict) else type(given).__name__
+        raise ConfigError(
+            f"the model's inputs are {keys}",
+            where=name,
+            fix=f"keras.Model(inputs={{{', '.join(f'{key!r}: ...' for key in example)}}}, outputs=...); some may stay unused",
+        )
+    try:
+        result = model(example, training=False)
+    except PythonOpError:  # it says what failed in which function, and where
+        raise
+    except Exception as error:
+        shapes = ", ".join(f"{key} {value.dtype.name} {['rows', *value.shape[1:]]}" for key, value in example.items())
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"the model does not take {shapes}: {first}", where=name) from error
+    shape = list(getattr(result, "shape", [])) if tf.is_tensor(result) else None
+    wanted = [rows, outputs]
+    if shape != wanted or not result.dtype.is_floating:
+        what = f"{result.dtype.name} of shape {['rows', *shape[1:]]}" if shape else f"a {type(result).__name__}"
+        meaning = {"binary": "one logit", "multiclass": "one logit for each class", "regression": "one number"}
+        raise ConfigError(
+            f"the model's output is {what}",
+            where=name,
+            fix=f"give float32 of shape ['rows', {wanted[1]}]: {meaning[layout.label.task]} for each row",
+        )
+    _check_raw_variables(model, name)
+    if not model.trainable_variables:
+        raise ConfigError("the model has nothing to train", where=name)
+
+
+def _check_own_training(model: keras.Model, where: str) -> None:
+    """ConfigError when `model` is compiled or overrides how Keras trains it, with what to write instead."""
+    for method, what in METHODS.items():
+        owner = _owner(model, method)
+        if owner is not None:
+            raise ConfigError(
+                f"{owner} has a {method} of its own, and Headway does not call it: {what} would be Headway's",
+                where=where,
+                fix=f"remove {method}; a term of the loss goes into a layer's call as self.add_loss(...), which is added to "
+                "the task's loss; what predictions need goes into call",
+            )
+    if model.compiled:
+        raise ConfigError(
+            f"the model is compiled ({_compiled(model)}), and Headway trains it otherwise: with training.optimizer and the "
+            "loss of the pipeline's task",
+            where=where,
+            fix="return the model without compile(), or keras.Model(model.input, model.output) of it; set "
+            "training.optimizer, training.learning_rate and training.class_weights in the pipeline, and give more terms of "
+            "the loss by self.add_loss(...) in a layer's call",
+        )
+
+
+def _owner(model: keras.Model, method: str) -> str | None:
+    """The class, not one of Keras', that `method` is defined in; None when it is Keras' own."""
+    if method in vars(model):
+        return f"the model {model.name!r}"
+    for kind in type(model).__mro__:
+        if method in vars(kind):
+            return None if kind.__module__.split(".")[0] == "keras" else f"the class {kind.__name__}"
+    return None
+
+
+def _compiled(model: keras.Model) -> str:
+    """What `compile` was given."""
+    said = []
+    if (optimizer := getattr(model, "optimizer", None)) is not None:
+        said.append(f"optimizer {type(optimizer).__name__}")
+    loss = getattr(model, "loss", None)
+    if loss is not None:
+        named = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+        said.append(f"loss {named}")
+    return ", ".join(said) or "without a loss"
+
+
+def _check_raw_variables(model: keras.Model, where: str) -> None:
+    """ConfigError when a layer of `model`, which has been called once, holds state that Keras does not count."""
+    counted = {id(variable.value) for variable in model.variables}
+    for layer in flat_layers(model):
+        for attribute, found in _state(layer):
+            if isinstance(found, _TABLES):
+                raise ConfigError(
+                    f"layer {layer.name!r} ({type(layer).__name__}) holds a {type(found).__name__} as {attribute}, which is "
+                    "not a weight of the model: checkpoints and the exported model would not have its entries",
+                    where=where,
+                    fix="use a tf.lookup.StaticHashTable for entries that do not change, or self.add_weight for numbers that do",
+                )
+            if id(found) not in counted and not is_knob(found):
+                raise ConfigError(
+                    f"layer {layer.name!r} ({type(layer).__name__}) holds a tf.Variable as {attribute}, which Keras does not "
+                    "count among the model's variables: it would not be trained, and checkpoints and the exported model "
+                    "would not have it",
+                    where=where,
+                    fix="make it in the layer's __init__ or build with self.add_weight(shape=..., initializer=..., "
+                    "trainable=...), or use tf.constant for a value that does not change",
+                )
+
+
+def _state(layer: Any) -> Iterator[tuple[str, Any]]:
+    """(where it is held, variable or table) of what a layer holds itself, not by other layers."""
+    own = type(layer).__module__.split(".")[0] not in _KNOWN
+    seen: set[int] = set()
+    for name, value in list(vars(layer).items()):
+        if name.startswith(_SELF):
+            continue
+        if own or (name == "function" and isinstance(layer, keras.layers.Lambda)):
+            yield from _within(value, name, seen)
+
+
+def _within(value: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (tf.Variable, *_TABLES)):
+        yield repr(name), value
+    if id(value) in seen or isinstance(value, keras.layers.Layer | keras.Variable | tf.Variable):
+        return
+    seen.add(id(value))
+    if isinstance(value, Mapping):
+        for key, item in list(value.items()):
+            yield from _within(item, f"{name}[{key!r}]", seen)
+    elif isinstance(value, _SEQUENCES):
+        for number, item in enumerate(list(value)):
+            yield from _within(item, f"{name}[{number}]", seen)
+    elif isinstance(value, tf.Module):
+        for key, item in list(vars(value).items()):
+            if not key.startswith(_SELF):
+                yield from _within(item, f"{name}.{key}", seen)
+    elif isinstance(value, types.FunctionType):
+        for key, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            try:
+                yield from _within(cell.cell_contents, f"{name}: {key}", seen)
+            except ValueError:  # not set yet
+                continue
