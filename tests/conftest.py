@@ -57,7 +57,7 @@ settings.register_profile("headway", derandomize=True, deadline=None, max_exampl
 settings.load_profile("headway")
 
 
-QUICK = ["headway", "flows/config", "flows/dag", "flows/progress", "test_layers.py", "test_nothings.py"]
+QUICK = ["headway", "flows/config", "flows/dag", "flows/progress", "test_layers.py"]
 NEEDS = {"tf", "s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
 """Fixtures that import TensorFlow or start a server."""
 HEAVY = {"tensorflow", "apache_beam", "prefect"}
@@ -83,12 +83,17 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
-def pytest_sessionfinish(session):
-    if session.config.option.quick and (loaded := HEAVY & set(sys.modules)):
-        raise pytest.UsageError(f"make quick imported {', '.join(sorted(loaded))}")
+@pytest.fixture(autouse=True)
+def _nothing_heavy(request):
+    yield
+    if request.config.option.quick:
+        assert not HEAVY & set(sys.modules), "make quick imports none of these"
 
 
 def pytest_configure(config):
+    if config.option.quick:
+        settings.register_profile("quick", settings.get_profile("headway"), max_examples=20)
+        settings.load_profile("quick")
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # pytest-xdist would begin with the files of many tests: of short ones
 

@@ -12,7 +12,6 @@ from headway.records.classic import encode_classic
 from headway.records.interchange import SPEC, export_examples, rows, value
 from headway.records.tfrecord import frame
 from headway.schema.columns import Column
-from tfcore.testing import write_examples
 
 COLUMNS = (
     Column(name="n", type="int64", nullable=True),
@@ -42,7 +41,9 @@ def table(count):
 
 
 @pytest.fixture(params=[4096, 1], ids=["groups", "classic"])
-def written(tmp_path, request):
+def written(tf, tmp_path, request):
+    from tfcore.testing import write_examples
+
     found = write_examples(
         tmp_path / "in", {"train": table(6), "eval": table(4)}, COLUMNS, rows_per_record=request.param, shards=1
     )
