@@ -69,7 +69,8 @@ def test_a_model_that_goes_wrong_is_reported_where_and_the_store_stays_as_it_is(
     before = _files(broken / "store")
     done = headway("debug", "step", broken, "--resumed", "--out", broken / "seen")
     assert done.returncode == 5 and "no checkpoint of this training" in done.stderr
-    done = headway("debug", "step", broken, "--steps", "3", "--json", check=0)
+    long = ["--set", "training.steps=2500"]  # so that XLA is asked
+    done = headway("debug", "step", broken, "--steps", "3", "--json", *long, check=0)
     found = json.loads(done.stdout)
     after = _files(broken / "store")
     assert {path: time for path, time in after.items() if path.parts[0] != "debug"} == before
