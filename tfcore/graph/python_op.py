@@ -106,6 +106,8 @@ class PythonOp:
             raise PythonOpError(
                 f"there is no gradient {gradient!r}", where=self.name, fix='"refuse", "stop", "traced" or a function'
             )
+        if not (stateful or arrays):
+            raise PythonOpError("a python_op is stateful", where=self.name, fix="use numpy_op for a pure function")
         if gradient == "traced" and arrays:
             raise PythonOpError(
                 "NumPy leaves no trace to differentiate",

@@ -335,6 +335,8 @@ def test_a_trace_that_numpy_or_a_variable_broke_is_an_error(graph):
     weight = tf.Variable(2.0, name="weight")
     with pytest.raises(NoGradientError, match=r"reads the trainable variables weight \[\],"):
         gradient_of(python_op(lambda x: x * weight, VECTOR, gradient="traced"), graph=graph)
+    with pytest.raises(PythonOpError, match="use numpy_op for a pure function"):
+        python_op(tf.identity, tf.TensorSpec([], tf.float32), stateful=False)
     with pytest.raises(PythonOpError, match="NumPy leaves no trace"):
         numpy_op(cube, VECTOR, gradient="traced")
 
