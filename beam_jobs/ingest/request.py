@@ -14,7 +14,7 @@ from typing import Any
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.records.spec import RecordsConfig
-from headway.schema.columns import LABEL, Column, column_yaml, suggest
+from headway.schema.columns import LABEL, Column, column_yaml, no_column
 from headway.sources.base import InputFile
 from headway.sources.config import SourceConfig
 from headway.tabular.expressions import parse
@@ -68,7 +68,7 @@ class IngestRequest(Frozen):
             looks["source.where"] = parse(self.source.where).columns
         for what, wanted in looks.items():
             for name in sorted(wanted - set(names)):
-                raise ConfigError(f"there is no column {name!r}", where=what, fix=suggest(name, names))
+                raise no_column(name, names, where=what)
         if LABEL in self.stored:
             raise ConfigError(
                 f"a column is called {LABEL!r}, the name that the label is stored under",

@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from headway.errors import ConfigError
-from headway.schema.columns import LABEL, Column, StoredType, suggest
+from headway.schema.columns import LABEL, Column, StoredType, no_column
 from headway.schema.tensor_name import PRESENT
 from tfcore.runtime.user_code import line_of, load_function
 from tfcore.transform.images import Tolerant
@@ -84,11 +84,7 @@ class Reading(dict[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self:
-            raise ConfigError(
-                f"there is no column {name!r}",
-                where="preprocess",
-                fix=suggest(name, [n for n in self if PRESENT not in n]),
-            )
+            raise no_column(name, [n for n in self if PRESENT not in n], where="preprocess")
         self.seen.add(name)
         return super().__getitem__(name)
 
