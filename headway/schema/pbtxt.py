@@ -45,20 +45,20 @@ def from_tags(tags: Sequence[str], *, where: str) -> tuple[Column, ...]:
         ConfigError: a tag that says no type and name.
     """
     kinds = {word: kind for kind, word in _KINDS.items()}
-    found: list[Column] = []
+    found: dict[str, Column] = {}
     for tag in tags:
         if not tag.startswith(_SPLIT_TAG):
             continue
         kind, _, name = tag.removeprefix(_SPLIT_TAG).partition(" ")
         listed = kind.endswith("[]")
-        if kind.removesuffix("[]") not in kinds or not name or name in {column.name for column in found}:
+        if kind.removesuffix("[]") not in kinds or not name or name in found:
             raise ConfigError(
                 f"the tag {tag!r} does not name a column with its type, once",
                 where=where,
                 fix=f"write it as {_SPLIT_TAG}FLOAT age, or delete all such tags to draw eval rows anew",
             )
-        found.append(split_column(name, kinds[kind.removesuffix("[]")], listed=listed))
-    return tuple(found)
+        found[name] = split_column(name, kinds[kind.removesuffix("[]")], listed=listed)
+    return tuple(found.values())
 
 
 HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.

@@ -7,7 +7,6 @@ label, weight = Labeler(parameters.label)(columns)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -22,19 +21,15 @@ class Decoder:
     """Records to raw columns, by the manifest's feature spec; only the columns that are asked for."""
 
     def __init__(self, columns: Sequence[Column], rows_per_record: int, wanted: Sequence[str]):
-        self.columns = [column for column in columns if column.name in set(wanted)]
+        asked = set(wanted)
+        self.columns = [column for column in columns if column.name in asked]
         self.grouped = rows_per_record > 1
-        if not self.grouped:
-            return
-        self._spec: dict[str, Any] = {}
-        for name, entry in feature_spec(self.columns, rows_per_record).items():
-            dtype = tf.as_dtype(entry["dtype"])
-            self._spec[name] = tf.io.FixedLenSequenceFeature(entry.get("shape", []), dtype, allow_missing=True)
+        self._spec = feature_spec(self.columns, rows_per_record) if self.grouped else {}
 
     def __call__(self, records: tf.Tensor) -> dict[str, RawColumn]:
         """One serialized row group (scalar), or a batch of classic Examples [n], as raw columns."""
         if self.grouped:
-            parsed = tf.io.parse_single_example(records, self._spec)
+            parsed = self._parsed(records)
             nullable = [column.name for column in self.columns if column.nullable]
             present = {}
             if nullable:  # at once, since a wide table has thousands
@@ -42,6 +37,29 @@ class Decoder:
                 present = dict(zip(nullable, tf.unstack(known, len(nullable)), strict=True))
             return {column.name: self._group(column, parsed, present.get(column.name)) for column in self.columns}
         return raw_columns(parse_examples(records, self.columns), self.columns)
+
+    def _parsed(self, record: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Each feature's values, as `tf.io.parse_single_example` gives them for FixedLenSequenceFeatures.
+
+        That makes a constant for each feature, and TensorFlow's graph optimizer compares all of them with each other: minutes
+        at thousands of columns. Here those of a dtype share one.
+        """
+        types = [tf.as_dtype(entry["dtype"]) for entry in self._spec.values()]
+        padding = {dtype: tf.zeros([], dtype) for dtype in types}
+        found = tf.raw_ops.ParseExampleV2(
+            serialized=record,
+            names=[],
+            sparse_keys=[],
+            dense_keys=list(self._spec),
+            ragged_keys=[],
+            dense_defaults=[padding[dtype] for dtype in types],
+            num_sparse=0,
+            sparse_types=[],
+            ragged_value_types=[],
+            ragged_split_types=[],
+            dense_shapes=[[None, *entry.get("shape", [])] for entry in self._spec.values()],
+        )
+        return dict(zip(self._spec, found.dense_values, strict=True))
 
     @staticmethod
     def _group(column: Column, parsed: Mapping[str, tf.Tensor], present: tf.Tensor | None) -> RawColumn:

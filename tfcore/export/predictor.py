@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from headway.errors import StoreError
 from headway.process import owned
+from headway.process_tuning import uncollected
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.metadata import ModelMetadata, describe_model
@@ -34,6 +35,8 @@ with startup():
     from tfcore.transform.raw_column import DTYPES
 
 BATCH = 8192
+WIDE = 500
+"""Above this many columns TensorFlow's graph optimizer takes longer than what it spares: 7 s at 5,000."""
 _EMPTY: dict[str, Any] = {"int64": 0, "float32": 0.0, "bytes": b""}
 _LOADED: dict[tuple[str, str], Predictor] = {}
 _LOCK = threading.Lock()
@@ -61,8 +64,11 @@ class Predictor:
             with contextlib.suppress(RuntimeError):  # it computed something before: its threads stay as they are
                 tf.config.set_visible_devices([], "GPU")  # which is the training's
                 tf.config.threading.set_intra_op_parallelism_threads(1)
+            if len(self._described.columns) > WIDE:
+                tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         try:
-            self._model = tf.saved_model.load(str(path))
+            with uncollected():
+                self._model = tf.saved_model.load(str(path))
             self._signature = self._model.signatures[of_companions(self._model.signatures)]
         except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
             raise StoreError(f"cannot be loaded: {str(error).splitlines()[0]}", where=str(path)) from None

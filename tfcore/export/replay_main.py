@@ -35,6 +35,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 FOREIGN = ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows")
 
@@ -43,18 +44,16 @@ if __name__ == "__main__":
         sys.modules[_name] = None  # type: ignore[assignment]  # importing one fails: TensorFlow takes Keras along when it is there
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the bound holds on a CPU; an accelerator rounds otherwise
-    gc.disable()  # it would look for a second through what an import makes, and find nothing
+    gc.disable()  # it would look for seconds through what an import and a loaded model are made of, and find nothing
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-if __name__ == "__main__":
-    gc.freeze()
-    gc.enable()
-
 TYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string, "bytes": tf.string}
+LISTS = {"int64": "int64_list", "float32": "float_list", "string": "bytes_list", "bytes": "bytes_list"}
 WIDE = 500
-"""Above this many columns the uneven batches are four: each call costs as much as its inputs are many."""
+"""Above this many columns the uneven batches are four: each call costs as much as its inputs are many. And TensorFlow's
+graph optimizer is left out, whose time grows faster than the columns: 13 s of 44 at 5,000."""
 
 
 def main():
@@ -82,6 +81,8 @@ def _foreign():
 
 def replay(request):
     """The answer to a request; see the module."""
+    if len(request["columns"]) > WIDE:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     started = time.perf_counter()
     model = tf.saved_model.load(request["saved_model"])
     seconds = time.perf_counter() - started
@@ -220,13 +221,13 @@ def read_rows(request):
 
 def read_groups(request, path, rows):
     """The first rows of a shard whose records are row groups."""
-    features = {name: tf.io.VarLenFeature(TYPES[entry["dtype"]]) for name, entry in request["spec"].items()}
     found: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
         column["name"]: ([], []) for column in request["columns"]
     }
     read = 0
-    for record in tf.data.TFRecordDataset(path):
-        parsed = {name: value.values.numpy() for name, value in tf.io.parse_single_example(record, features).items()}
+    for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+        features = tf.train.Example.FromString(record).features.feature
+        parsed = {name: _values(features[name], entry["dtype"]) for name, entry in request["spec"].items()}
         for column in request["columns"]:
             name = column["name"]
             if column["dictionary"]:
@@ -246,6 +247,11 @@ def read_groups(request, path, rows):
     if read < rows:
         raise ValueError(f"{path} holds {read} rows, fewer than the {rows} to replay")
     return {name: tuple(np.concatenate(arrays)[:rows] for arrays in pair) for name, pair in found.items()}
+
+
+def _values(feature, dtype):
+    """The values of a tf.train.Feature."""
+    return np.array(getattr(feature, LISTS[dtype]).value, _numpy_type("bytes" if dtype == "string" else dtype))
 
 
 def read_classic(request, path, rows):
@@ -332,24 +338,25 @@ def without_companions(inputs, columns):
 
 def as_examples(rows, columns):
     """One serialized tf.Example per row; a null is left out."""
-    fields = {"int64": "int64_list", "float32": "float_list"}
-    kinds = [(c["name"], fields.get(c["dtype"], "bytes_list"), c["shape"], c["nullable"]) for c in columns]
-    known = {column["name"]: rows[column["name"]][1].tolist() for column in columns}
     # the values of a column in Python's own types: a message takes them in half the time
-    found = {c["name"]: rows[c["name"]][0] if c["shape"] else rows[c["name"]][0].tolist() for c in columns}
+    found = [rows[c["name"]][0] if c["shape"] else rows[c["name"]][0].tolist() for c in columns]
+    known = [rows[column["name"]][1].tolist() for column in columns]
     examples = []
-    for row in range(len(rows[columns[0]["name"]][0])):
-        example = tf.train.Example()
-        feature = example.features.feature
-        for name, field, shape, nullable in kinds:
-            if known[name][row]:
-                values = getattr(feature[name], field).value
-                if shape:
-                    values.extend(found[name][row])
-                else:
-                    values.append(found[name][row])
-            if shape == [None] and nullable:
-                feature[f"{name}/present"].int64_list.value.append(int(known[name][row]))
+    example = tf.train.Example()  # one for all rows: a wide row has thousands of features to make
+    feature = example.features.feature
+    held: list[Any] = [None] * len(columns)
+    for values, there in zip(zip(*found, strict=True), zip(*known, strict=True), strict=True):
+        for i, column in enumerate(columns):
+            name = column["name"]
+            if there[i]:
+                if held[i] is None:
+                    held[i] = getattr(feature[name], LISTS[column["dtype"]]).value
+                held[i][:] = values[i] if column["shape"] else [values[i]]
+            elif held[i] is not None:
+                held[i] = None
+                del feature[name]
+            if column["shape"] == [None] and column["nullable"]:
+                feature[f"{name}/present"].int64_list.value[:] = [int(there[i])]
         examples.append(example.SerializeToString())
     return examples
 

@@ -38,9 +38,11 @@ class Vocabularies(tf.Module):
         together = [name for name in narrow if not columns[name].column.shape]
         ends = np.cumsum([len(_range(self._ops[name])) for name in together])
         dense = together[: int(np.searchsorted(ends, MOST_DENSE, side="right"))]
-        shared = [name for name in columns if not (columns[name].column.shape or name in set(dense))]
+        taken = set(dense)
+        shared = [name for name in columns if not (columns[name].column.shape or name in taken)]
         shared = shared if len(shared) >= SHARED_FROM else []
-        alone = [name for name in narrow if name not in {*dense, *shared}]
+        taken.update(shared)
+        alone = [name for name in narrow if name not in taken]
         arrays = [*([dense] if dense else []), *([name] for name in alone)]
         self._arrays = [_Dense([self._ops[name].integers or () for name in names]) for names in arrays]
         self._places = {name: (i, place) for i, names in enumerate(arrays) for place, name in enumerate(names)}
