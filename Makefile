@@ -31,8 +31,9 @@ demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
 quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
 	$(PYTHON) -m pytest -n 2 --dist loadfile --quick
 
+# Three processes for two cores: tests of servers and of killed processes wait for a third of their time.
 test: $(STAMP) ## the tests
-	$(PYTHON) -m pytest -n 2 --dist loadfile -m "not chaos and not flink"
+	$(PYTHON) -m pytest -n 3 --dist loadfile -m "not chaos and not flink"
 
 chaos: $(STAMP) ## trainings whose processes are killed again and again
 	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-skips -m chaos

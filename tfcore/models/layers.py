@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 _FIRST_ROW: ContextVar[Any] = ContextVar("first_row", default=None)
+_U32, _U32S = tf.TensorSpec([], tf.uint32), tf.TensorSpec([None], tf.uint32)
 
 
 @contextmanager
@@ -79,11 +80,6 @@ def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = No
 
     With `first`, those of the rows from there on in a longer batch, or at those places in it.
     """
-    key = tf.constant(0, tf.uint32)
-    # bitcast, since a cast of an int64 beyond 2**32 to uint32 is undefined on some devices
-    low_high = tf.bitcast(tf.cast(step, tf.int64), tf.uint32)
-    for part in (tf.constant(seed & 0xFFFFFFFF, tf.uint32), low_high[0], low_high[1], tf.constant(salt, tf.uint32)):
-        key = _mix(tf.bitwise.bitwise_xor(key, part) + tf.constant(0x9E3779B9, tf.uint32))
     width = tf.reduce_prod(shape[1:])
     if tf.is_tensor(first) and first.shape.rank == 1:
         index = tf.reshape(first[:, None] * width + tf.range(width), [-1])
@@ -91,10 +87,20 @@ def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = No
         index = tf.range(tf.reduce_prod(shape))
         if first is not None:
             index += first * width
-    index = tf.cast(index, tf.uint32) * tf.constant(0x9E3779B9, tf.uint32)
-    bits = _mix(_mix(tf.bitwise.bitwise_xor(index, key)) + key)
+    bits = _hash_bits(tf.cast(index, tf.uint32), tf.cast(step, tf.int64), _u32(seed & 0xFFFFFFFF), _u32(salt))
     # 24 bits: what a float32 in [0, 1) holds exactly
     return tf.reshape(tf.cast(tf.bitwise.right_shift(bits, _u32(8)), tf.float32) * (1.0 / (1 << 24)), shape)
+
+
+# A function, since its hundred ops would be traced anew for each layer.
+@tf.function(input_signature=[_U32S, tf.TensorSpec([], tf.int64), _U32, _U32], autograph=False)
+def _hash_bits(index: tf.Tensor, step: tf.Tensor, seed: tf.Tensor, salt: tf.Tensor) -> tf.Tensor:
+    key = tf.zeros([], tf.uint32)
+    # bitcast, since a cast of an int64 beyond 2**32 to uint32 is undefined on some devices
+    low_high = tf.bitcast(step, tf.uint32)
+    for part in (seed, low_high[0], low_high[1], salt):
+        key = _mix(tf.bitwise.bitwise_xor(key, part) + _u32(0x9E3779B9))
+    return _mix(_mix(tf.bitwise.bitwise_xor(index * _u32(0x9E3779B9), key)) + key)
 
 
 def _mix(x: tf.Tensor) -> tf.Tensor:
