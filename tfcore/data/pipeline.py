@@ -189,10 +189,8 @@ def training_dataset(
     def stacked(rows: Batch) -> Batch:
         if pick is not None:
             rows = pick(tf.ensure_shape(rows[ROW], [stack * batch]))
-        stacks = {
-            name: tf.reshape(value, tf.concat([[stack, batch], tf.shape(value)[1:]], 0)) for name, value in rows.items()
-        }
-        return {name: tf.ensure_shape(value, [stack, batch, *spec[name].shape[1:]]) for name, value in stacks.items()}
+        shapes = {name: [-1 if size is None else size for size in spec[name].shape[1:]] for name in rows}
+        return {name: tf.reshape(value, [stack, batch, *shapes[name]]) for name, value in rows.items()}
 
     ahead = _stacks_ahead(spec, stack * batch)
     return rows.map(stacked, num_parallel_calls=AUTOTUNE, deterministic=True).prefetch(ahead)
@@ -309,8 +307,8 @@ def _longest(shards: Shards, column: Column) -> int:
 
 
 def _pad(value: tf.Tensor, missing: tf.Tensor, batch: int) -> tf.Tensor:
-    tail = tf.zeros(tf.concat([[missing], tf.shape(value)[1:]], 0), value.dtype)
-    return tf.ensure_shape(tf.concat([value, tail], 0), [batch, *value.shape[1:]])
+    padded = tf.pad(value, [[0, missing], *([0, 0] for _ in value.shape[1:])])
+    return tf.ensure_shape(padded, [batch, *value.shape[1:]])
 
 
 def safe(dataset: Any, shards: Shards) -> Iterator[Any]:

@@ -122,7 +122,8 @@ class HoldoutRows:
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
         """The rows that stay of record `number` of a shard; of several classic records when both are vectors."""
         _, keep = self.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
-        return {name: tf.boolean_mask(value, keep) for name, value in rows.items()}
+        places = tf.where(keep)[:, 0]  # looked up once, where boolean_mask would for each tensor
+        return {name: tf.gather(value, places) for name, value in rows.items()}
 
     def keeps(self, count: tf.Tensor, shard: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(place in its shard, whether it stays) of each of `count` rows: int64 and bool [count]."""
