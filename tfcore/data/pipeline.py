@@ -66,6 +66,7 @@ def training_dataset(
     resample: Resample | None = None,
     own: NDArray[np.bool_] | None = None,
     keep_bytes: int = 0,
+    on_kept: Callable[[Batch], None] = lambda rows: None,
     groups: GroupOrder | None = None,
     jit: bool = False,
     count: int | None = None,
@@ -82,6 +83,7 @@ def training_dataset(
             "own" bool [K, B] says which rows are not such holes. Neither with `resample` nor with mixup, which need all.
         keep_bytes: rows that take no more stay in memory as they are after the transform, and are read once. Neither with
             `resample` nor with `own`.
+        on_kept: told those rows, in the order of the manifests.
         groups: batches hold whole groups, in this order, filled up with rows of weight 0. Made of the same rows, and neither
             with `own` nor with mixup.
         jit: rows in memory are put together by XLA; the same rows in less time.
@@ -119,6 +121,8 @@ def training_dataset(
         shards.ahead()
         load = lambda pieces: list(safe(pieces, shards))  # noqa: E731
         kept = RowCache.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
+        if kept is not None:
+            on_kept(kept.rows)
 
     # until they are stacked, kept rows are nothing but their places, unless more has to be known of them
     late = kept is not None and augment is None

@@ -105,6 +105,9 @@ class TrainingData:
         self._inside = Holdout(early.holdout, inside=True) if early else None
         self._holdout: tf.data.Dataset | None = None
         self._held_out: list[Batch] | None = None
+        self._kept: Batch | None = None
+        """The rows that are trained on, where they stay in memory."""
+        self._as_they_are = early is None and class_weights is None
         self._group = named_for(self._shards.columns, "group")
         if training.ranking is not None:
             training.ranking.check(
@@ -253,6 +256,7 @@ class TrainingData:
                 resample=self._resample,
                 own=own,
                 keep_bytes=KEPT_BYTES,
+                on_kept=self._keep,
                 groups=self._groups,
                 jit=self._compiled,
                 count=None if total is None else -(-(total - step) // stack),
@@ -260,6 +264,9 @@ class TrainingData:
             return safe(self._placed(dataset, own=own is not None), self._shards)
 
         return begin
+
+    def _keep(self, rows: Batch) -> None:
+        self._kept = rows
 
     def _placed(self, dataset: tf.data.Dataset, *, own: bool) -> tf.data.Dataset:
         """The stacks as the devices of this process take them."""
@@ -312,20 +319,25 @@ class TrainingData:
         images = any(fitted.pixels is not None for fitted in layout.fitted)
         if self._live is not None or images or not cheap(self._shards.total, len(layout.numeric) + sum(sizes)):
             return None
-        found = evaluation_dataset(
-            self._shards,
-            self._transform,
-            labeler(self._shards, layout),
-            batch=min(HOLDOUT_BATCH, self._shards.total),
-        )
-        batches = [
-            {name: rows[name].numpy()[rows["valid"].numpy()] for name in ("numeric", "categorical", "label", "weight")}
-            for rows in safe(found, self._shards)
-        ]
-        rows = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+        rows = self._all_rows(("numeric", "categorical", "label", "weight"))
         return LinearModel.fit(
             **rows, sizes=sizes, task=layout.label.task, classes=len(layout.label.classes or ()) or 1
         )
+
+    def _all_rows(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Of train, the holdout's among them and without class weights, in the order of the manifests."""
+        if self._kept is not None and self._as_they_are:  # another look would trace the transform anew
+            return {name: self._kept[name].numpy() for name in names}
+        found = evaluation_dataset(
+            self._shards,
+            self._transform,
+            labeler(self._shards, self._parameters),
+            batch=min(HOLDOUT_BATCH, self._shards.total),
+        )
+        batches = [
+            {name: rows[name].numpy()[rows["valid"].numpy()] for name in names} for rows in safe(found, self._shards)
+        ]
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 
 
 def _check_live(training: TrainingConfig) -> None:

@@ -58,6 +58,8 @@ PYTHONPATH = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.enviro
 SYNCS = 4
 """Files and folders that a checkpoint makes sure of."""
 HALF = WATCHED | {"precision": "float16", "steps": 80, "knobs": {"temperature": 0.2}}
+DEEPER = (16, 8)
+"""Where its loss scale has to fall twice."""
 MICRO = WATCHED | {"steps": 100, "micro_batches": 4}
 KILLED = {"steps": FEWER, "checkpoint_every_steps": 20}
 
@@ -79,13 +81,13 @@ def examples(tmp_path_factory):
     return write_examples(tmp_path_factory.mktemp("examples"), {"train": rows}, COLUMNS, rows_per_record=256, shards=5)
 
 
-def request(examples, **training):
+def request(examples, hidden=(8,), **training):
     training = {"batch_size": 32, "steps": STEPS, "steps_per_call": 8, "jit": "off", "learning_rate": 0.01} | training
     training.setdefault("threads", 1)  # alike in all processes, whoever starts them
     return TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(task="binary"),
-        model=ModelConfig(hidden=(16, 8), embedding=3, dropout=0.1),
+        model=ModelConfig(hidden=hidden, embedding=3, dropout=0.1),
         training=TrainingConfig(**training),
         seed=3,
     )
@@ -152,7 +154,7 @@ def one(examples, tmp_path_factory):
 def half(examples, tmp_path_factory):
     """The same in float16."""
     out = tmp_path_factory.mktemp("half")
-    return out, train(request(examples, **HALF), out, Monitor())
+    return out, train(request(examples, hidden=DEEPER, **HALF), out, Monitor())
 
 
 def run_jobs(jobs, out, strategy):
@@ -168,12 +170,10 @@ def job(name, request, **more):
     return {"name": name, "request": request.model_dump(mode="json"), **more}
 
 
-def common_jobs(examples, out, strategy):
-    """Of workers and replicas alike."""
+def stopped_jobs(examples, out, strategy):
+    """A training, and the same one stopped on its way."""
     halted = request(examples, **KILLED, **strategy).model_copy(update={"checkpoints": out / "checkpoints"})
     return [
-        job("losses", request(examples, **WATCHED, **strategy)),
-        job("half", request(examples, **HALF, **strategy)),
         job("whole", request(examples, **KILLED, **strategy)),
         job("stopped", halted, act={"what": "stop", "at": 50}),
     ]
@@ -181,19 +181,39 @@ def common_jobs(examples, out, strategy):
 
 @pytest.fixture(scope="module")
 def mirrored(examples, tmp_path_factory):
-    """The folder of many trainings in one process on two devices, and the error of the last: it is killed."""
+    """The folder of many trainings in one process on two devices."""
     out = tmp_path_factory.mktemp("mirrored")
-    killed = request(examples, **KILLED, **MIRRORED).model_copy(update={"checkpoints": out / "again"})
+    stopped = stopped_jobs(examples, out, MIRRORED)
     jobs = [
-        *(jobs := common_jobs(examples, out, MIRRORED)),
-        jobs[-1] | {"name": "resumed", "act": None},
+        job("losses", request(examples, **WATCHED, **MIRRORED)),
+        job("half", request(examples, hidden=DEEPER, **HALF, **MIRRORED)),
+        *stopped,
+        stopped[-1] | {"name": "resumed", "act": None},
         job("micro", request(examples, **MICRO, **MIRRORED, jit="on")),
-        # in the middle of writing the first checkpoint
-        job("killed", killed, act={"what": "signal", "at": 1, "inside": True}),
     ]
+    run_jobs(jobs, out, MIRRORED)
+    return out
+
+
+@pytest.fixture(scope="module")
+def mirrored_killed(examples, tmp_path_factory):
+    """The folder of a training on two devices, and the error of the same one: it is killed."""
+    out = tmp_path_factory.mktemp("mirrored_killed")
+    whole = request(examples, **KILLED, **MIRRORED)
+    killed = whole.model_copy(update={"checkpoints": out / "again"})
+    # in the middle of writing the first checkpoint
+    jobs = [job("whole", whole), job("killed", killed, act={"what": "signal", "at": 1, "inside": True})]
     with pytest.raises(HeadwayError, match="was ended by SIGKILL") as failed:
         run_jobs(jobs, out, MIRRORED)
     return out, failed.value
+
+
+@pytest.fixture(scope="module")
+def pair_stopped(examples, tmp_path_factory):
+    """The folder of a training of two workers, and the checkpoints of the same one: it is stopped."""
+    out = tmp_path_factory.mktemp("pair_stopped")
+    run_jobs(stopped_jobs(examples, out, TWO), out, TWO)
+    return out
 
 
 @pytest.fixture(scope="module")
@@ -227,23 +247,28 @@ def build(layout, options):
 def pair(examples, tmp_path_factory):
     """The folder of many trainings in one pair of workers, and the error of the last: a shard is broken."""
     out = tmp_path_factory.mktemp("pair")
-    turned = request(examples, steps=80, **TWO)
     broken = request(broken_copy(examples, out / "broken"), steps=80, **TWO)
     (out / "towers.py").write_text(TOWERS)
     (out / "mine.py").write_text(MINE)
     mine = {"model": ModelConfig(name="mine:build"), "module": out / "mine.py"}
+    turned = request(examples, steps=80, **TWO).model_copy(update=mine)
     jobs = [
-        *common_jobs(examples, out, TWO),
+        job("half", request(examples, hidden=DEEPER, **HALF, **TWO)),
         job("compiled", request(examples, **WATCHED, **TWO, jit="on")),
         job("micro", request(examples, **MICRO, **TWO)),
         job("turned", turned.model_copy(update={"control": out / "knobs.json"}), act={"what": "turn", "at": 30}),
         job("planned", turned, planned="turned"),
-        job("beside", turned.model_copy(update=mine)),
         job("mistaken", broken),
     ]
     with pytest.raises(DataError) as failed:
         run_jobs(jobs, out, TWO)
     return out, failed.value
+
+
+def trained_in(request, name):
+    """The folder of a fixture's trainings."""
+    made = request.getfixturevalue(name)
+    return made[0] if isinstance(made, tuple) else made
 
 
 def broken_copy(examples, folder):
@@ -265,14 +290,14 @@ def told(out):
 @pytest.mark.parametrize(
     ("name", "job", "facts"),
     [
+        # each of both strategies, whole batches and micro-batches (in the next test) meets compiled and uncompiled steps
         ("mirrored", "losses", ("mirrored", 2, 1, "graph")),
-        ("pair", "losses", ("multi_worker", 2, 2, "graph")),
         ("pair", "compiled", ("multi_worker", 2, 2, "jit")),
     ],
 )
 def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, request):
     expected, alone = one
-    out = request.getfixturevalue(name)[0] / job
+    out = trained_in(request, name) / job
     for mine, theirs in zip(losses(out), losses(expected), strict=True):
         assert len(mine) == len(theirs) and len(mine) in (STEPS, 4)
         np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=0)
@@ -287,7 +312,7 @@ def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, 
 
 @pytest.mark.parametrize(("name", "jit", "reads"), [("mirrored", "jit", None), ("pair", "graph", "own shards")])
 def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, name, jit, reads, request):
-    out = request.getfixturevalue(name)[0] / "micro"
+    out = trained_in(request, name) / "micro"
     for mine, theirs in zip(losses(out), losses(one[0]), strict=True):
         assert len(mine) in (MICRO["steps"], 2)
         np.testing.assert_allclose(mine, theirs[: len(mine)], atol=1e-5, rtol=0)
@@ -319,7 +344,7 @@ def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
 @pytest.mark.parametrize("name", ["mirrored", "pair"])
 def test_replicas_in_float16_skip_and_scale_as_one_device_does(half, name, request):
     expected, alone = half
-    out = request.getfixturevalue(name)[0] / "half"
+    out = trained_in(request, name) / "half"
     assert alone["loss_scale"]["skipped"] == 2, "no row was too much for float16"
     assert told(out)["loss_scale"] == alone["loss_scale"]
     mine, theirs = losses(out)[0], losses(expected)[0]
@@ -331,7 +356,7 @@ def test_replicas_in_float16_skip_and_scale_as_one_device_does(half, name, reque
 
 
 def test_a_mirrored_training_that_is_stopped_resumes_to_the_same_bits(mirrored):
-    out = mirrored[0]
+    out = mirrored
     assert not (out / "stopped").exists()
     assert 50 <= told(out / "resumed")["resumed_from"] < FEWER
     same(weights(out / "resumed"), weights(out / "whole"))
@@ -344,7 +369,7 @@ def test_a_knob_turned_by_hand_reaches_every_worker(pair):
 
 
 def test_a_module_of_ones_own_imports_files_beside_it_in_every_worker(pair):
-    assert told(pair[0] / "beside")["steps"] == 80
+    assert told(pair[0] / "planned")["steps"] == 80
 
 
 def test_a_mistake_in_one_worker_is_told_as_what_it_is(pair):
@@ -377,7 +402,7 @@ def ended(monkeypatch, asked, out, **act):
 
 @pytest.mark.chaos
 def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bits(
-    examples, pair, tmp_path, monkeypatch
+    examples, pair_stopped, tmp_path, monkeypatch
 ):
     asked = request(examples, **KILLED, **TWO).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     out = tmp_path / "killed"
@@ -388,8 +413,8 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     assert re.search(r"worker 1 of 2 \(pid \d+\) is frozen: it sent nothing for 3 seconds; all", str(error))
     assert "it begins anew" in error.fix
     # the stop of one that went so far was agreed on
-    assert not (pair[0] / "stopped").exists()
-    shutil.copytree(pair[0] / "checkpoints", asked.checkpoints, dirs_exist_ok=True)
+    assert not (pair_stopped / "stopped").exists()
+    shutil.copytree(pair_stopped / "checkpoints", asked.checkpoints, dirs_exist_ok=True)
     stop = max(int(path.name) for path in asked.checkpoints.iterdir())
     assert 50 <= stop < 60
     # the chief, in the middle of writing the next
@@ -420,7 +445,7 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     assert (results[0]["workers"], results[0]["resumed_from"]) == (2, 80)
     assert results[1] == {"steps": FEWER, "worker": 1}
     assert not (tmp_path / "1").exists(), "only the chief writes"
-    same(weights(tmp_path / "0"), weights(pair[0] / "whole"))
+    same(weights(tmp_path / "0"), weights(pair_stopped / "whole"))
     assert not list(asked.checkpoints.glob(".*"))
 
 
@@ -446,9 +471,9 @@ def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(
 
 @pytest.mark.chaos
 def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bits(
-    examples, mirrored, tmp_path, monkeypatch
+    examples, mirrored_killed, tmp_path, monkeypatch
 ):
-    out, error = mirrored
+    out, error = mirrored_killed
     asked = request(examples, **KILLED, **MIRRORED).model_copy(update={"checkpoints": out / "again"})
     # in the middle of writing the first checkpoint
     assert "was ended by SIGKILL" in str(error)

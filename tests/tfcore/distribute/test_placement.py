@@ -133,8 +133,7 @@ def stacks(examples, own=None, share=None, count=40, start=0):
     return [{name: value.numpy() for name, value in stack.items()} for stack in dataset.take(count)]
 
 
-@pytest.mark.parametrize("start", [0, 57])
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize(("workers", "start"), [(2, 57), (3, 0)])
 def test_workers_that_read_their_own_shards_have_together_the_rows_of_every_batch(examples, workers, start):
     whole = stacks(examples, start=start)
     found = [np.zeros(stack["numeric"].shape, np.float32) for stack in whole]

@@ -71,7 +71,7 @@ def request(examples, task="binary", model=None, **training):
     return TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(task=task),
-        model=model or ModelConfig(hidden=(16, 8), embedding=3, dropout=0.1),
+        model=model or ModelConfig(hidden=(8,), embedding=3, dropout=0.1),
         training=TrainingConfig(**training),
         seed=3,
     )
@@ -112,7 +112,7 @@ def test_a_training_learns_and_says_what_it_did(examples, tmp_path):
     history = json.loads((tmp_path / "out" / "history.json").read_text())["history"]
     assert history[0]["loss"] > history[-1]["loss"]
     assert history[-1]["step"] == result["steps"]
-    assert json.loads((tmp_path / "out" / "model.json").read_text())["model"]["hidden"] == [16, 8]
+    assert json.loads((tmp_path / "out" / "model.json").read_text())["model"]["hidden"] == [8]
     done, total, unit, facts = monitor.seen[-1]
     assert (done, total, unit) == (result["steps"], result["steps"], "steps")
     assert facts["loss"] > 0
@@ -139,12 +139,24 @@ def test_other_tasks_learn_too(task, tmp_path):
     assert result["final_loss"] < {"multiclass": 0.55, "regression": 1300}[task] < history[0]["loss"]
 
 
-@pytest.mark.parametrize("length", [{"steps": 150}, {"epochs": 1.6, "steps": None}])
-def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, length, monkeypatch):
-    options = {**length, "early_stopping": {"every_steps": 40, "patience": 9}, "checkpoint_every_steps": 30}
-    whole = train(request(examples, **options), tmp_path / "whole", Monitor())
-    asked = request(examples, **options).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
-    for stop in (37, 90, 121):
+STOPPED = {"early_stopping": {"every_steps": 40, "patience": 9}, "checkpoint_every_steps": 30}
+
+
+@pytest.fixture(scope="module")
+def never_stopped(examples, tmp_path_factory):
+    """(folder, result) of a training of some epochs."""
+    out = tmp_path_factory.mktemp("never_stopped")
+    return out, train(request(examples, epochs=1.6, steps=None, **STOPPED), out, Monitor())
+
+
+@pytest.mark.parametrize(("length", "stops"), [("steps", (37, 121)), ("epochs", (90,))])
+def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, never_stopped, tmp_path, length, stops, monkeypatch):
+    folder, whole = never_stopped
+    assert whole["steps"] > 121
+    # as many steps, however they are asked for
+    asked = {"steps": {"steps": whole["steps"]}, "epochs": {"epochs": 1.6, "steps": None}}[length]
+    asked = request(examples, **asked, **STOPPED).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+    for stop in stops:
         monitor = StopAt(None)
         monkeypatch.setattr(
             monitor, "progress", lambda done, *_, m=monitor, stop=stop, **__: done >= stop and m.stop.set()
@@ -154,10 +166,10 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, length
             train(asked, tmp_path / "stopped", monitor)
     monitor = StopAt(None)
     again = train(asked, tmp_path / "resumed", monitor)
-    assert again["resumed_from"] >= 121
+    assert again["resumed_from"] >= stops[-1]
     assert any("resumed at step" in line for line in monitor.lines)
-    assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")
-    history = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("resumed", "whole")]
+    assert weights(tmp_path / "resumed") == weights(folder)
+    history = [json.loads((out / "history.json").read_text())["history"] for out in (tmp_path / "resumed", folder)]
     assert history[0] == history[1]
     assert again["best_loss"] == whole["best_loss"]
 
@@ -248,7 +260,7 @@ def test_early_stopping_keeps_the_best_weights(examples, tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_path):
-    options = {"steps": 2000, "checkpoint_every_steps": 100}
+    options = {"steps": 1000, "checkpoint_every_steps": 100}
     whole = request(examples, **options)
     train(whole, tmp_path / "whole", Monitor())
     checkpoints = tmp_path / "checkpoints"
@@ -272,12 +284,14 @@ def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_
     assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "killed" / "weights.index").exists()
     result = train(asked, tmp_path / "resumed", Monitor())
-    assert 100 <= result["resumed_from"] < 2000
+    assert 100 <= result["resumed_from"] < 1000
     assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")
 
 
 def test_a_resume_keeps_the_mode_it_began_in(examples, tmp_path, monkeypatch):
-    asked = request(examples, jit="on", checkpoint_every_steps=20).model_copy(update={"checkpoints": tmp_path / "c"})
+    small = ModelConfig(hidden=(4,), embedding=2)  # it is compiled twice
+    asked = request(examples, model=small, jit="on", checkpoint_every_steps=20)
+    asked = asked.model_copy(update={"checkpoints": tmp_path / "c"})
     train(asked, tmp_path / "a", Monitor())
     training = asked.training.model_copy(update={"jit": "off", "steps": 70})
     result = train(asked.model_copy(update={"training": training}), tmp_path / "b", Monitor())
@@ -317,6 +331,21 @@ def test_a_shuffle_window_holds_a_whole_epoch_where_memory_allows(examples):
 
     assert window() > 1_000_000
     assert window(shuffle_rows=1000) == 1000
+
+
+def test_the_linear_baseline_is_of_the_rows_as_they_are_stored(examples):
+    """Whether they stay in memory for the training or not; neither a holdout nor class weights change them."""
+
+    def data(weights=None, **training):
+        asked = request(examples, **training)
+        return TrainingData(asked.examples, asked.transform, seed=0, training=asked.training, class_weights=weights)
+
+    wanted = data().linear_baseline()
+    for begun in (data(), data(early_stopping={}), data(weights=[1.0, 3.0])):
+        next(begun.stacks(1)(0))
+        found = begun.linear_baseline()
+        np.testing.assert_array_equal(found.weights, wanted.weights)
+        np.testing.assert_array_equal(found.bias, wanted.bias)
 
 
 def test_a_holdout_too_large_for_memory_is_read_each_time_from_one_dataset(examples, monkeypatch):

@@ -1,7 +1,7 @@
 """The training stage with micro-batches, mixed precision, an end at a loss, and the best checkpoints kept."""
 
-import itertools
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ COLUMNS = (
     Column(name="carrier", type="bytes", nullable=False, encoding="dictionary"),
     Column(name="label", type="int64", nullable=False, role="label"),
 )
-MODEL = ModelConfig(hidden=(16, 8), embedding=3, dropout=0.1)
+MODEL = ModelConfig(hidden=(8,), embedding=3, dropout=0.1)
 
 
 def table(rows, seed):
@@ -67,9 +67,11 @@ class Lines(Monitor):
         self.lines.append(line)
 
 
-@pytest.fixture(autouse=True)
-def _every_call_is_shown(monkeypatch):
-    monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
+@pytest.fixture(scope="module", autouse=True)
+def _every_call_is_shown():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
+        yield
 
 
 def request(examples, checkpoints=None, **training):
@@ -95,35 +97,59 @@ def same(left, right):
         np.testing.assert_array_equal(value, right[name], err_msg=name)
 
 
-def stop_and_resume(examples, folder, stops, **options):
-    """(result, weights) of a training that was stopped at each of `stops`, and of one that never was."""
-    whole = train(request(examples, **options), folder / "whole", Lines())
-    for stop in stops:
-        with pytest.raises(Cancelled):
-            train(request(examples, folder / "checkpoints", **options), folder / "stopped", Lines(stop))
-    resumed = train(request(examples, folder / "checkpoints", **options), folder / "resumed", Lines())
-    assert resumed["resumed_from"] >= stops[-1]
-    same(weights(folder / "resumed" / "weights"), weights(folder / "whole" / "weights"))
-    histories = [json.loads((folder / name / "history.json").read_text())["history"] for name in ("resumed", "whole")]
+def resumed(examples, folder, whole, step, **options):
+    """The result of a training that goes on from the checkpoint of `step` of one that was never stopped, in `folder` /
+    `whole`: it has to end where that ended. A stop takes the same checkpoint, see `test_stage.py`."""
+    shutil.copytree(folder / "checkpoints" / str(step), folder / "again" / str(step))
+    result = train(request(examples, folder / "again", **options), folder / "resumed", Lines())
+    assert result["resumed_from"] == step
+    same(weights(folder / "resumed" / "weights"), weights(folder / whole / "weights"))
+    histories = [json.loads((folder / name / "history.json").read_text())["history"] for name in ("resumed", whole)]
     assert histories[0] == histories[1]
-    return resumed, whole
+    return result
+
+
+@pytest.fixture(scope="module")
+def plain(examples, tmp_path_factory):
+    """(result, weights) of whole batches."""
+    out = tmp_path_factory.mktemp("plain")
+    return train(request(examples), out, Lines()), weights(out / "weights")
 
 
 @pytest.mark.parametrize("jit", ["off", "on"])
-def test_micro_batches_train_what_whole_batches_do_and_resume_exactly(examples, tmp_path, jit):
-    plain = train(request(examples, jit=jit), tmp_path / "plain", Lines())
-    cut, _ = stop_and_resume(examples, tmp_path, (24,), jit=jit, micro_batches=4)
-    assert cut["traces"] == 1 and cut["jit"] == plain["jit"] == {"off": "graph", "on": "jit"}[jit]
-    assert np.isclose(cut["final_loss"], plain["final_loss"], rtol=1e-3)
-    one, other = weights(tmp_path / "plain" / "weights"), weights(tmp_path / "whole" / "weights")
+def test_micro_batches_train_what_whole_batches_do_and_resume_exactly(examples, plain, tmp_path, jit):
+    options = {"jit": jit, "micro_batches": 4, "checkpoint_every_steps": 24}
+    train(request(examples, tmp_path / "checkpoints", **options), tmp_path / "whole", Lines())
+    cut = resumed(examples, tmp_path, "whole", 24, **options)
+    expected, one = plain
+    assert (cut["traces"], cut["jit"], expected["jit"]) == (1, {"off": "graph", "on": "jit"}[jit], "graph")
+    assert np.isclose(cut["final_loss"], expected["final_loss"], rtol=1e-3)
+    other = weights(tmp_path / "whole" / "weights")
     for name, value in one.items():
         np.testing.assert_allclose(other[name], value, rtol=0.02, atol=2e-3, err_msg=name)
 
 
-def test_float16_resumes_exactly_with_its_loss_scale(examples, tmp_path):
-    resumed, whole = stop_and_resume(examples, tmp_path, (24,), precision="float16")
-    assert resumed["loss_scale"] == whole["loss_scale"]
-    assert np.isfinite(resumed["final_loss"]) and resumed["traces"] == 1
+EVERY = {"precision": "float16", "micro_batches": 2, "stop_at_loss": 0.01, "knobs": {"label_smoothing": 0.1}}
+EVERY |= {"checkpoint_every_steps": 24}
+
+
+@pytest.fixture(scope="module")
+def every_option(examples, tmp_path_factory):
+    """(folder, result) of a training with every option on: its output in "whole", its checkpoints."""
+    folder = tmp_path_factory.mktemp("every_option")
+    return folder, train(request(examples, folder / "checkpoints", **EVERY), folder / "whole", Lines())
+
+
+def test_float16_resumes_exactly_with_its_loss_scale(examples, every_option):
+    folder, whole = every_option
+    again = resumed(examples, folder, "whole", 24, **EVERY)
+    assert again["loss_scale"] == whole["loss_scale"]
+    assert np.isfinite(again["final_loss"]) and again["traces"] == 1
+
+
+def test_calls_of_any_size_give_the_same_bits_with_every_option_on(examples, every_option, tmp_path):
+    train(request(examples, steps_per_call=3, **EVERY), tmp_path, Lines())
+    same(weights(tmp_path / "weights"), weights(every_option[0] / "whole" / "weights"))
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -167,10 +193,11 @@ def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(e
 
 
 def test_a_training_ends_at_a_loss_and_a_resumed_one_where_it_would_have(examples, tmp_path):
-    options = {"steps": 2000, "stop_at_loss": 0.3, "checkpoint_every_steps": 8}
-    resumed, whole = stop_and_resume(examples, tmp_path, (24, 56), **options)
-    assert (whole["stopped"], resumed["stopped"]) == ("loss", "loss")
-    assert whole["steps"] == resumed["steps"] < 2000
+    options = {"steps": 2000, "stop_at_loss": 0.3, "checkpoint_every_steps": 56, "keep_checkpoints": 99}
+    whole = train(request(examples, tmp_path / "checkpoints", **options), tmp_path / "whole", Lines())
+    again = resumed(examples, tmp_path, "whole", 56, **options)
+    assert (whole["stopped"], again["stopped"]) == ("loss", "loss")
+    assert whole["steps"] == again["steps"] < 2000
     history = json.loads((tmp_path / "whole" / "history.json").read_text())["history"]
     assert history[-1]["step"] == whole["steps"]
     # cut into other calls, it ends at the same step
@@ -188,39 +215,41 @@ def test_an_ended_training_that_was_killed_before_it_wrote_is_not_run_on(example
     same(weights(tmp_path / "first" / "weights"), weights(tmp_path / "again" / "weights"))
 
 
-def test_the_best_checkpoints_by_the_holdout_are_kept_and_their_weights_written(examples, tmp_path):
-    early = {"every_steps": 10, "patience": 50, "holdout": 0.2}
-    options = {"steps": 200, "learning_rate": 0.2, "early_stopping": early, "checkpoint_every_steps": 40}
-    folder = tmp_path / "checkpoints"
-    result = train(request(examples, folder, keep_best=3, keep_checkpoints=1, **options), tmp_path / "out", Lines())
-    history = json.loads((tmp_path / "out" / "history.json").read_text())["history"]
+BEST = {"steps": 120, "learning_rate": 0.2, "early_stopping": {"every_steps": 10, "patience": 50, "holdout": 0.2}}
+BEST |= {"checkpoint_every_steps": 40}
+KEPT = BEST | {"keep_best": 3, "keep_checkpoints": 1}
+
+
+@pytest.fixture(scope="module")
+def best_kept(examples, tmp_path_factory):
+    """(folder, result) of a training that keeps its best checkpoints: its output in "out", its checkpoints."""
+    folder = tmp_path_factory.mktemp("best_kept")
+    return folder, train(request(examples, folder / "checkpoints", **KEPT), folder / "out", Lines())
+
+
+def test_the_best_checkpoints_by_the_holdout_are_kept_and_their_weights_written(examples, best_kept, tmp_path):
+    folder, result = best_kept
+    history = json.loads((folder / "out" / "history.json").read_text())["history"]
     held_out = sorted((point["holdout_loss"], point["step"]) for point in history if "holdout_loss" in point)
     assert [(one["holdout_loss"], one["step"]) for one in result["best_checkpoints"]] == held_out[:3]
-    assert {int(path.name) for path in folder.iterdir()} == {step for _, step in held_out[:3]} | {200}
-    best, second = (weights(tmp_path / "out" / one["weights"]) for one in result["best_checkpoints"][:2])
-    same(best, weights(tmp_path / "out" / "weights"))  # early stopping kept it too
+    kept = {int(path.name) for path in (folder / "checkpoints").iterdir()}
+    assert kept == {step for _, step in held_out[:3]} | {120}
+    best, second = (weights(folder / "out" / one["weights"]) for one in result["best_checkpoints"][:2])
+    same(best, weights(folder / "out" / "weights"))  # early stopping kept it too
     assert any(not np.array_equal(best[name], second[name]) for name in best)
     # one that holds no more than it should: a model of the same kind takes it
     model = build.build(MODEL, examples.fit(), seed=0)
-    build.load_weights(model, tmp_path / "out" / result["best_checkpoints"][1]["weights"])
-    plain = train(request(examples, **options), tmp_path / "plain", Lines())
+    build.load_weights(model, folder / "out" / result["best_checkpoints"][1]["weights"])
+    plain = train(request(examples, **BEST), tmp_path / "plain", Lines())
     assert "best_checkpoints" not in plain
     same(weights(tmp_path / "plain" / "weights"), best)
 
 
-def test_the_best_are_the_same_after_a_stop_and_a_torn_one_is_passed_over(examples, tmp_path):
-    early = {"every_steps": 10, "patience": 50, "holdout": 0.2}
-    options = {
-        "steps": 120,
-        "learning_rate": 0.2,
-        "early_stopping": early,
-        "checkpoint_every_steps": 40,
-        "keep_best": 3,
-    }
-    whole = train(request(examples, tmp_path / "one", **options), tmp_path / "whole", Lines())
+def test_the_best_are_the_same_after_a_stop_and_a_torn_one_is_passed_over(examples, best_kept, tmp_path):
+    whole = best_kept[1]
     with pytest.raises(Cancelled):
-        train(request(examples, tmp_path / "two", **options), tmp_path / "stopped", Lines(72))
-    resumed = train(request(examples, tmp_path / "two", **options), tmp_path / "resumed", Lines())
+        train(request(examples, tmp_path / "two", **KEPT), tmp_path / "stopped", Lines(72))
+    resumed = train(request(examples, tmp_path / "two", **KEPT), tmp_path / "resumed", Lines())
     assert resumed["resumed_from"] >= 72
     assert resumed["best_checkpoints"] == whole["best_checkpoints"]
     steps = [one["step"] for one in whole["best_checkpoints"]]
@@ -228,8 +257,10 @@ def test_the_best_are_the_same_after_a_stop_and_a_torn_one_is_passed_over(exampl
     data = next(torn.glob("variables.data*"))
     data.write_bytes(data.read_bytes()[:-4])
     lines = Lines()
-    again = train(request(examples, tmp_path / "two", **options), tmp_path / "again", lines)
-    assert [one["step"] for one in again["best_checkpoints"]] == [step for step in steps if step != min(steps)]
+    again = train(request(examples, tmp_path / "two", **KEPT), tmp_path / "again", lines)
+    left = [step for step in steps if step != min(steps)]
+    # the newest is there too, and the next best where it is none of the three
+    assert [one["step"] for one in again["best_checkpoints"]] == (left if 120 in steps else [*left, 120])
     assert any("is skipped" in line and torn.name in line for line in lines.lines)
 
 
@@ -246,11 +277,3 @@ def test_steps_that_are_not_finite_end_a_training_in_the_middle_of_a_call(tmp_pa
     )
     with pytest.raises(DataError, match="10 steps in a row, up to step 10"):
         train(asked, tmp_path / "out", Lines())
-
-
-def test_calls_of_any_size_give_the_same_bits_with_every_option_on(examples, tmp_path):
-    options = {"precision": "float16", "micro_batches": 2, "stop_at_loss": 0.01, "knobs": {"label_smoothing": 0.1}}
-    for name, calls in (("a", 8), ("b", 3)):
-        train(request(examples, steps_per_call=calls, **options), tmp_path / name, Lines())
-    for one, other in itertools.pairwise("ab"):
-        same(weights(tmp_path / one / "weights"), weights(tmp_path / other / "weights"))
