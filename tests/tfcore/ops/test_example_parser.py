@@ -1,7 +1,6 @@
 """The op in C++ and its twin in TensorFlow's own ops: the same tensors, or both refuse; and damage is named, never a crash."""
 
 import gzip
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from headway.records.tfrecord import frame
 from headway.schema.columns import Column
 from tfcore.ops.example_parser import parse_examples, read_examples, read_runs
 
-SOURCES = Path(__file__).parents[3] / "tfcore" / "ops"
 REFUSED = (tf.errors.DataLossError, tf.errors.InvalidArgumentError)
 TYPES = {"i": "int64", "f": "float32", "s": "bytes"}
 
@@ -448,22 +446,9 @@ def test_a_missing_file_is_named(op, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_parser_survives_a_fuzzer_under_sanitizers(tmp_path):
-    if shutil.which("g++") is None:
-        pytest.skip("g++ is not installed, and the fuzzer needs it")
+def test_the_parser_survives_a_fuzzer_under_sanitizers(tmp_path, sanitized):
     write(tmp_path / "seeds", seeds())
-    flags = ["-std=c++17", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    program = tmp_path / "fuzz"
-    here = Path(__file__).parent
-    done = subprocess.run(
-        ["g++", *flags, f"-I{SOURCES}", str(here / "fuzz.cc"), "-o", str(program)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "cannot find" in done.stderr and "san" in done.stderr:
-        pytest.skip("this g++ comes without sanitizers")
-    assert done.returncode == 0, done.stderr
+    program = sanitized("fuzz.cc", "-g1")  # lines for its report
     done = subprocess.run(
         [program, tmp_path / "seeds", "30000"], capture_output=True, text=True, check=False, timeout=200
     )
