@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import DataError
@@ -132,6 +132,7 @@ def assert_same(found, wanted):
         assert same, name
 
 
+@settings(max_examples=30)
 @given(st.lists(good_records(), min_size=1, max_size=4))
 def test_both_read_what_was_written(by_op, records):
     for wanted in (OPTIONAL, REQUIRED):
@@ -346,7 +347,7 @@ def test_damage_anywhere_in_a_file_is_named_with_its_place(op, tmp_path, damage)
 def test_damage_in_a_gzip_file_is_never_a_crash_and_never_fewer_rows(op, tmp_path):
     write(tmp_path / "whole.gz", numbered(0, 40))
     data = (tmp_path / "whole.gz").read_bytes()
-    for at in [13, *range(20, len(data), len(data) // 6), len(data) - 8, len(data) - 1]:
+    for at in [13, *range(20, len(data), len(data) // 3), len(data) - 8, len(data) - 1]:
         for kind in ("cut", "flip"):
             path = tmp_path / f"{kind}-{at}.gz"
             path.write_bytes(data[:at] if kind == "cut" else data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
@@ -396,6 +397,17 @@ def test_a_record_that_is_no_example_is_data_loss_with_its_file_and_number(op, t
     if not native:
         with pytest.raises(tf.errors.DataLossError, match=r"not a tf.train.Example \(record 2\)"):
             parse_examples(tf.constant([*numbered(0, 2), bad]), ROWS)
+
+
+def test_the_first_record_that_is_no_example_is_the_one_that_is_named():
+    for at in range(6):
+        records = numbered(0, 7)
+        records[at] = records[6] = b"\xff\xff"
+        with pytest.raises(tf.errors.DataLossError, match=rf"\(record {at}\)"):
+            parse_examples(tf.constant(records), ROWS)
+    records[2] = example(entry("i", feature("f", [1])))  # of other columns
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        parse_examples(tf.constant(records), ROWS)
 
 
 @pytest.mark.parametrize("nullable", [True, False])
