@@ -50,13 +50,15 @@ def in_records(
         first: the number of the first of them there.
         begins: the bytes at which they begin there.
     """
-    for i, record in enumerate(some):
-        error = _refused([record], parse)
-        if error is not None:
-            place = _place(first + i, None if begins is None else begins[i])
-            told = tf.errors.DataLossError(None, None, f"{name + ': ' if name else ''}not a tf.train.Example {place}")
-            return told if _is_damaged(record, error, parse) else None
-    return None
+    begin, end = 0, len(some)
+    while end - begin > 1:  # some are refused when one of them is
+        middle = (begin + end) // 2
+        begin, end = (begin, middle) if _refused(some[begin:middle], parse) else (middle, end)
+    error = _refused(some[begin:end], parse) if some else None
+    if error is None or not _is_damaged(some[begin], error, parse):
+        return None
+    place = _place(first + begin, None if begins is None else begins[begin])
+    return tf.errors.DataLossError(None, None, f"{name + ': ' if name else ''}not a tf.train.Example {place}")
 
 
 def _refused(records: Sequence[bytes], parse: Parse) -> Exception | None:

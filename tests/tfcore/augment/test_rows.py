@@ -89,10 +89,12 @@ def table(task, rows=ROWS):
     )
 
 
-@pytest.fixture(autouse=True)
-def _little_is_read_ahead(monkeypatch):
-    """Decoding images that nobody asks for takes most of these tests' time."""
-    monkeypatch.setattr("tfcore.data.pipeline.AHEAD_STACKS", 2)
+@pytest.fixture(autouse=True, scope="module")
+def _little_is_read_ahead():
+    """Rows that nobody asks for take time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfcore.data.pipeline.AHEAD_STACKS", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -120,33 +122,42 @@ def rows_of(found, task, augment, *, batch=16, stack=2, start=0, stacks=4, seed=
     }
 
 
+@pytest.fixture(scope="module")
+def whole(written):
+    """More than two epochs of rows with everything varied."""
+    rows = rows_of(written, "multiclass", EVERYTHING, stacks=40)
+    for values in rows.values():
+        values.flags.writeable = False
+    return rows
+
+
 def same(found, wanted, where):
     assert set(found) == set(wanted)
     for name in found:
         np.testing.assert_array_equal(found[name], wanted[name][where], err_msg=name)
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass"])
-def test_a_resumed_training_sees_the_same_rows_at_any_step(written, task):
-    whole = rows_of(written, task, EVERYTHING, stacks=33)  # two epochs
-    for start in (1, 6, 31, 62):
+# in a window, before its end, over an epoch's end, and over the second one's; what a label is matters to none of them
+@pytest.mark.parametrize(("task", "starts"), [("binary", [31]), ("multiclass", [1, 6, 31, 62])])
+def test_a_resumed_training_sees_the_same_rows_at_any_step(written, whole, task, starts):
+    if task != "multiclass":
+        whole = rows_of(written, task, EVERYTHING, stacks=18)
+    for start in starts:
         found = rows_of(written, task, EVERYTHING, start=start, stacks=2)
         same(found, whole, slice(start * 16, start * 16 + 64))
 
 
-def test_batches_and_stacks_of_another_size_hold_the_same_rows(written):
-    whole = rows_of(written, "multiclass", EVERYTHING, stacks=40)
+def test_batches_and_stacks_of_another_size_hold_the_same_rows(written, whole):
     for batch, stack in ((1, 30), (7, 5), (100, 2)):
         found = rows_of(written, "multiclass", EVERYTHING, batch=batch, stack=stack, stacks=2)
         same(found, whole, slice(0, 2 * batch * stack))
 
 
-def test_threads_change_nothing(written, monkeypatch):
+def test_threads_change_nothing(written, whole, monkeypatch):
     import tfcore.data.pipeline
 
-    many = rows_of(written, "multiclass", EVERYTHING, stacks=20)
     monkeypatch.setattr(tfcore.data.pipeline, "AUTOTUNE", 1)
-    same(rows_of(written, "multiclass", EVERYTHING, stacks=20), many, slice(None))
+    same(rows_of(written, "multiclass", EVERYTHING, stacks=20), whole, slice(640))
 
 
 def test_epochs_seeds_and_copies_of_a_row_differ(written):
@@ -253,7 +264,7 @@ def test_in_a_graph_it_is_what_it_is_eagerly(written):
     order = tf.range(len(rows["weight"]), dtype=tf.int32)[::-1]
     shuffled = {name: tf.gather(value, order) for name, value in window.items()}
     placed = augment.placed(window, order, tf.constant(0), tf.constant(2, tf.int64), tf.constant(77, tf.int64))
-    eager, graph = augment(shuffled | placed), tf.function(augment.__call__)(shuffled | placed)
+    eager, graph = augment(shuffled | placed), tf.function(augment.__call__, autograph=False)(shuffled | placed)
     for name in rows:
         np.testing.assert_array_equal(eager[name], graph[name], err_msg=name)
         assert eager[name].dtype == rows[name].dtype or name == "label"

@@ -34,8 +34,12 @@ def _stacks(shards, parameters, keep, *, transform=None, count=40, **options):
     return made.element_spec, [{name: value.numpy() for name, value in next(found).items()} for _ in range(count)]
 
 
-@pytest.mark.parametrize("start", [0, 5, 36])
-@pytest.mark.parametrize("holdout", [None, Holdout(0.2, inside=False)], ids=["all", "held_out"])
+@pytest.mark.parametrize(
+    ("holdout", "start"),
+    # at the beginning, in the first epoch, in a later one; a holdout moves where these are
+    [(None, 0), (None, 5), (None, 36), (Holdout(0.2, inside=False), 36)],
+    ids=["all-0", "all-5", "all-36", "held_out-36"],
+)
 @pytest.mark.parametrize("per_record", [16, 1])
 @pytest.mark.parametrize("augmented", [False, True], ids=["as-is", "augmented"])
 def test_kept_rows_come_as_read_ones_do(tmp_path, per_record, holdout, start, augmented):
@@ -44,7 +48,8 @@ def test_kept_rows_come_as_read_ones_do(tmp_path, per_record, holdout, start, au
     augment = Augment(AugmentConfig(noise=0.5, mixup=0.4), parameters, seed=3) if augmented else None
     options = {"holdout": holdout, "start_step": start, "augment": augment}
     spec, read = _stacks(shards, parameters, 0, **options)
-    for jit in (False, True):
+    # rows that are varied are not put together by XLA: once is enough to see that it changes nothing
+    for jit in {False, not augmented or start == 5}:
         kept_spec, kept = _stacks(shards, parameters, 1 << 20, jit=jit, **options)
         assert kept_spec == spec
         for one, other in zip(read, kept, strict=True):

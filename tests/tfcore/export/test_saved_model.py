@@ -495,13 +495,30 @@ def replay_request(exported, tmp_path, *, rows_per_record=64, sizes=(100, 150, 5
     )
 
 
-@pytest.mark.parametrize("rows_per_record", [64, 1])
-def test_replay_in_a_fresh_process(exported, tmp_path, rows_per_record):
+class Here(ReplayProcess):
+    """The replay script in this process: a fresh one costs an import of TensorFlow."""
+
+    def start(self):
+        pass
+
+    def ask(self, request, monitor):
+        return replay_script.replay(json.loads(json.dumps(request)))
+
+
+def test_replay_in_a_fresh_process(exported, tmp_path):
+    replayed(exported, tmp_path, rows_per_record=64)
+
+
+def test_replay_of_records_of_one_row(exported, tmp_path):
+    replayed(exported, tmp_path, rows_per_record=1, process=Here())
+
+
+def replayed(exported, tmp_path, *, rows_per_record, process=None):
     lines = []
     monitor = Monitor()
     monitor.log = lines.append
     request = replay_request(exported, tmp_path, rows_per_record=rows_per_record, rows=240)
-    result = replay(request, tmp_path, monitor)
+    result = replay(request, tmp_path, monitor, process=process)
     assert result["ok"] and result["rows"] == 240 and result["largest_difference"] <= 1e-5
     assert set(result["signatures"]) == {"serving_default", "serving_nullable", "serve_examples"}
     assert json.loads((tmp_path / "replay.json").read_text()) == result

@@ -33,12 +33,14 @@ def image(seed, format="PNG", mode="RGB", size=(20, 16)):
 
 
 def test_tolerant_gives_the_pixels_that_the_exported_graph_gives():
-    files = tf.constant([image(0), image(1, "JPEG"), image(2, mode="L"), b""])
-    present = tf.constant([True, True, True, False])
+    sizes = [(6, 8), (8, 6), (3, 40), (1, 1)]  # as they are wanted, and smaller
+    more = [image(seed, size=size) for seed, size in enumerate(sizes, 4)]
+    files = tf.constant([image(0), image(1, "JPEG"), image(2, mode="L"), b"", *more])
+    present = tf.constant([True, True, True, False] + [True] * len(more))
     exported = tf.function(lambda f, p: decode_images(f, p, PIXELS))(files, present)
     found, usable = tf.function(lambda f, p: Tolerant(0)(f, p, PIXELS))(files, present)
     np.testing.assert_array_equal(exported, found)
-    assert exported.shape == (4, *PIXELS) and exported.dtype == tf.uint8 and usable.numpy().all()
+    assert exported.shape == (8, *PIXELS) and exported.dtype == tf.uint8 and usable.numpy().all()
     assert not exported[3].numpy().any() and exported[0].numpy().any()
 
 

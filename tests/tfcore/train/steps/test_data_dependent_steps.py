@@ -1,5 +1,6 @@
 """What the compiled steps decide on their own: micro-batches, the loss scale, and where they end; in every mode alike."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import keras
@@ -88,22 +89,47 @@ def eagerly(it, stack, *, steps, knobs, control):
 # --- micro-batches
 
 
+KNOBS = {"positive_weight": 3.0, "label_smoothing": 0.1, "clip_norm": 0.5}
+
+
+@cache
+def whole_batches(steps):
+    """(the outcomes of three calls of so many steps without micro-batches, the weights at the end)."""
+    whole = learner(knobs=KNOBS)
+    outcomes = [whole.run(stack(first), first=0, steps=steps, knobs=rates(**KNOBS)) for first in (0, K, 2 * K)]
+    return outcomes, whole.model.get_weights()
+
+
+@cache
+def compiled_for_micro_batches(jit):
+    it = learner(jit, knobs=KNOBS, micro_batches=True)
+    variables = [variable for some in it.variables().values() for variable in some]
+    return it, [(variable, variable.numpy()) for variable in variables]
+
+
+def in_micro_batches(jit):
+    """A learner as it was made, compiled once for all tests."""
+    it, begun = compiled_for_micro_batches(jit)
+    for variable, value in begun:
+        variable.assign(value)
+    return it
+
+
 @pytest.mark.parametrize("jit", ["off", "on", "eager"])
 def test_micro_batches_make_the_step_of_the_whole_batch_and_their_number_costs_no_trace(jit):
     """Rows of unlike weights, dropout masks by row and every knob that changes a weight: to float tolerance the same."""
-    knobs = {"positive_weight": 3.0, "label_smoothing": 0.1, "clip_norm": 0.5}
-    whole = learner(knobs=knobs)
-    expected = [whole.run(stack(first), first=0, steps=K, knobs=rates(**knobs)) for first in (0, K, 2 * K)]
-    it = learner("off" if jit == "eager" else jit, knobs=knobs, micro_batches=True)
+    steps = 2 if jit == "eager" else K  # op by op 16 micro-batches take a second
+    expected, weights = whole_batches(steps)
+    it = learner(knobs=KNOBS, micro_batches=True) if jit == "eager" else in_micro_batches(jit)
     for i, count in enumerate((1, 4, 16)):
-        batches, given = stack(i * K), rates(**knobs)
+        batches, given = stack(i * K), rates(**KNOBS)
         if jit == "eager":
-            found = eagerly(it, batches, steps=K, knobs=given, control={"micro_batches": tf.constant(count)})
+            found = eagerly(it, batches, steps=steps, knobs=given, control={"micro_batches": tf.constant(count)})
         else:
-            found = vars(it.run(batches, first=0, steps=K, knobs=given, micro_batches=count))
+            found = vars(it.run(batches, first=0, steps=steps, knobs=given, micro_batches=count))
         np.testing.assert_allclose(found["losses"], expected[i].losses, rtol=2e-5)
         np.testing.assert_allclose(found["weights"], expected[i].weights, rtol=1e-6)
-    for found, wanted in zip(it.model.get_weights(), whole.model.get_weights(), strict=True):
+    for found, wanted in zip(it.model.get_weights(), weights, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     assert it.traces == (0 if jit == "eager" else 1)
 
@@ -130,10 +156,10 @@ def test_what_is_added_up_is_the_whole_batch_s_gradient_in_graph_and_eager_mode(
 
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_one_micro_batch_that_is_not_finite_skips_the_whole_step(jit):
-    it = learner(jit, micro_batches=True)
-    it.run(stack(), first=0, steps=2, knobs=rates(), micro_batches=4)
+    it = in_micro_batches(jit)
+    it.run(stack(), first=0, steps=2, knobs=rates(**KNOBS), micro_batches=4)
     before = it.model.get_weights()
-    outcome = it.run(stack(spoilt=[2]), first=2, steps=1, knobs=rates(), micro_batches=4)
+    outcome = it.run(stack(spoilt=[2]), first=2, steps=1, knobs=rates(**KNOBS), micro_batches=4)
     assert outcome.applied.tolist() == [False]
     assert_same_bytes(it.model.get_weights(), before)
 
@@ -189,9 +215,9 @@ def running(losses, weights):
         yield total / weight
 
 
-@pytest.mark.parametrize("jit", ["off", "on"])
-@pytest.mark.parametrize("cut", [3, 200])
-def test_a_training_ends_where_its_running_loss_has_fallen_far_enough(jit, cut):
+@cache
+def where_it_ends(jit):
+    """(a loss that a training's running mean falls to, the step at which it has)."""
     plain, outcomes = learner(jit), []
     train(plain, 200, report=lambda step, outcome: outcomes.append(outcome))
     losses, weights = (np.concatenate([getattr(o, name) for o in outcomes]) for name in ("losses", "weights"))
@@ -199,6 +225,13 @@ def test_a_training_ends_where_its_running_loss_has_fallen_far_enough(jit, cut):
     target = float(np.mean(means[98:100]))
     expected = next(i + 1 for i, mean in enumerate(means) if i + 1 >= LEAST_STEPS and mean <= target)
     assert LEAST_STEPS < expected < 200
+    return target, expected
+
+
+# calls of 8 steps and calls that are cut short; compiled, the shorter ones show both
+@pytest.mark.parametrize(("cut", "jit"), [(3, "off"), (200, "off"), (3, "on")])
+def test_a_training_ends_where_its_running_loss_has_fallen_far_enough(jit, cut):
+    target, expected = where_it_ends(jit)
     it, seen = learner(jit, ending=StopCondition(stop_at_loss=target)), []
     acts = [PeriodicAction(cut, seen.append, at_end=True)]
     assert train(it, 200, every=acts) == expected == int(it.step)
@@ -312,10 +345,10 @@ def test_many_rows_of_one_id_lose_nothing_when_their_gradients_are_added_up():
     assert gradient.numpy()[0].tolist() == [5000.0, 5000.0]
 
 
-@pytest.mark.parametrize("jit", ["off", "on"])
-def test_a_resume_carries_the_loss_scale_and_micro_batches_change_no_bit_of_it(tmp_path, jit):
+def test_a_resume_carries_the_loss_scale_and_micro_batches_change_no_bit_of_it(tmp_path):
+    """Compiled by XLA; what is restored is the same uncompiled, and test_learner.py resumes such a training."""
     make = lambda: learner(  # noqa: E731
-        jit, precision="float16", label_std=0.01, scale=LossScale(good_steps=7), micro_batches=True
+        "on", precision="float16", label_std=0.01, scale=LossScale(good_steps=7), micro_batches=True
     )
     go = lambda it, first, end: train(it, end, first, rate=1e-5, micro_batches=2)  # noqa: E731
     it = assert_resumes_exactly(make, go, Learner.variables, steps=30, stops=(13,), folder=tmp_path)

@@ -120,10 +120,10 @@ def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
         assert np.allclose(a, b, atol=1e-5)
 
 
-@pytest.mark.parametrize("jit", ["off", "on"])
-def test_a_resumed_training_ends_at_the_same_bits(tmp_path, jit):
+def test_a_resumed_training_ends_at_the_same_bits(tmp_path):
+    """Compiled by XLA: test_data_dependent_steps.py."""
     run = lambda it, first, end: train(it, end, first)  # noqa: E731
-    assert_resumes_exactly(lambda: learner(jit), run, Learner.variables, steps=30, stops=(13,), folder=tmp_path)
+    assert_resumes_exactly(learner, run, Learner.variables, steps=30, stops=(13,), folder=tmp_path)
 
 
 def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
@@ -187,21 +187,23 @@ def test_gradients_are_clipped_to_their_global_norm():
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_knobs_change_between_calls_and_steps_without_another_trace(jit):
     names = ["dropout", "label_smoothing", "temperature", "positive_weight", "clip_norm"]
-    it = learner(jit, knobs=names)
+    it, plain = learner(jit, knobs=names), learner(jit, dropout=0.0)
+    variables = [variable for some in it.variables().values() for variable in some]
+    begun = [variable.numpy() for variable in variables]
     off = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 1, "clip_norm": 1e6}
-    plain = learner(jit, dropout=0.0)
     stack = next(stacks(0))
-    for values in (off, off | {"dropout": 0.5}, off | {"temperature": 4}, off):
-        it.run(stack, first=0, steps=2, knobs=constant(learning_rate=0.01, **values))
-    assert it.traces == 1
-    it, changing = learner(jit, knobs=names), learner(jit, knobs=names)
     whole = it.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01, **off))
     expected = plain.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01))
     assert np.allclose(whole.losses, expected.losses, rtol=1e-5)
+    for values in (off, off | {"dropout": 0.5}, off | {"temperature": 4}, off):
+        it.run(stack, first=0, steps=2, knobs=constant(learning_rate=0.01, **values))
+    for variable, value in zip(variables, begun, strict=True):
+        variable.assign(value)
     values = constant(learning_rate=0.01, **off)
     values["temperature"][2] = 3.0  # one step of a call
-    outcome = changing.run(stack, first=0, steps=K, knobs=values)
+    outcome = it.run(stack, first=0, steps=K, knobs=values)
     assert np.array_equal(outcome.losses[:2], whole.losses[:2]) and outcome.losses[2] != whole.losses[2]
+    assert it.traces == 1
 
 
 def test_what_knobs_mean():
@@ -214,13 +216,14 @@ def test_what_knobs_mean():
         rows = tf.nn.sigmoid_cross_entropy_with_logits(label, logits)
         return float(tf.reduce_sum(rows * weight) / tf.reduce_sum(weight))
 
+    off = {"label_smoothing": 0.0, "temperature": 1.0, "positive_weight": 1.0}
+    it = learner(dropout=0.0, knobs=off)
     for name, value, wanted in (
         ("label_smoothing", 0.2, loss(label * 0.8 + 0.1, logits, weight)),
         ("temperature", 2.0, loss(label, logits / 2, weight)),
         ("positive_weight", 3.0, loss(label, logits, weight * tf.where(label > 0, 3.0, 1.0))),
     ):
-        it = learner(dropout=0.0, knobs=[name])
-        found = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.01, **{name: value}))
+        found = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.0, **off | {name: value}))
         assert np.isclose(found.losses[0], wanted, rtol=1e-5), name
 
 
