@@ -51,10 +51,10 @@ def remember(name: str, value: str) -> None:
     _values[name] = value
     forms = {value, urllib.parse.quote(value, safe=""), urllib.parse.quote(value), urllib.parse.unquote(value)}
     forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
-    found = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True) if form)
-    _hidden[name] = re.compile(found if secret else rf"(?<!\w)(?:{found})(?!\w)")
-    for known in sorted(_values, key=lambda n: len(_values[n]), reverse=True):
-        _hidden[known] = _hidden.pop(known)
+    pattern = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True) if form)
+    _hidden[name] = re.compile(pattern if secret else rf"(?<!\w)(?:{pattern})(?!\w)")
+    for earlier in sorted(_values, key=lambda n: len(_values[n]), reverse=True):
+        _hidden[earlier] = _hidden.pop(earlier)
 
 
 def redact(text: str, *, secrets_only: bool = False) -> str:
@@ -125,14 +125,14 @@ def protect() -> None:
             before_threads(args)
 
     def record(*arguments: Any, **options: Any) -> logging.LogRecord:
-        made = make(*arguments, **options)
+        log_record = make(*arguments, **options)
         with contextlib.suppress(Exception):  # arguments that do not fit are told by whoever writes the record
-            if (text := made.getMessage()) != (clean := redact(text)):
-                made.msg, made.args = clean, ()
-        if isinstance(made.exc_info, tuple) and made.exc_info[1] is not None:
-            kind, error, trace = made.exc_info
-            made.exc_text = _clean_traceback(kind, error, trace, end="") or made.exc_text
-        return made
+            if (text := log_record.getMessage()) != (clean := redact(text)):
+                log_record.msg, log_record.args = clean, ()
+        if isinstance(log_record.exc_info, tuple) and log_record.exc_info[1] is not None:
+            kind, error, trace = log_record.exc_info
+            log_record.exc_text = _clean_traceback(kind, error, trace, end="") or log_record.exc_text
+        return log_record
 
     sys.excepthook, threading.excepthook = hook, thread_hook
     logging.setLogRecordFactory(record)

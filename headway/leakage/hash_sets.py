@@ -107,14 +107,14 @@ def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> Compar
     result = Compared(dict.fromkeys(groups, 0), {})
     whose = [name for name, sets in groups.items() for _ in sets]
     for piece in slices([one for sets in groups.values() for one in sets], most):
-        mine = {
+        hashes_of = {
             name: distinct(_whole([one for owner, one in zip(whose, piece, strict=True) if owner == name]))[0]
             for name in groups
         }
-        for name, values in mine.items():
+        for name, values in hashes_of.items():
             result.values[name] += len(values)
         for pair in itertools.combinations(groups, 2):
-            both = np.intersect1d(mine[pair[0]], mine[pair[1]], assume_unique=True)
+            both = np.intersect1d(hashes_of[pair[0]], hashes_of[pair[1]], assume_unique=True)
             if len(both):
                 result.shared.setdefault(pair, Found()).add(both)
     return result
@@ -223,7 +223,7 @@ class Distinct:
         whole = np.frombuffer(base64.b64decode(data, validate=True), "<u8").astype(np.uint64)
         if kind not in ("full", "all") or len(whole) % 2:
             raise ValueError("a sample of distinct rows is cut off")
-        made = cls(kept)
-        made._full = kind == "full"
-        made._hashes, made._counts = whole[: len(whole) // 2], whole[len(whole) // 2 :].astype(np.int64)
-        return made
+        sample = cls(kept)
+        sample._full = kind == "full"
+        sample._hashes, sample._counts = whole[: len(whole) // 2], whole[len(whole) // 2 :].astype(np.int64)
+        return sample

@@ -214,11 +214,11 @@ def record_parts(piece: pa.Table, columns: Sequence[Column], rows_per_record: in
     """A table cut into records, as ingest cuts rows; without a group column every one but the last is full."""
     if named_for(columns, "group") is None:
         return [piece.slice(at, rows_per_record) for at in range(0, piece.num_rows, rows_per_record)]
-    made, found = grouper(rows_per_record, columns), list[Group]()
+    groups, whole_groups = grouper(rows_per_record, columns), list[Group]()
     for batch in piece.to_batches():
-        found += made.add(batch)
+        whole_groups += groups.add(batch)
     parts = []
-    for whole, sizes in [*found, *made.rest()]:
+    for whole, sizes in [*whole_groups, *groups.rest()]:
         ends = np.cumsum([0, *sizes])
         parts += [pa.Table.from_batches([whole.slice(end, size)]) for end, size in zip(ends, sizes, strict=False)]
     return parts

@@ -205,10 +205,10 @@ class Schema(Frozen):
 
     def column(self, name: str) -> Column:
         """The column called `name`; ConfigError naming the known ones."""
-        found = self._by_name().get(name)
-        if found is None:
+        column = self._by_name().get(name)
+        if column is None:
             raise no_column(name, self.names())
-        return found
+        return column
 
     def _by_name(self) -> dict[str, Column]:
         # asked for each of thousands of columns, it may not look through all of them each time
@@ -246,12 +246,12 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
     return f"columns: {every}" if auto else f"columns: {{{one}}}"
 
 
-def no_column(name: str, known: Sequence[str], where: str | None = None) -> ConfigError:
+def no_column(name: str, names: Sequence[str], where: str | None = None) -> ConfigError:
     """The error for the name of a column that is not among those there are."""
-    return ConfigError(f"there is no column {name!r}", where=where, fix=suggest(name, list(known)))
+    return ConfigError(f"there is no column {name!r}", where=where, fix=suggest(name, list(names)))
 
 
-def suggest(name: str, known: list[str], cutoff: float = 0.6) -> str:
+def suggest(name: str, names: list[str], cutoff: float = 0.6) -> str:
     """A fix for a name that does not exist."""
-    close = difflib.get_close_matches(name, known, 1, cutoff)
-    return f"did you mean {close[0]!r}?" if close else f"there is: {some(known, _LISTED)}"
+    close = difflib.get_close_matches(name, names, 1, cutoff)
+    return f"did you mean {close[0]!r}?" if close else f"there is: {some(names, _LISTED)}"

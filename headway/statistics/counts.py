@@ -195,8 +195,8 @@ class TextCounts:
             self._clear()
             self._runs = [run]
         else:
-            found = list(self._streams())
-            values, counts = pa.concat_arrays([v for v, _ in found]), np.concatenate([c for _, c in found])
+            streams = list(self._streams())
+            values, counts = pa.concat_arrays([v for v, _ in streams]), np.concatenate([c for _, c in streams])
             self._clear()
             self._values, self._counts, self._runs = [values], [counts], []
             self._folded, self._held = len(values), values.nbytes + counts.nbytes
@@ -225,15 +225,15 @@ class TextCounts:
         values: list[pa.Array] = []
         counts: list[NDArray[np.int64]] = []
         held, least = 0, min_count
-        for more, occurrences in self.blocks():
+        for block, occurrences in self.blocks():
             keep = occurrences >= least
             if unless is not None:
-                keep &= ~pc.is_in(more, value_set=unless).to_numpy(zero_copy_only=False)
+                keep &= ~pc.is_in(block, value_set=unless).to_numpy(zero_copy_only=False)
             if not keep.all():
-                more, occurrences = more.filter(pa.array(keep)), occurrences[keep]
-            values.append(more)
+                block, occurrences = block.filter(pa.array(keep)), occurrences[keep]
+            values.append(block)
             counts.append(occurrences)
-            held += len(more)
+            held += len(block)
             if k is not None and held > 4 * k + BLOCK:
                 # stable, and blocks come in rising order: among equals the first ones stay; a later one needs more
                 one, numbers = pa.concat_arrays(values), np.concatenate(counts)
@@ -246,11 +246,11 @@ class TextCounts:
         order = np.argsort(-numbers, kind="stable")[:k]
         return one.take(pa.array(order)), numbers[order]
 
-    def others(self, known: pa.Array) -> tuple[int, int]:
-        """How many distinct values are not in `known`, and how often they occur together."""
+    def others(self, words: pa.Array) -> tuple[int, int]:
+        """How many distinct values are not in `words`, and how often they occur together."""
         distinct = rows = 0
         for values, counts in self.blocks():
-            unseen = ~pc.is_in(values, value_set=known).to_numpy(zero_copy_only=False)
+            unseen = ~pc.is_in(values, value_set=words).to_numpy(zero_copy_only=False)
             distinct += int(unseen.sum())
             rows += int(counts[unseen].sum())
         return distinct, rows

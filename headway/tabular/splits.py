@@ -157,10 +157,10 @@ def assigned(
 def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     assert config.column is not None
     meaning: dict[str, Any] = dict(config.values) if config.values else {name: name for name in SPLITS}
-    found = decoded(batch.column(config.column))
-    if not pa.types.is_binary(found.type):
-        found = found.cast(pa.string()).cast(pa.binary())
-    encoded = found.dictionary_encode()
+    texts = decoded(batch.column(config.column))
+    if not pa.types.is_binary(texts.type):
+        texts = texts.cast(pa.string()).cast(pa.binary())
+    encoded = texts.dictionary_encode()
     lookup = []
     for value in (raw.decode("utf-8", "backslashreplace") for raw in encoded.dictionary.to_pylist()):
         if value not in meaning:

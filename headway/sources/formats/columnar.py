@@ -25,20 +25,20 @@ def leaves(schema: pa.Schema, path: str) -> dict[str, Way]:
     Raises:
         DataError: two have the same name.
     """
-    found: list[Way] = []
+    ways: list[Way] = []
 
     def walk(field: pa.Field, way: Way) -> None:
         if pa.types.is_struct(field.type):
             for inner in field.type:
                 walk(inner, (*way, inner.name))
         else:
-            found.append(way)
+            ways.append(way)
 
     for field in schema:
         walk(field, (field.name,))
-    names = [".".join(way) for way in found]
+    names = [".".join(way) for way in ways]
     twice(names, path)
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, ways, strict=True))
 
 
 def pick(batch: pa.RecordBatch, ways: Mapping[str, Way], names: Sequence[str]) -> pa.RecordBatch:
@@ -76,9 +76,9 @@ def first_rows(
     held = 0
     for file in files:
         batches: list[pa.RecordBatch] = []
-        with opened(file.path) as (most, found):
+        with opened(file.path) as (most, stream):
             rows = min(rows, most)
-            for batch in found:
+            for batch in stream:
                 batches.append(batch)
                 held += batch.num_rows
                 if held >= rows:

@@ -46,7 +46,7 @@ class ImagesSource:
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         images, labels, _ = self._labelled(files)
         names = [_inside(self._config, file.path) for file in images]
-        found: list[Range] = []
+        ranges: list[Range] = []
         start = held = 0
         for end, file in enumerate(images, 1):
             held += file.bytes
@@ -59,9 +59,9 @@ class ImagesSource:
                 "labels": labels.slice(start, end - start).to_pylist(),
                 "label_type": str(labels.type),
             }
-            found.append(Range(len(found), images[start].path, start, start, end, facts, row_per_file=True))
+            ranges.append(Range(len(ranges), images[start].path, start, start, end, facts, row_per_file=True))
             start, held = end, 0
-        return found
+        return ranges
 
     def _labelled(self, files: Sequence[InputFile]) -> tuple[Sequence[InputFile], pa.Array, list[str]]:
         """The images, the label of each, and what is to be told of the table."""

@@ -45,15 +45,15 @@ class ParquetSource:
             return list(leaves(parquet.schema_arrow, file.path))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        found: list[Range] = []
+        ranges: list[Range] = []
         for number, file in enumerate(files):
             rows, columns = _shape(file.path)
             most = rows_of_range(self._config.range_rows, columns, sum(rows))
             for start, end, held in runs(rows, most):
-                found.append(Range(len(found), file.path, number, start, end, {"rows": held}))
+                ranges.append(Range(len(ranges), file.path, number, start, end, {"rows": held}))
             if columns >= WIDE:
                 give_back()  # what the footer took: workers read it in threads of their own
-        return found
+        return ranges
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         dictionaries = [name for name, kind in types.items() if pa.types.is_dictionary(kind)]
@@ -155,13 +155,13 @@ def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None)
     """Rows of a batch: BATCH_ROWS, or fewer of wide ones. A whole file has one answer, so that reading is repeatable."""
     metadata = parquet.metadata
     held = 0
-    wanted = set(columns) if columns is not None else None
+    names = set(columns) if columns is not None else None
     for group in range(metadata.num_row_groups):
         chunks = metadata.row_group(group)
         for place in range(chunks.num_columns):
             chunk = chunks.column(place)
             top = chunk.path_in_schema.split(".")[0]
-            if wanted is None or chunk.path_in_schema in wanted or top in wanted:
+            if names is None or chunk.path_in_schema in names or top in names:
                 held += chunk.total_uncompressed_size
     each = held / max(1, metadata.num_rows)
     return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(each, 1.0))))

@@ -43,13 +43,13 @@ class ExamplesSource:
         return []
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        found: list[Range] = []
+        ranges: list[Range] = []
         for number, file in enumerate(files):
             start = 0
             for end in [file.bytes] if _is_gzip(file.path) else self._cuts(file):
-                found.append(Range(len(found), file.path, number, start, end))
+                ranges.append(Range(len(ranges), file.path, number, start, end))
                 start = end
-        return found
+        return ranges
 
     def _cuts(self, file: InputFile) -> list[int]:
         cuts = _hops(file, self._config.range_bytes)
@@ -70,8 +70,8 @@ class ExamplesSource:
                     array = pa.nulls(batch.rows, value_type(kind))
                 arrays.append(array)
                 for row, why in misfits.items():
-                    shown = text_of(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
-                    bad.setdefault(row, Malformed(first + row, shown, why, name))
+                    cell_text = text_of(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
+                    bad.setdefault(row, Malformed(first + row, cell_text, why, name))
             whole = pa.RecordBatch.from_arrays(arrays, names=list(columns))
             if bad:
                 good = pa.array([row not in bad for row in range(batch.rows)], pa.bool_())
@@ -99,8 +99,8 @@ class ExamplesSource:
                     fix = "write each as a tf.Example: the context's features, and each feature list as one list of values"
                     raise DataError(problem, where=file.path, fix=fix)
                 for name in batch.names():
-                    if (known := batch.is_number(name)) is not None:
-                        numbers[name] = numbers.get(name, True) and known
+                    if (is_number := batch.is_number(name)) is not None:
+                        numbers[name] = numbers.get(name, True) and is_number
                     counts.setdefault(name, Counter()).update(batch.counts(name))
                 batches.append(batch)
                 held += len(records)
@@ -108,7 +108,7 @@ class ExamplesSource:
                 break
         if not batches:
             raise DataError("the files hold no rows", where=files[0].path)
-        odd = {name: found for name, found in counts.items() if not_one(found) * ONE_IN <= found.total()}
+        odd = {name: kinds for name, kinds in counts.items() if not_one(kinds) * ONE_IN <= kinds.total()}
         tables = []
         for batch in batches:
             names = batch.names()
