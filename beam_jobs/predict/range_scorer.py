@@ -67,8 +67,8 @@ class _Work(RangeRows):
     def __init__(self, request: PredictRequest, piece: Range):
         super().__init__()
         self.predicted = 0
-        known = 0 if piece.row_per_file or not piece.start else None
-        self.first_row: int | None = piece.facts.get("first_row", known)
+        first_row = 0 if piece.row_per_file or not piece.start else None
+        self.first_row: int | None = piece.facts.get("first_row", first_row)
         self._request, self._piece = request, piece
         self._columns = request.coerced()
         self._names = request.names
