@@ -144,8 +144,8 @@ def _gradients(variables: Sequence[Mapping[str, Any]], later: Sequence[str]) -> 
             if one["name"] not in later:
                 yield _problem("zero gradient", where, "its gradient is 0 everywhere on this batch")
         elif largest(gradient) > LARGE_GRADIENT:
-            told = f"its gradient goes up to {largest(gradient):.3g}"
-            yield _problem("exploding", where, told, "set training.clip_norm, or look at the ranges of the layers")
+            message = f"its gradient goes up to {largest(gradient):.3g}"
+            yield _problem("exploding", where, message, "set training.clip_norm, or look at the ranges of the layers")
 
 
 def _still(variables: Sequence[Mapping[str, Any]], still: Sequence[str]) -> Iterator[Problem]:
@@ -164,8 +164,8 @@ def _ranges(layers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         most = max(map(largest, layer["outputs"]), default=0.0)
         # a Rescaling is told its range, as that of a regression's label
         if layer["type"] != "Rescaling" and most > LARGE and most > GROWTH * max(1.0, layer["largest_input"]):
-            told = f"goes up to {most:.3g}, given values up to {layer['largest_input']:.3g}"
-            yield _problem("exploding", f"layer {layer['layer']!r} ({layer['type']})", told)
+            message = f"goes up to {most:.3g}, given values up to {layer['largest_input']:.3g}"
+            yield _problem("exploding", f"layer {layer['layer']!r} ({layer['type']})", message)
             return  # all that follow are large for its sake
 
 
@@ -173,16 +173,16 @@ def _changes(variables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     large = [one for one in variables if (one["change"] or 0.0) > LARGE_CHANGE and len(one["weight"]["shape"]) > 1]
     if large:
         worst = max(large, key=lambda one: one["change"])
-        told = f"one step changes it by {worst['change']:.0%} of its length"
-        more = f", and {len(large) - 1} more by over {LARGE_CHANGE:.0%}" if len(large) > 1 else ""
-        yield _problem("large step", f"variable {worst['name']!r}", told + more, "lower training.learning_rate")
+        message = f"one step changes it by {worst['change']:.0%} of its length"
+        others = f", and {len(large) - 1} more by over {LARGE_CHANGE:.0%}" if len(large) > 1 else ""
+        yield _problem("large step", f"variable {worst['name']!r}", message + others, "lower training.learning_rate")
 
 
 def _steps(eager: Mapping[str, Any], losses: Sequence[float | None], applied: Sequence[bool]) -> Iterator[Problem]:
     skipped = [i for i, done in enumerate(applied) if not done]
     if skipped and (eager["applied"] or eager["excused"]):
-        told = f"step {skipped[0]} of the compiled ones was skipped, its loss or gradients not finite"
-        yield _problem("not finite", "training", f"{told}: {len(skipped)} of {len(applied)} were")
+        message = f"step {skipped[0]} of the compiled ones was skipped, its loss or gradients not finite"
+        yield _problem("not finite", "training", f"{message}: {len(skipped)} of {len(applied)} were")
     if losses and losses[0] is not None and eager["loss"] is None:
         yield _problem(
             "eager is not graph",

@@ -68,9 +68,9 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
     places = np.searchsorted(begins, rows)
     lengths = np.diff(begins, append=total)
     runs = tuple(lengths[first:last] for first, last in itertools.pairwise(places))
-    found = GroupRuns(dataclasses.replace(shards, runs=runs), column)
+    discovered = GroupRuns(dataclasses.replace(shards, runs=runs), column)
     notes = _look(shards, column, begins, ids, places)
-    return dataclasses.replace(found, notes=notes)
+    return dataclasses.replace(discovered, notes=notes)
 
 
 def _read(shards: Shards, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -60,8 +60,8 @@ def _numbers(
     finite = tf.math.is_finite(values) if column.type == "float32" else None
     present = _present(raw)
     # of a list none of the values is a null row's, of a vector all are
-    known = None if column.is_list or present is None else present[..., None] if column.length else present
-    usable = finite if known is None else known if finite is None else known & finite
+    there = None if column.is_list or present is None else present[..., None] if column.length else present
+    usable = finite if there is None else there if finite is None else there & finite
     if usable is not None:
         values = tf.where(usable, values, tf.cast(each([one.fill for one in group], tf.float32), values.dtype))
     for ops in zip(*(one.ops for one in group), strict=True):
@@ -74,15 +74,15 @@ def _numbers(
         vectors[column.name] = tf.ensure_shape(tf.cast(values[0], tf.float32), [None, column.length])
     else:
         blocks.append(Block(tuple(one.column.name for one in group), tf.cast(values, tf.float32)))
-    if told := [i for i, one in enumerate(group) if one.missing_indicator]:
-        blocks.append(_indicator(group, told, "missing", absent(raw)))
-    if finite is not None and (told := [i for i, one in enumerate(group) if one.nan_indicator]):
+    if marked := [i for i, one in enumerate(group) if one.missing_indicator]:
+        blocks.append(_indicator(group, marked, "missing", absent(raw)))
+    if finite is not None and (marked := [i for i, one in enumerate(group) if one.nan_indicator]):
         odd = ~finite
         if lengths is not None:
             odd = (_sums(tf.cast(odd[0], tf.int64), lengths) > 0)[None]
         elif column.length is not None:
             odd = tf.reduce_any(odd, 2)
-        blocks.append(_indicator(group, told, "nan", odd if present is None else present & odd))
+        blocks.append(_indicator(group, marked, "nan", odd if present is None else present & odd))
 
 
 def absent(raw: Sequence[RawColumn]) -> tf.Tensor:
@@ -132,8 +132,8 @@ def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | N
             total = tf.math.divide_no_nan(total, tf.cast(lengths, values.dtype))
         return tf.cast(total, tf.float32)
     segment = tf.math.unsorted_segment_min if figure == "min" else tf.math.unsorted_segment_max
-    found = segment(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
-    return tf.cast(tf.where(lengths > 0, found, tf.zeros_like(found)), tf.float32)
+    extremes = segment(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
+    return tf.cast(tf.where(lengths > 0, extremes, tf.zeros_like(extremes)), tf.float32)
 
 
 def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
@@ -180,12 +180,12 @@ def categories(
                 kind = tuple(_kind(op) for op in one.ops[:-1])
         whole = (last.op, one.column.type, one.width, column.present is None, column.codes is None, *kind)
         groups.setdefault(whole, []).append(one)
-    found: dict[str, tf.Tensor] = {}
+    ids_of: dict[str, tf.Tensor] = {}
     for group in groups.values():
         names = [one.column.name for one in group]
         ids = _categories(group, [columns[name] for name in names], vocabularies)
-        found |= dict(zip(names, tf.unstack(ids, len(names)), strict=True))
-    return found
+        ids_of |= dict(zip(names, tf.unstack(ids, len(names)), strict=True))
+    return ids_of
 
 
 def _categories(group: Sequence[Fitted], raw: Sequence[RawColumn], vocabularies: Vocabularies) -> tf.Tensor:
