@@ -22,8 +22,8 @@ def text_table(rows: Sequence[Mapping[str, Any]], *, whole: Collection[str] = ()
     """
     if not rows:
         return ""
-    seen = dict.fromkeys(name for row in rows for name in row)
-    names = [name for name in seen if any(row.get(name) not in (None, "") for row in rows)]
+    keys = dict.fromkeys(name for row in rows for name in row)
+    names = [name for name in keys if any(row.get(name) not in (None, "") for row in rows)]
     room = shutil.get_terminal_size().columns if width is None else width
     columns = [_column(name, rows, room, cut=name not in whole) for name in names]
     blocks: list[list[list[str]]] = []

@@ -53,7 +53,7 @@ def into_bucket(
 
 def _there(bucket: Bucket) -> dict[str, Found]:
     """What lies in the folder, if a prediction wrote it."""
-    there = {name: found for name, found in bucket.listing().items() if not name.startswith(f"locks/{_LOCK}/")}
+    there = {name: file for name, file in bucket.listing().items() if not name.startswith(f"locks/{_LOCK}/")}
     if there and MANIFEST not in there and _UNDER_WAY not in there:
         problem = "the folder is not empty, and no prediction wrote what is in it"
         raise StoreError(problem, where=bucket.url, fix="name a folder that is empty or does not exist")
@@ -65,17 +65,17 @@ def _predicted(bucket: Bucket, predict: Callable[[Path], dict[str, Any]], lock: 
     folder = default_cache(f"predict/{bucket.url.replace('://', '/')}")
     result = predict(folder)
     lock.check()
-    wanted = {part["file"]: (part["bytes"], part["crc32c"]) for part in result["parts"]}
+    expected = {part["file"]: (part["bytes"], part["crc32c"]) for part in result["parts"]}
     if (folder / FILE_NAME).is_file():
-        wanted[FILE_NAME] = checksum(folder / FILE_NAME)
+        expected[FILE_NAME] = checksum(folder / FILE_NAME)
     manifest = (folder / MANIFEST).read_bytes()
-    sizes = {name: found.bytes for name, found in there.items() if name != MANIFEST}
-    if sizes == {name: size for name, (size, _) in wanted.items()} and bucket.read(MANIFEST) == manifest:
+    sizes = {name: file.bytes for name, file in there.items() if name != MANIFEST}
+    if sizes == {name: size for name, (size, _) in expected.items()} and bucket.read(MANIFEST) == manifest:
         return result
-    bucket.write(_UNDER_WAY, json.dumps({"parts": len(wanted)}).encode())
+    bucket.write(_UNDER_WAY, json.dumps({"parts": len(expected)}).encode())
     bucket.delete([MANIFEST])
-    bucket.delete(name for name in there if name not in (*wanted, MANIFEST, _UNDER_WAY))
-    bucket.put_all((name, folder / name, crc32c) for name, (_, crc32c) in wanted.items())
+    bucket.delete(name for name in there if name not in (*expected, MANIFEST, _UNDER_WAY))
+    bucket.put_all((name, folder / name, crc32c) for name, (_, crc32c) in expected.items())
     lock.check()
     bucket.write(MANIFEST, manifest)
     bucket.delete([_UNDER_WAY])
