@@ -144,7 +144,7 @@ def _loaded(text: str) -> Any:
             raise _Unbounded(f"nested more than {_MOST_DEPTH} levels deep")
         if values > _MOST_VALUES:
             raise _Unbounded(f"its aliases stand for more than {_MOST_VALUES:,} values")
-        stack.extend((one, depth + 1) for one in inner if isinstance(one, dict | list))
+        stack.extend((child, depth + 1) for child in inner if isinstance(child, dict | list))
     return value
 
 

@@ -102,7 +102,7 @@ def _sentence(model: type[BaseModel], loc: Loc, item: Error) -> str:
         close = difflib.get_close_matches(str(loc[-1]), keys, 1)
         hint = f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(keys)}" if keys else ""
         return f"{key}: unknown key{hint}"
-    messages = list(dict.fromkeys(_message(model, loc, one) for one in item.get("all", [item])))
+    messages = list(dict.fromkeys(_message(model, loc, error) for error in item.get("all", [item])))
     message = messages[0] + "".join(", or " + other.removeprefix("should ") for other in messages[1:])
     hint = _hint(item.get("all", [item]), item["input"])
     got = _short(item["input"])
@@ -117,7 +117,7 @@ def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
         fields = _fields(_models(model, loc), tags=True)
         return "should be a mapping of keys to values" + (f", which are: {', '.join(fields)}" if fields else "")
     if kind == "union_tag_not_found":
-        names = [tag for one in _models(model, loc) for tag in _tags(one)]
+        names = [tag for inner in _models(model, loc) for tag in _tags(inner)]
         by = str(context.get("discriminator", "")).strip("'")
         keys = item["input"] if isinstance(item["input"], dict) else {}
         near = [tag for key in keys for tag in difflib.get_close_matches(str(key), names, 1)]
@@ -168,13 +168,13 @@ def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
         if fields := _called(models, part):
             models = [inner for field in fields for inner in _inside(field.annotation)]
         else:  # a tag picks one of them; at a list's index or a mapping's key all of them may stand
-            models = [one for one in models if part in _tags(one)] or models
+            models = [kind for kind in models if part in _tags(kind)] or models
     return models
 
 
 def _called(models: Sequence[type[BaseModel]], *names: Any) -> list[Any]:
     """The fields of these names."""
-    return [f for one in models for name, f in one.model_fields.items() if {name, f.alias} & {*names}]
+    return [f for model in models for name, f in model.model_fields.items() if {name, f.alias} & {*names}]
 
 
 def _inside(annotation: Any) -> list[type[BaseModel]]:
@@ -195,5 +195,5 @@ def _is_tag(field: Any) -> bool:
 
 def _fields(models: Sequence[type[BaseModel]], *, tags: bool = False) -> list[str]:
     """The keys of any of them; what only tells them apart is left out, unless `tags`."""
-    fields = [item for one in models for item in one.model_fields.items()]
+    fields = [item for model in models for item in model.model_fields.items()]
     return list(dict.fromkeys(field.alias or name for name, field in fields if tags or not _is_tag(field)))

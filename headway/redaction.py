@@ -87,15 +87,15 @@ def scrub(error: Error) -> Error | RuntimeError:
     seen: set[int] = set()
     behind: list[BaseException | None] = [error]
     while behind:
-        one = behind.pop()
-        if one is None or id(one) in seen:
+        current = behind.pop()
+        if current is None or id(current) in seen:
             continue
-        seen.add(id(one))
-        behind += [one.__cause__, one.__context__]
-        one.args = tuple(redacted(part) if isinstance(part, str) else part for part in one.args)
-        for name in [*vars(one), "filename", "filename2"]:
-            if isinstance(held := getattr(one, name, None), str | list) and held != redacted(held):
-                setattr(one, name, redacted(held))
+        seen.add(id(current))
+        behind += [current.__cause__, current.__context__]
+        current.args = tuple(redacted(part) if isinstance(part, str) else part for part in current.args)
+        for name in [*vars(current), "filename", "filename2"]:
+            if isinstance(attribute := getattr(current, name, None), str | list) and attribute != redacted(attribute):
+                setattr(current, name, redacted(attribute))
     text = str(error)
     return error if text == redact(text) else RuntimeError(redact(f"{type(error).__name__}: {text}"))
 

@@ -115,14 +115,14 @@ def beats(
         return _Against(difference, upward(name, interval), units(name, rows.label, rows.weight, rows.groups))
 
     names = dict.fromkeys((primary, *metrics))
-    comparable = ((name, one) for name in names if (one := against(name)) is not None)  # the others only where needed
-    first = next((one for _, one in comparable), None)
+    comparable = filter(None, map(against, names))  # the others only where needed
+    first = next(comparable, None)
     if first is None:
         return None
     if first.gain > 0 and (first.interval is None or first.units < ENOUGH_ROWS or first.interval[0] > 0):
         return Beaten(passed=True, reason=f"the candidate beats the constant baseline: {first}")
     if first.interval is None or first.interval[1] >= 0:
-        for _, other in comparable:
+        for other in comparable:
             if (other.gain if other.interval is None else other.interval[0]) > 0:
                 text = f"the candidate beats the constant baseline: {other}; {first.values}"
                 return Beaten(passed=True, reason=text)

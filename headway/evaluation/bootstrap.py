@@ -187,8 +187,8 @@ class _RankedGroups:
             raise ValueError(f"{name} needs groups, and the rows have none")
         self.name = name
         both = [ranked(label, score, weight, within[0], k=within[1]) for score in (candidate, champion)]
-        self.values: tuple[float | None, ...] = tuple(one.mean()[name] for one in both)
-        self._columns = np.stack([one.values[name] for one in both], axis=1)
+        self.values: tuple[float | None, ...] = tuple(ranking.mean()[name] for ranking in both)
+        self._columns = np.stack([ranking.values[name] for ranking in both], axis=1)
         # of a group's rows each is drawn as often, so that one stands for all; by its own weight, or all by the same
         self._row, self._factor = both[0].row, both[0].weight
         if len(weight) and not (weight == weight[0]).all():

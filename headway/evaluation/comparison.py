@@ -129,9 +129,9 @@ class Comparison:
     def uncompared(self, champion: str) -> list[str]:
         """One sentence for each reason why metrics could not be compared over all rows."""
         whys: dict[str, list[str]] = {}
-        for one in self.overall:
-            if one.outcome == "not compared":
-                whys.setdefault(one.why, []).append(one.measured.metric)
+        for compared in self.overall:
+            if compared.outcome == "not compared":
+                whys.setdefault(compared.why, []).append(compared.measured.metric)
         return [f"{' and '.join(names)} cannot be compared with {champion}: {why}" for why, names in whys.items()]
 
     def notes(self, champion: str) -> list[str]:
@@ -207,10 +207,10 @@ def compare(
 
     everything = slice(None)
     overall = [
-        replace(one, few=why, failed=False, p=None, p_adjusted=None, interval=None, detectable=None)
-        if (why := few(one.measured.metric, everything))
-        else one
-        for one in test(everything, list(tolerances), None, None)
+        replace(compared, few=why, failed=False, p=None, p_adjusted=None, interval=None, detectable=None)
+        if (why := few(compared.measured.metric, everything))
+        else compared
+        for compared in test(everything, list(tolerances), None, None)
     ]
     tested: list[Compared] = []
     left_out: list[dict[str, Any]] = []

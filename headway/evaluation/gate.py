@@ -192,11 +192,11 @@ class _Decision:
             return
         compared = self._compare(reference, ())
         self.metrics["reference"] = self._measured(read_predictions(reference.predictions))  # type: ignore[arg-type]
-        self.comparisons["reference"] = [one.as_json() for one in compared.overall]
+        self.comparisons["reference"] = [metric.as_json() for metric in compared.overall]
         failures = compared.failures(name)
         self.findings.block("reject", *failures)
-        if not failures and (one := compared.of(self.primary)).outcome != "not compared":
-            self.findings.notes.append(one.sentence(name, compared.confidence))
+        if not failures and (metric := compared.of(self.primary)).outcome != "not compared":
+            self.findings.notes.append(metric.sentence(name, compared.confidence))
 
     def _compare(self, champion: Champion, slices: tuple[str, ...]) -> Comparison:
         theirs = read_predictions(champion.predictions)  # type: ignore[arg-type]

@@ -154,5 +154,5 @@ def share(others: Distinct, rows: Distinct) -> tuple[float, int, bool] | None:
     hashes, counts = rows.upto(min(bounds) if bounds else None)
     if not len(hashes):
         return None
-    there = np.isin(hashes, others.upto(None)[0])
-    return float(counts[there].sum() / counts.sum()), len(hashes), not bounds
+    shared = np.isin(hashes, others.upto(None)[0])
+    return float(counts[shared].sum() / counts.sum()), len(hashes), not bounds

@@ -64,7 +64,7 @@ def examine(
     examples: list[list[KeyOccurrence]] = []
     while at < len(keys.least) and not examples:
         some = keys.least[at : at + size]
-        rows: dict[int, dict[tuple[Any, ...], list[KeyOccurrence]]] = {int(one): {} for one in some}
+        rows: dict[int, dict[tuple[Any, ...], list[KeyOccurrence]]] = {int(value): {} for value in some}
         for occurrence in look_at(some):
             rows[occurrence.hash].setdefault(occurrence.value, []).append(occurrence)
         for by_value in rows.values():

@@ -91,7 +91,7 @@ class _Prover:
         if not self._comparable(key):
             return
         held = self._held(key)
-        groups = {split: [one.hashes for one in held if one.split == split] for split in self.parts}
+        groups = {split: [part.hashes for part in held if part.split == split] for split in self.parts}
         compared = hash_sets.compare(groups)
         whole, columns = True, list(self._columns(key))
         for (a, b), shared in compared.shared.items():
@@ -145,7 +145,8 @@ class _Prover:
         if any(indexed.index.keys.get(key) != self.spans[0].index.keys[key] for indexed in self.spans):
             return  # said already, of the key
         held = self._held(key)
-        keys = hash_sets.repeated([one.hashes for one in held], [one.hashes for one in self._held(key, repeated=True)])
+        hashes, repeated = ([part.hashes for part in parts] for parts in (held, self._held(key, repeated=True)))
+        keys = hash_sets.repeated(hashes, repeated)
         columns = list(self._columns(key))
         examined = examine(keys, lambda hashes: self._look(columns, hashes, held), lambda rows: len(rows) > 1)
         name = _name(columns)
@@ -180,18 +181,18 @@ class _Prover:
 
     def _held(self, key: KeyName, *, repeated: bool = False) -> list[Held]:
         return [
-            Held(indexed.span, split, one)
+            Held(indexed.span, split, hashes)
             for split in self.parts
             for indexed, part, note in self.window.of(split)
-            for one in sets(indexed.folder, note, part, key, repeated=repeated)
+            for hashes in sets(indexed.folder, note, part, key, repeated=repeated)
         ]
 
     def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, held: Sequence[Held]) -> list[KeyOccurrence]:
         """Rows with these hashes; the key index says in which split of the window they are, where it is clear."""
         splits: dict[tuple[str, int], set[str]] = {}
-        for one, value in itertools.product(held, hashes.tolist()):
-            if hash_sets.has(one.hashes, value):
-                splits.setdefault((one.span, value), set()).add(one.split)
+        for part, value in itertools.product(held, hashes.tolist()):
+            if hash_sets.has(part.hashes, value):
+                splits.setdefault((part.span, value), set()).add(part.split)
         spans = [indexed.span for indexed in self.spans if any(span == indexed.span for span, _ in splits)]
         rows = []
         for occurrence in self.look(columns, hashes, spans):

@@ -41,8 +41,8 @@ def places_together(
     if present is None:
         first[slots[::-1]] = at
     else:
-        held = present[::-1]
-        first[slots[::-1][held]] = at[held]
+        filled = present[::-1]
+        first[slots[::-1][filled]] = at[filled]
     table = first.reshape(records, size)
     order = np.argsort(table, axis=1, kind="stable")
     used = np.count_nonzero(table < rows, axis=1)
@@ -58,12 +58,12 @@ def places_apart(
     """The same, one record after the other."""
     orders, places = [], np.zeros(len(codes), np.int64)
     for start, end in pairwise(starts.tolist()):
-        held = slice(start, end) if present is None else start + np.flatnonzero(present[start:end])
-        distinct, at, which = np.unique(codes[held], return_index=True, return_inverse=True)
+        rows_held = slice(start, end) if present is None else start + np.flatnonzero(present[start:end])
+        distinct, at, which = np.unique(codes[rows_held], return_index=True, return_inverse=True)
         order = np.argsort(at, kind="stable")
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        places[held] = place[which]
+        places[rows_held] = place[which]
         orders.append(distinct[order].astype(np.int64))
     return orders, places
 

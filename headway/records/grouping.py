@@ -97,7 +97,7 @@ class RowGrouper:
         if self._count:
             ends = np.append(self._ends, self._ends[-1] + ends)
         cuts = self._cuts(batch, starts, ends)
-        held, self._count = self._count, self._count + rows
+        carry, self._count = self._count, self._count + rows
         if not cuts and self._group is not None and ends[-1] > self._bound:
             name = column[rows - 1].as_py()
             raise DataError(
@@ -110,20 +110,20 @@ class RowGrouper:
             self._starts, self._ends = starts, ends
             return
         # records that begin among the rows of earlier batches
-        across = next((number for number, cut in enumerate(cuts) if cut >= held), len(cuts) - 1) + 1 if held else 0
+        across = next((number for number, cut in enumerate(cuts) if cut >= carry), len(cuts) - 1) + 1 if carry else 0
         at = 0
         if across:
-            at = max(cuts[across - 1] - held, 0)
+            at = max(cuts[across - 1] - carry, 0)
             whole = one_batch([*self._held, batch.slice(0, at)] if at else self._held)
-            if cuts[across - 1] < held:  # and so does the one after them
+            if cuts[across - 1] < carry:  # and so does the one after them
                 self._held = [whole.slice(cuts[across - 1])]
                 whole = whole.slice(0, cuts[across - 1])
             else:
                 self._held = []
             yield whole, np.diff(cuts[:across], prepend=0).tolist()
         if across < len(cuts):
-            yield batch.slice(at, cuts[-1] - held - at), np.diff([held + at, *cuts[across:]]).tolist()
-            at = cuts[-1] - held
+            yield batch.slice(at, cuts[-1] - carry - at), np.diff([carry + at, *cuts[across:]]).tolist()
+            at = cuts[-1] - carry
         if at < rows:
             self._held.append(copied(batch.slice(at), rows))
         begin = cuts[-1]

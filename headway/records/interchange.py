@@ -100,7 +100,7 @@ def _foreign(shard: Path) -> Iterator[dict[str, Any]]:
 def value(cell: Any) -> Any:
     """A cell as JSON: bytes as text, or {"base64": ...} when they are none; NaN and infinities as texts of that name."""
     if isinstance(cell, list):
-        return [value(one) for one in cell]
+        return [value(item) for item in cell]
     if isinstance(cell, bytes):
         try:
             return cell.decode("utf-8")

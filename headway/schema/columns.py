@@ -212,10 +212,10 @@ class Schema(Frozen):
 
     def _by_name(self) -> dict[str, Column]:
         # asked for each of thousands of columns, it may not look through all of them each time
-        held = self.__dict__.get("_found")
-        if held is None or held[0] is not self.columns:  # a copy with other columns takes everything along
-            held = self.__dict__["_found"] = (self.columns, {column.name: column for column in reversed(self.columns)})
-        return held[1]
+        cached = self.__dict__.get("_named")
+        if cached is None or cached[0] is not self.columns:  # a copy with other columns takes everything along
+            cached = self.__dict__["_named"] = (self.columns, {c.name: c for c in reversed(self.columns)})
+        return cached[1]
 
     def digest(self) -> str:
         """SHA-256 of everything in the schema, hex."""
@@ -239,11 +239,11 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
         name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
         for name in ([names] if isinstance(names, str) else names)
     ]
-    one = ", ".join(f"{key}: {what}" for key in keys)
-    every = f'{{"*": auto, {one}}}'
+    settings = ", ".join(f"{key}: {what}" for key in keys)
+    every = f'{{"*": auto, {settings}}}'
     if auto is None:
-        return f"columns: {{{one}}} (instead of auto: {every})"
-    return f"columns: {every}" if auto else f"columns: {{{one}}}"
+        return f"columns: {{{settings}}} (instead of auto: {every})"
+    return f"columns: {every}" if auto else f"columns: {{{settings}}}"
 
 
 def no_column(name: str, names: Sequence[str], where: str | None = None) -> ConfigError:

@@ -177,8 +177,8 @@ def _too_large(values: pa.ChunkedArray) -> str | None:
     if not pa.types.is_uint64(values.type) or not len(values):
         return None
     large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0
-    there = len(values) - values.null_count
-    return f"{large:,} of {there:,} sampled values do not fit int64" if large * ONE_IN > there else None
+    present = len(values) - values.null_count
+    return f"{large:,} of {present:,} sampled values do not fit int64" if large * ONE_IN > present else None
 
 
 def _one_length(values: pa.ChunkedArray) -> int | None:

@@ -279,10 +279,10 @@ def _all(texts: pa.Array, rule: Parse) -> bool:
 
 def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
     forms = [rule.format or "" for rule in rules]
-    for one in forms:
-        other = one.replace("%m", "%_").replace("%d", "%m").replace("%_", "%d")
-        if other != one and other in forms:
-            return one, other
+    for form in forms:
+        swapped = form.replace("%m", "%_").replace("%d", "%m").replace("%_", "%d")
+        if swapped != form and swapped in forms:
+            return form, swapped
     return None
 
 

@@ -117,21 +117,21 @@ def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> S
     named: dict[str, list[pa.Field]] = {}
     clashes: dict[str, str] = {}
     for part in parts:
-        for one in part.schema:
-            named.setdefault(one.name, []).append(one)
+        for column in part.schema:
+            named.setdefault(column.name, []).append(column)
     for name, fields in named.items():
-        if all(one.type == fields[0].type for one in fields):
+        if all(column.type == fields[0].type for column in fields):
             continue
         try:
-            pa.unify_schemas([pa.schema([one]) for one in fields], promote_options="permissive")
+            pa.unify_schemas([pa.schema([column]) for column in fields], promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            alike = len({is_list(one.type) for one in fields}) == 1
+            alike = len({is_list(column.type) for column in fields}) == 1
             texts = [_as_text(part, name) if alike else None for part in parts]
             if all(text is not None for text in texts):
                 parts = [text for text in texts if text is not None]
             else:
-                one, other = list(dict.fromkeys(str(one.type) for one in fields))[:2]
-                clashes[name] = f"column {name!r} has types that differ between the files: {one} and {other}"
+                first, second = list(dict.fromkeys(str(column.type) for column in fields))[:2]
+                clashes[name] = f"column {name!r} has types that differ between the files: {first} and {second}"
                 parts = [bare(part, clashes) for part in parts]
     return Sample(pa.concat_tables(parts, promote_options="permissive").slice(0, rows), conflicts=clashes)
 

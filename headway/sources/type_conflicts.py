@@ -84,8 +84,8 @@ class Forms:
             forms = self._forms.get(way, {})
             if any(name.startswith("a list") for name in forms):  # of which an empty one may be any
                 forms = {name: form for name, form in forms.items() if name != EMPTY_LIST}
-            there = sum(form.values for form in forms.values())
-            usual[way] = {name: form for name, form in forms.items() if form.values * ONE_IN > there}
+            values = sum(form.values for form in forms.values())
+            usual[way] = {name: form for name, form in forms.items() if form.values * ONE_IN > values}
         return usual
 
 
@@ -106,6 +106,6 @@ def _is_in(form: str, usual: Mapping[str, _Form]) -> bool:
 
 
 def _conflict(way: Way, forms: Mapping[str, _Form]) -> str:
-    (one, first), (other, second) = list(forms.items())[:2]
+    (form, first), (other_form, second) = list(forms.items())[:2]
     where = f" in {first.path}" if first.path != second.path else ""
-    return f"column {'.'.join(way)!r} is {one}{where} and {other} in {second.path}"
+    return f"column {'.'.join(way)!r} is {form}{where} and {other_form} in {second.path}"

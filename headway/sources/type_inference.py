@@ -49,9 +49,9 @@ def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
         if kind is None or _for_others(texts, odd):
             continue
         example = f", such as {odd[0].as_py()!r}" if len(odd) else ""
-        there = len(values) - values.null_count
+        present = len(values) - values.null_count
         if len(odd):
-            misfits[name] = f"{len(odd):,} of {there:,} sampled values {_what(odd)}{example}"
+            misfits[name] = f"{len(odd):,} of {present:,} sampled values {_what(odd)}{example}"
         stored = Column(name=name, type=kind, nullable=True, shape=(None,) if is_list(column.type) else ())
         numbers = [converted(chunk, stored) for chunk in column.chunks]
         table = table.set_column(place, name, pa.chunked_array(numbers, stored.arrow))

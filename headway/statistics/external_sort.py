@@ -140,16 +140,16 @@ def reblocked(blocks: Iterable[Block], rows: int = BLOCK) -> Iterator[Block]:
     """The same rows in blocks of `rows`, the last one shorter: where they are cut says nothing of how they came about."""
     values: list[pa.Array] = []
     counts: list[NDArray[np.int64]] = []
-    held = 0
+    total = 0
     for block, occurrences in blocks:
         values.append(block)
         counts.append(occurrences)
-        held += len(block)
-        if held >= rows:
+        total += len(block)
+        if total >= rows:
             whole, numbers = pa.concat_arrays(values), np.concatenate(counts)
-            full = held - held % rows
+            full = total - total % rows
             for start in range(0, full, rows):
                 yield whole.slice(start, rows), numbers[start : start + rows]
-            values, counts, held = [whole.slice(full)], [numbers[full:]], held - full
-    if held:
+            values, counts, total = [whole.slice(full)], [numbers[full:]], total - full
+    if total:
         yield pa.concat_arrays(values), np.concatenate(counts)

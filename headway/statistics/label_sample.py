@@ -54,19 +54,19 @@ class LabelSample:
             return []
         values, codes = _coded(label)
         counts = np.bincount(codes, minlength=len(values))
-        there = np.flatnonzero(counts)
-        if len(there) > MOST_CLASSES:
+        used = np.flatnonzero(counts)
+        if len(used) > MOST_CLASSES:
             self._know(None)
             return []
-        classes = column_hash(values.take(pa.array(there))).tolist()
+        classes = column_hash(values.take(pa.array(used))).tolist()
         if not self._know(classes):
             return []
         samples = [self._classes[value] for value in classes]
         bounds = np.zeros(len(values), np.uint64)
-        bounds[there] = [s.likely(n) for s, n in zip(samples, counts[there].tolist(), strict=True)]
+        bounds[used] = [s.likely(n) for s, n in zip(samples, counts[used].tolist(), strict=True)]
         few = np.flatnonzero(priority < bounds[codes])
         drawn = []
-        for sample, code in zip(samples, there.tolist(), strict=True):
+        for sample, code in zip(samples, used.tolist(), strict=True):
             chosen = few[codes[few] == code]
             if len(chosen) < sample.rows and bounds[code] < sample.below:
                 chosen = np.flatnonzero((codes == code) & (priority < sample.below))
@@ -122,16 +122,16 @@ class LabelSample:
         if not drawn:
             path.unlink(missing_ok=True)
             return
-        priority = np.concatenate([one for _, (one, _) in drawn])
+        priority = np.concatenate([priorities for _, (priorities, _) in drawn])
         batch = with_priority(priority, joined([rows for _, (_, rows) in drawn]))
-        classes = np.concatenate([np.full(len(one), value, np.uint64) for value, (one, _) in drawn])
+        classes = np.concatenate([np.full(len(priorities), value, np.uint64) for value, (priorities, _) in drawn])
         whole = pa.Table.from_batches([batch]).append_column(_CLASS, pa.array(classes))
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, whole.schema) as writer:
             writer.write_table(whole, max_chunksize=self.rows)
 
     @classmethod
     def load(cls, path: Path, columns: int, *, rows: int) -> LabelSample:
-        """What `save` wrote of so many rows."""
+        """The sample that `save` wrote; off if a split of `rows` rows has none."""
         by_label = cls.create(columns)
         if not path.is_file():
             by_label.off = rows > 0

@@ -104,7 +104,7 @@ class RowSample:
         if not self._drawn:
             return None
         if len(self._drawn) > 1 or self._pending > self.rows or not self._ordered():
-            priority = np.concatenate([one for one, _ in self._drawn])
+            priority = np.concatenate([priorities for priorities, _ in self._drawn])
             order = np.argsort(priority, kind="stable")[: self.rows]
             rows = joined([stack for _, stack in self._drawn]).take(order)
             self._drawn, self._pending = [(priority[order], rows)], len(order)
@@ -177,8 +177,8 @@ def kept(rows: Stack) -> Stack:
         hashes = hashes[order] if rows.others else hashes
         places["uint64"] = sorted([*coded, *rows.others])
         values["uint64"] = hashes
-        there = hashes != NULL
-        present["uint64"] = None if there.all() else there
+        valid = hashes != NULL
+        present["uint64"] = None if valid.all() else valid
     for kind, mask in present.items():
         if mask is not None:  # what stands there must not show in a file
             values[kind] = np.where(mask, values[kind], values[kind].dtype.type(0))
@@ -196,9 +196,9 @@ def _word_hashes(rows: Stack) -> NDArray[np.uint64]:
         hashes[mask] = rows.words.hashes[at[mask]]
         return hashes
     for i, words in enumerate(rows.words.arrays):  # of which these rows use little
-        there = slice(None) if mask is None else mask[i]
-        used, which = np.unique(codes[i, there], return_inverse=True)
-        hashes[i, there] = column_hash(words.take(pa.array(used)))[which]
+        valid = slice(None) if mask is None else mask[i]
+        used, which = np.unique(codes[i, valid], return_inverse=True)
+        hashes[i, valid] = column_hash(words.take(pa.array(used)))[which]
     return hashes
 
 

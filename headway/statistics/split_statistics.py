@@ -111,7 +111,7 @@ class SplitStatistics:
         self.by_label.add(drawn, priority, rows, sampled_rows)
 
     def _update_many(self, stack: Stack) -> None:
-        """Columns of a kind together."""
+        """Update the columns of each kind in one go."""
         columns = list(self._columns.values())
         for kind, places in stack.places.items():
             of_kind = [columns[i] for i in places]

@@ -176,7 +176,7 @@ class Numbers:
             return
         figures = (self._missing, self._nan, self._infinite, self._zeros, self._held)
         moments = (self._means, self._squares, self._lows, self._highs)
-        each = zip(self.columns, *(one.tolist() for one in (*figures, *moments)), strict=True)
+        each = zip(self.columns, *(array.tolist() for array in (*figures, *moments)), strict=True)
         for i, (column, missing, nan, infinite, zeros, held, mean, m2, low, high) in enumerate(each):
             column.rows += self._rows
             column.missing += missing

@@ -190,11 +190,7 @@ class Bucket:
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; those that are gone already are as good."""
-
-        def one(key: str) -> None:
-            self._ask(key, lambda: self._files.delete_file(self._path(key)))
-
-        each(one, keys)
+        each(lambda key: self._ask(key, lambda: self._files.delete_file(self._path(key))), keys)
 
     def delete_folder(self, prefix: str) -> None:
         """Delete everything below a folder, in as few requests as the bucket allows."""

@@ -274,9 +274,9 @@ class BucketStore(Store):
         attempt = uuid.uuid4().hex[:12]
         base = f"{key}/{attempt}"
         self.bucket.put_all((f"{base}/{e.path}", folder / e.path, e.crc32c) for e in manifest.files)
-        there = self.bucket.listing(base)
+        listing = self.bucket.listing(base)
         for entry in manifest.files:
-            stored = there.get(f"{base}/{entry.path}")
+            stored = listing.get(f"{base}/{entry.path}")
             if stored is None or stored.bytes != entry.bytes:
                 name = self.bucket.name(f"{base}/{entry.path}")
                 raise StoreError("the uploaded object is missing or has the wrong size", where=name, fix="run again")
@@ -371,18 +371,18 @@ class BucketStore(Store):
     def _put_new(self, folder: Path) -> None:
         """Put the whole checkpoints that the bucket lacks; a failure costs another machine some steps, not this one."""
         with contextlib.suppress(StoreError, OSError):
-            there = self.bucket.listing(self._key(folder))
+            listing = self.bucket.listing(self._key(folder))
             for step in folder.iterdir() if folder.is_dir() else []:
                 done = f"{self._key(step)}/{_LAST[1]}"
-                if step.name.isdigit() and done not in there:
+                if step.name.isdigit() and done not in listing:
                     self._put_plain(step, self._key(step))
 
     def _get_checkpoints(self, folder: Path, keep_best: int) -> None:
         """Fetch the newest whole checkpoint and the best ones unless they are here; the training checks their crc32c
         itself."""
         key = self._key(folder)
-        there = self.bucket.listing(key)
-        whole = [name.split("/")[-2] for name in there if name.endswith("/" + _LAST[1])]
+        listing = self.bucket.listing(key)
+        whole = [name.split("/")[-2] for name in listing if name.endswith("/" + _LAST[1])]
         steps = sorted(int(step) for step in whole if step.isdigit())
         needed = {*steps[-1:], *self._best(key, steps, keep_best)}
         missing = [step for step in needed if not (folder / str(step)).is_dir()]
@@ -392,7 +392,7 @@ class BucketStore(Store):
             step, name = item
             self.bucket.copy(name, asides[step] / name.removeprefix(f"{key}/{step}/"))
 
-        each(fetch, [(step, name) for step in missing for name in there if name.startswith(f"{key}/{step}/")])
+        each(fetch, [(step, name) for step in missing for name in listing if name.startswith(f"{key}/{step}/")])
         for step, aside in asides.items():
             self._swap(aside, folder / str(step))
 
@@ -406,7 +406,7 @@ class BucketStore(Store):
             except (ValueError, KeyError, TypeError):  # none was looked at there, or it is torn
                 return None
 
-        losses = [one for one in each(loss, steps) if one is not None] if most else []
+        losses = [pair for pair in each(loss, steps) if pair is not None] if most else []
         return [step for _, step in sorted(losses)[:most]]
 
 

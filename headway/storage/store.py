@@ -77,7 +77,7 @@ class Store:
         return self._judge(self.output(stage, fingerprint), stage, fingerprint)[1]
 
     def _judge(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
-        """(its manifest, None) of a folder that is that output; (None, why not) of one that is not; two None of nothing."""
+        """(manifest, None) if the folder is that output, (None, reason) if it is not, (None, None) if nothing is there."""
         manifest = self.manifest(folder)
         if manifest is None:
             return None, "its manifest is gone or damaged" if self._is_there(folder) else None

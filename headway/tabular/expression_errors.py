@@ -33,13 +33,13 @@ def is_overflow(error: Exception) -> bool:
 def overflow(text: str, node: ast.expr, batch: pa.RecordBatch, row: int | None) -> Overflow:
     """The error for the part `node` of an expression whose result of row `row` does not fit int64."""
     names = [name for name in _names(node) if name in batch.schema.names]
-    held = [f"{name} = {batch.column(name)[row].as_py()}" for name in names] if row is not None else []
-    values = f" ({', '.join(held)})" if held else ""
-    one = (names[0] if names[0].isidentifier() else f"col({names[0]!r})") if names else "2"
+    assigned = [f"{name} = {batch.column(name)[row].as_py()}" for name in names] if row is not None else []
+    values = f" ({', '.join(assigned)})" if assigned else ""
+    operand = (names[0] if names[0].isidentifier() else f"col({names[0]!r})") if names else "2"
     error = Overflow(
         f"{ast.unparse(node)} does not fit int64{values}",
         where=f"expression {text!r}",
-        fix=f"compute with decimal numbers (1.0 * {one} in place of {one}), or mend the value",
+        fix=f"compute with decimal numbers (1.0 * {operand} in place of {operand}), or mend the value",
     )
     error.row = row
     return error
@@ -51,13 +51,13 @@ def misfit(text: str, node: ast.expr, schema: pa.Schema, error: Exception) -> Da
     kinds = {name: kind_of(schema.field(name).type) for name in names}
     if (condition := _not_a_condition(node, kinds)) is not None:
         return DataError(condition[0], where=f"expression {text!r}", fix=condition[1])
-    held = [f"column {name!r} holds {kind}" for name, kind in kinds.items()]
-    held += [f"{value!r} is {'text' if isinstance(value, str) else 'a number'}" for value in _constants(node)]
+    types = [f"column {name!r} holds {kind}" for name, kind in kinds.items()]
+    types += [f"{value!r} is {'text' if isinstance(value, str) else 'a number'}" for value in _constants(node)]
     reason = str(error).splitlines()[0]
     # what Arrow says of types it has no function for is in its own words, and says no more than we do
     why = f" ({reason})" if isinstance(node, ast.Call) or not _OF_TYPES.search(reason) else ""
     part = "" if ast.unparse(node) == text.strip() else f"in {ast.unparse(node)!r}: "
-    problem = f"{part}{', and '.join([*held[:-2], ' and '.join(held[-2:])])}: these types cannot be combined{why}"
+    problem = f"{part}{', and '.join([*types[:-2], ' and '.join(types[-2:])])}: these types cannot be combined{why}"
     return DataError(problem, where=f"expression {text!r}", fix=_fix(node, kinds))
 
 

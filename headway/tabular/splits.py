@@ -255,13 +255,13 @@ def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[P
         if config.mode == "hash" and config.test == 0.0:
             parts["test"] = []
         return parts
-    held = config.eval_spans + config.test_spans
-    if len(spans) <= held:
+    holdout_spans = config.eval_spans + config.test_spans
+    if len(spans) <= holdout_spans:
         raise ConfigError(
-            f"the window has {counted(len(spans), 'span')} ({', '.join(spans)}), and {held} of them are held out",
+            f"the window has {counted(len(spans), 'span')} ({', '.join(spans)}), and {holdout_spans} of them are held out",
             where="split.mode: time",
-            fix=f"take a window of at least {held + 1}, or split by hash",
+            fix=f"take a window of at least {holdout_spans + 1}, or split by hash",
         )
-    train, rest = list(spans[: len(spans) - held]), list(spans[len(spans) - held :])
+    train, rest = list(spans[: len(spans) - holdout_spans]), list(spans[len(spans) - holdout_spans :])
     named = {"train": train, "eval": rest[: config.eval_spans], "test": rest[config.eval_spans :]}
     return {name: [(span, ALL) for span in part] for name, part in named.items()}

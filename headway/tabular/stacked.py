@@ -259,14 +259,14 @@ def joined(stacks: Sequence[Stack]) -> Stack:
 
 def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], Dictionaries]:
     """The blocks of codes, of all stacks' words."""
-    held = stacks[0].words
+    dictionaries = stacks[0].words
     if CODES not in stacks[0].places:
-        return [], held
+        return [], dictionaries
     codes = [stacks[0].values[CODES]]
     for stack in stacks[1:]:
         block = stack.values[CODES]
-        if odd := held.differing(stack.words):
-            block, words = block.copy(), list(held.arrays)
+        if odd := dictionaries.differing(stack.words):
+            block, words = block.copy(), list(dictionaries.arrays)
             for i in odd:
                 both = pa.concat_arrays([words[i], stack.words.arrays[i]]).dictionary_encode()
                 places, own = both.indices.to_numpy(), len(words[i])
@@ -276,9 +276,9 @@ def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], Dictio
                         before[i] = _other_codes(before[i], places[:own])
                 block[i] = _other_codes(block[i], places[own:])
                 words[i] = both.dictionary
-            held = Dictionaries(words)
+            dictionaries = Dictionaries(words)
         codes.append(block)
-    return codes, held
+    return codes, dictionaries
 
 
 def _other_codes(codes: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:

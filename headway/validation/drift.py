@@ -160,8 +160,8 @@ def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, who
 
 def _absent(column: ColumnStatistics) -> float:
     """The share of rows without a value that can be compared: null, NaN or infinite."""
-    there = column.present if column.type == "bytes" else column.finite
-    return 1 - there / column.rows if column.rows else 1.0
+    present = column.present if column.type == "bytes" else column.finite
+    return 1 - present / column.rows if column.rows else 1.0
 
 
 def _figures(column: ColumnStatistics, at: list[float]) -> str:

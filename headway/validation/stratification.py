@@ -217,7 +217,7 @@ def _differs(
 ) -> Iterator[Anomaly]:
     if difference.p >= config.p or abs(difference.effect) < config.effect:
         return
-    ours, theirs = (next(iter(_described(one, train, kind).values())) for one in (train, label))
+    ours, theirs = (next(iter(_described(side, train, kind).values())) for side in (train, label))
     what = "its mean is" if kind == "regression" else "it is"
     by_time = split.mode == "time"
     chance = f"p {difference.p:.1g}" if difference.p > 0 else "p below 1e-300"

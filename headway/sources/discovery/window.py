@@ -137,8 +137,8 @@ def _until(spans: Sequence[str], dates: dict[str, Date] | None, until: str, gaps
 
 def _coarse(date: Date, dates: dict[str, Date]) -> bool:
     """Whether `date` is as long as a span, or longer."""
-    one = next(iter(dates.values()))
-    return _RESOLUTIONS.index(_resolution(date)) <= _RESOLUTIONS.index(_resolution(one))
+    span_date = next(iter(dates.values()))
+    return _RESOLUTIONS.index(_resolution(date)) <= _RESOLUTIONS.index(_resolution(span_date))
 
 
 def _end(dates: dict[str, Date], last: str, until: str) -> Date:
@@ -148,8 +148,8 @@ def _end(dates: dict[str, Date], last: str, until: str) -> Date:
 
 def _no_gaps(dates: dict[str, Date], chosen: Sequence[str], first: Date, end: Date) -> None:
     """ConfigError that names what `chosen` lacks from `first` to `end`."""
-    there = {dates[name] for name in chosen}
-    missing = [str(date) for date in np.arange(first, end.astype(first.dtype)) if date not in there]
+    covered = {dates[name] for name in chosen}
+    missing = [str(date) for date in np.arange(first, end.astype(first.dtype)) if date not in covered]
     if missing:
         problem = f"the window lacks the {agree(len(missing), 'span', 'spans')} {some(missing, _NAMED)}"
         raise _refused(problem, "bring the data, take another window, or say 'gaps: allow' under source")

@@ -73,32 +73,32 @@ def first_rows(
         opened: opens a file: (the most rows to take with it, its batches).
     """
     tables: list[pa.Table] = []
-    held = 0
+    count = 0
     for file in files:
         batches: list[pa.RecordBatch] = []
         with opened(file.path) as (most, stream):
             rows = min(rows, most)
             for batch in stream:
                 batches.append(batch)
-                held += batch.num_rows
-                if held >= rows:
+                count += batch.num_rows
+                if count >= rows:
                     break
         if batches:
             tables.append(flat(pa.Table.from_batches(batches), file.path))
-        if held >= rows:
+        if count >= rows:
             break
-    if not held:
+    if not count:
         raise DataError("the files hold no rows", where=files[0].path)
     return sampled(tables, rows)
 
 
 def runs(counts: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
     """(start, end, rows) of runs of row groups or batches of so many rows: up to `most` rows, or one group that has more."""
-    start = held = 0
+    start = total = 0
     for i, count in enumerate(counts):
-        if held and held + count > most:
-            yield start, i, held
-            start, held = i, 0
-        held += count
-    if held:
-        yield start, len(counts), held
+        if total and total + count > most:
+            yield start, i, total
+            start, total = i, 0
+        total += count
+    if total:
+        yield start, len(counts), total

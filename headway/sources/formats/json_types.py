@@ -117,7 +117,7 @@ def _count(value: dict[str, Any], way: tuple[str, ...], counts: dict[tuple[str, 
 
 
 def _overruled(way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> bool:
-    """Whether what is a value here is more often an object, or the other way about."""
+    """Whether this path holds objects more often than values, or lies within one that holds values more often."""
     values = counts[way].total() - counts[way]["null"]
     below = [other for other in counts if len(other) > len(way) and other[: len(way)] == way]
     above = [other for other in counts if len(other) < len(way) and way[: len(other)] == other]
@@ -143,11 +143,11 @@ def _kind(value: Any) -> str:
 
 def _settled(kinds: Counter[str], few: int = _FEW) -> Counter[str]:
     """With a kind that columns have for the large integers: they are odd integers where they are few, else floats."""
-    there = sum(count for kind, count in kinds.items() if kind != "null")
+    values = kinds.total() - kinds["null"]
     settled: Counter[str] = Counter()
     for kind, count in kinds.items():
         if kind.endswith(_LARGE):
-            odd = count <= few or (few and count * ONE_IN <= there)
+            odd = count <= few or (few and count * ONE_IN <= values)
             kind = kind.removesuffix(_LARGE) + ("int" if odd else "float")
         settled[kind] += count
     return settled
@@ -155,8 +155,8 @@ def _settled(kinds: Counter[str], few: int = _FEW) -> Counter[str]:
 
 def _usual(kinds: Counter[str]) -> Counter[str]:
     """Without those that hardly ever occur: one odd line decides nothing."""
-    there = sum(count for kind, count in kinds.items() if kind != "null")
-    return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > there})
+    values = kinds.total() - kinds["null"]
+    return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > values})
 
 
 def is_number(kind: str) -> bool:

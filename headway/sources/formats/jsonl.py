@@ -74,7 +74,7 @@ class JsonlSource:
         tables = []
         numbers: dict[str, bool] = {}
         for table, columns, kinds in samples:
-            odd = [".".join(way) for way, one in columns.items() if forms.odd(way, one.form)]
+            odd = [".".join(way) for way, column in columns.items() if forms.odd(way, column.form)]
             tables.append(type_conflicts.bare(table.drop_columns(odd), clashes))
             for name, (_, kind, _) in kinds.items():
                 if kind != "null" and name not in odd and name not in clashes:

@@ -85,12 +85,12 @@ class ExamplesSource:
         batches: list[ExampleBatch] = []
         numbers: dict[str, bool] = {}
         counts: dict[str, Counter[int]] = {}
-        held = 0
+        count = 0
         for file in files:
             records: list[bytes] = []
             for some in _batches(file.path, 0, None):
                 records += some
-                if len(records) + held >= rows or sum(map(len, records)) > _BATCH_BYTES:
+                if len(records) + count >= rows or sum(map(len, records)) > _BATCH_BYTES:
                     break
             if records:
                 batch = ExampleBatch.of(records[:rows])
@@ -103,8 +103,8 @@ class ExamplesSource:
                         numbers[name] = numbers.get(name, True) and is_number
                     counts.setdefault(name, Counter()).update(batch.counts(name))
                 batches.append(batch)
-                held += len(records)
-            if held >= rows:
+                count += len(records)
+            if count >= rows:
                 break
         if not batches:
             raise DataError("the files hold no rows", where=files[0].path)
@@ -166,7 +166,7 @@ def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
     """
     zipped = _is_gzip(path)
-    at, held, records = start, 0, list[bytes]()
+    at, size, records = start, 0, list[bytes]()
     with storage.open_file(path) as file, storage.reading(path):
         if not zipped:
             file.seek(start)
@@ -174,11 +174,11 @@ def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
         try:
             stream = io.BufferedReader(source, _READ_BYTES)
             for at, record in framed(stream, start, None if zipped else end):  # noqa: B007 - named where it is damaged
-                if len(records) >= _BATCH_RECORDS or held >= _BATCH_BYTES:
+                if len(records) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
                     yield records
-                    records, held = [], 0
+                    records, size = [], 0
                 records.append(record)
-                held += len(record)
+                size += len(record)
         except NotWhole as error:
             raise _damaged(path, error.at, error.what) from None
         except (OSError, pa.ArrowException) as error:
