@@ -93,11 +93,11 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
 
 def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterator[File]:
     """The raw files of the window, with the split that all of their rows are in, if there is one."""
-    for one in request.spans:
-        splits_of_span = {*splits.get(one.request.span, {}).values()}
+    for part in request.spans:
+        splits_of_span = {*splits.get(part.request.span, {}).values()}
         split = next(iter(splits_of_span)) if len(splits_of_span) == 1 else None
-        for name, file in zip(file_names(one.request.files), one.request.files, strict=True):
-            yield File(one.request.span, name, file.bytes, file.crc32c, split)
+        for name, file in zip(file_names(part.request.files), part.request.files, strict=True):
+            yield File(part.request.span, name, file.bytes, file.crc32c, split)
 
 
 def _look(

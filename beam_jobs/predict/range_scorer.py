@@ -95,8 +95,8 @@ class _Work(RangeRows):
         self.predicted += batch.num_rows
         columns = dict(self._source(at))
         for passed in self._request.passthrough:
-            held = coerced.batch if passed.column is not None else batch
-            columns[passed.name] = _readable(held.column(passed.name), passed.name, self._piece.path)
+            source = coerced.batch if passed.column is not None else batch
+            columns[passed.name] = _readable(source.column(passed.name), passed.name, self._piece.path)
         columns |= dict(zip(predictions.schema.names, predictions.columns, strict=True))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
