@@ -162,9 +162,9 @@ def report_text(result: Mapping[str, Any]) -> str:
     parts.append(
         f"step {result['step']}, {counted(result['rows'], 'row')}: loss {loss}, gradient norm {norm}, {done}; {knobs}"
     )
-    parts.append("inputs\n" + text_table([{"input": one["name"]} | _row(one) for one in result["inputs"]]))
+    parts.append("inputs\n" + text_table([{"input": entry["name"]} | _row(entry) for entry in result["inputs"]]))
     parts.append("layers, as they ran\n" + text_table(_layers(result["layers"])))
-    parts.append("variables\n" + text_table([_variable(one) for one in result["variables"]]))
+    parts.append("variables\n" + text_table([_variable(entry) for entry in result["variables"]]))
     parts += [_autograph(result["autograph"]), _graph(result["graph"]), _copies(result["graph"])]
     losses = [_number(value) or "nan" for value in compiled["losses"]]
     listed = " ".join(losses if len(losses) <= MOST_LOSSES else [*losses[: MOST_LOSSES - 2], "...", losses[-1]])
@@ -179,17 +179,17 @@ def report_text(result: Mapping[str, Any]) -> str:
 
 def _top(top: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The ops by the end of their names, which tells more than the beginning."""
-    return [dict(one) | {"op": "/".join(one["op"].rsplit("/", 2)[-2:])} for one in top]
+    return [dict(op) | {"op": "/".join(op["op"].rsplit("/", 2)[-2:])} for op in top]
 
 
 def _problems(problems: Sequence[Mapping[str, Any]]) -> str:
     if not problems:
         return "no problem found"
     lines = [f"{len(problems)} problem{'s' * (len(problems) > 1)} found"]
-    for one in problems:
-        lines.append(f"  {one['kind']}: {one['where']}: {one['problem']}")
-        if one["fix"]:
-            lines.append(f"    fix: {one['fix']}")
+    for problem in problems:
+        lines.append(f"  {problem['kind']}: {problem['where']}: {problem['problem']}")
+        if problem["fix"]:
+            lines.append(f"    fix: {problem['fix']}")
     return "\n".join(lines)
 
 
@@ -214,9 +214,9 @@ def _layers(layers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _variable(one: Mapping[str, Any]) -> dict[str, Any]:
-    weight, gradient = one["weight"], one["gradient"]
-    row: dict[str, Any] = {"variable": one["name"], "dtype": weight["dtype"], "shape": str(weight["shape"])}
+def _variable(variable: Mapping[str, Any]) -> dict[str, Any]:
+    weight, gradient = variable["weight"], variable["gradient"]
+    row: dict[str, Any] = {"variable": variable["name"], "dtype": weight["dtype"], "shape": str(weight["shape"])}
     for name, summary in (("weight", weight), ("gradient", gradient)):
         if summary is None:
             row |= {name: "none", f"{name} mean": "", f"{name} 0s": "", f"{name} bad": ""}
@@ -229,7 +229,7 @@ def _variable(one: Mapping[str, Any]) -> dict[str, Any]:
             f"{name} 0s": f"{summary.get('zeros', 0.0):.0%}",
             f"{name} bad": bad or "",
         }
-    return row | {"change": "" if one["change"] is None else f"{one['change']:.2%}"}
+    return row | {"change": "" if variable["change"] is None else f"{variable['change']:.2%}"}
 
 
 def _autograph(autograph: Mapping[str, Any]) -> str:
@@ -250,7 +250,7 @@ def _graph(graph: Mapping[str, Any]) -> str:
     lines.append("  XLA compiles it" if xla["mode"] == "jit" else "  it runs without XLA")
     lines += [f"  {line}" for line in xla["refused"]]
     if xla["ops"]:
-        lines.append("  XLA has no kernel for: " + ", ".join(f"{one['op']} ({one['count']})" for one in xla["ops"]))
+        lines.append("  XLA has no kernel for: " + ", ".join(f"{row['op']} ({row['count']})" for row in xla["ops"]))
     return "\n".join(lines)
 
 
@@ -258,9 +258,9 @@ def _copies(graph: Mapping[str, Any]) -> str:
     from flows.progress.tables import text_table
 
     rows = [
-        {"op": one["op"], "nodes": one["count"], "why": one["why"]}
-        | {"which": ", ".join(one.get("functions") or one["names"][:3])}
-        for one in graph["copies"]
+        {"op": copy["op"], "nodes": copy["count"], "why": copy["why"]}
+        | {"which": ", ".join(copy.get("functions") or copy["names"][:3])}
+        for copy in graph["copies"]
     ]
     fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device per call of many steps"
     return f"host and device: {graph['says']}; {fed}" + ("\n" + text_table(rows) if rows else "")

@@ -90,10 +90,10 @@ def _run_python(code: str) -> tuple[str | None, str]:
 
 def _ops() -> Iterator[Finding]:
     """Nothing needs one, so it is never a fault that they are not built. One library holds both."""
-    there = expected().exists()
+    built = expected().exists()
     for name, use, instead in _OPS:
         state = "built" if enabled() else f"built, and switched off by {SWITCH}"
-        if not there:
+        if not built:
             state = f"not built: it {use}; without it {instead}; to build it: python -m tfcore.ops.compile"
         yield Finding(True, f"op {name}", state)
 

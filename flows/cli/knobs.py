@@ -40,12 +40,12 @@ def knobs(
         check(name, value, schedules)
     if changes:
         file.write(changes)
-    held = file.read()
+    by_hand = file.read()
     settings = {name: _plain(schedule) for name, schedule in schedules.items()}
     if RATE not in loaded.pipeline.training.model_fields_set:
         settings[RATE] = _chosen_rate(pipeline, options)
     rows: list[dict[str, Any]] = [
-        {"knob": n, "pipeline": settings[n], "by_hand": held.get(n), "meaning": MEANINGS.get(n, "the model's own")}
+        {"knob": n, "pipeline": settings[n], "by_hand": by_hand.get(n), "meaning": MEANINGS.get(n, "the model's own")}
         for n in schedules
     ]
     last = (

@@ -133,9 +133,9 @@ def _training_sentences(result: dict[str, Any]) -> list[str]:
             f"the loss scale ended at {scale['value']:g}; {counted(scale['skipped'], 'step was', 'steps were')} skipped to "
             "find it"
         )
-    for one in result.get("best_checkpoints", []):
-        loss = one.get("holdout_loss", one.get("carve_loss"))  # the name in outputs of earlier versions
-        lines.append(f"kept step {one['step']:,}: loss on the holdout {loss:.6g}, {one['weights']}")
+    for checkpoint in result.get("best_checkpoints", []):
+        loss = checkpoint.get("holdout_loss", checkpoint.get("carve_loss"))  # the name in outputs of earlier versions
+        lines.append(f"kept step {checkpoint['step']:,}: loss on the holdout {loss:.6g}, {checkpoint['weights']}")
     return lines
 
 

@@ -56,14 +56,14 @@ def reconcile(file: Path, folder: Path, deploy: Callable[[], None]) -> list[str]
         deploy()
     record, notes = _read(folder / NAME), []
     with get_client(sync_client=True) as client:
-        names = {str(one.get("name")) for one in listed} | {facts["name"].split("/")[-1] for facts in record.values()}
+        names = {str(item.get("name")) for item in listed} | {facts["name"].split("/")[-1] for facts in record.values()}
         deployed = client.read_deployments(
             deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=sorted(names))), limit=200
         )
         flows = {deployment.flow_id: client.read_flow(deployment.flow_id).name for deployment in deployed}
         for deployment in deployed:
             name, id = f"{flows.get(deployment.flow_id)}/{deployment.name}", str(deployment.id)
-            entry = next((one for one in listed if _is(one, deployment)), None)
+            entry = next((item for item in listed if _is(item, deployment)), None)
             if entry is not None:
                 slugs, unnamed = _schedules(entry)
                 recorded = set(record.get(id, {}).get("schedules", []))
@@ -74,12 +74,12 @@ def reconcile(file: Path, folder: Path, deploy: Callable[[], None]) -> list[str]
                         which = f"schedule {schedule.slug!r}" if schedule.slug else "a schedule"
                         notes.append(f"removed {which} of {name}: {file.name} no longer names it")
                 record[id] = {"name": name, "schedules": sorted(ours)}
-            elif id in record and not any("{{" in str(one.get("name")) for one in listed):
+            elif id in record and not any("{{" in str(item.get("name")) for item in listed):
                 client.delete_deployment(deployment.id)
                 notes.append(f"removed deployment {name}: {file.name} no longer names it")
                 del record[id]
-    there = {str(deployment.id) for deployment in deployed}
-    replace_text(folder / NAME, json.dumps({id: facts for id, facts in record.items() if id in there}, indent=1) + "\n")
+    ids = {str(deployment.id) for deployment in deployed}
+    replace_text(folder / NAME, json.dumps({id: facts for id, facts in record.items() if id in ids}, indent=1) + "\n")
     return notes
 
 

@@ -28,8 +28,9 @@ def text_table(rows: Sequence[Mapping[str, Any]], *, whole: Collection[str] = ()
     columns = [_column(name, rows, room, cut=name not in whole) for name in names]
     blocks: list[list[list[str]]] = []
     for column in columns:
-        if not blocks or (sum(len(one[0]) + 2 for one in [*blocks[-1], column]) > room and blocks[-1] != columns[:1]):
-            blocks.append([] if not blocks else columns[:1])
+        wide = blocks and sum(len(cells[0]) + 2 for cells in [*blocks[-1], column]) > room
+        if not blocks or (wide and blocks[-1] != columns[:1]):
+            blocks.append(columns[:1] if blocks else [])
         blocks[-1].append(column)
     return "\n\n".join(
         "\n".join("  " + "  ".join(line).rstrip() for line in zip(*block, strict=True)) for block in blocks
