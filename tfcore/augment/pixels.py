@@ -60,8 +60,8 @@ def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: in
 def _coloured(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, first: int) -> tf.Tensor:
     """gain * (mixed - mean) + mean + offset: hue and saturation mix the channels, contrast is the gain."""
     _, height, width, channels = pixels.shape
-    one = tf.ones_like(draws.uniform(0))
-    gain, offset = one, 0.0 * one
+    ones = tf.ones_like(draws.uniform(0))
+    gain, offset = ones, 0.0 * ones
     if config.brightness:
         offset = 255.0 * draws.between(first + BRIGHTNESS, -config.brightness, config.brightness)
     if config.contrast:
@@ -90,8 +90,8 @@ def _matrix(draws: Draws, config: AugmentConfig, first: int) -> list[list[tf.Ten
         matrices = tf.gather(tf.constant(hue_matrices(config.hue)), draws.below(first + HUE, ANGLES))
         turn = [[matrices[:, i, j] for j in range(3)] for i in range(3)]
     else:
-        one = tf.ones_like(draws.uniform(0))
-        turn = [[one * float(i == j) for j in range(3)] for i in range(3)]
+        ones = tf.ones_like(draws.uniform(0))
+        turn = [[ones * float(i == j) for j in range(3)] for i in range(3)]
     if not config.saturation:
         return turn
     keep = draws.between(first + SATURATION, 1.0 - config.saturation, 1.0 + config.saturation)

@@ -208,19 +208,19 @@ class Feed:
 
 
 def _row_parameter(function: Generator) -> inspect.Parameter | None:
-    """What a generator function is told a row by, if it is; ConfigError if it asks for anything else."""
+    """The parameter that takes the number of the first row, if there is one; ConfigError if others are required."""
     where, fix = "Feed.from_generator", "def batches(first_row): ..., or def batches(): ..."
     if not callable(function):
         problem = f"expected a function that gives batches, given {type(function).__name__}"
         raise ConfigError(problem, where=where, fix=fix)
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     try:
-        takes = [one for one in inspect.signature(function).parameters.values() if one.kind not in variable]
+        takes = [item for item in inspect.signature(function).parameters.values() if item.kind not in variable]
     except ValueError:  # a built-in that does not tell
         return None
-    asking = [one for one in takes if one.default is one.empty or one.name == "first_row"]
+    asking = [item for item in takes if item.default is item.empty or item.name == "first_row"]
     if len(asking) > 1:
-        names = " and ".join(one.name for one in asking)
+        names = " and ".join(item.name for item in asking)
         problem = f"the function has the parameters {names}; it is given the number of the first row only"
         raise ConfigError(problem, where=where, fix=fix)
     return asking[0] if asking else None

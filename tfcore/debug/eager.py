@@ -54,7 +54,7 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
         for variable, value in zip(everything, kept, strict=True):
             variable.assign(value)
     unreached = learner.train_step.unreached_eagerly
-    gradients = [None if v.path in unreached else one for v, one in zip(trained, part.gradients, strict=True)]
+    gradients = [None if v.path in unreached else g for v, g in zip(trained, part.gradients, strict=True)]
     return {
         "inputs": [{"name": name} | summarize(value) for name, value in batch.items()],
         "layers": layers,

@@ -72,10 +72,10 @@ class Graph:
             {"op": op, "count": len(names), "why": why, "names": names[:_NAMES]} for (op, why), names in nodes.items()
         ]
         python = python_functions(self.definition)
-        for one in copies:
-            if one["op"] in PYTHON_NODES:
-                one["functions"] = python
-        return sorted(copies, key=lambda one: (one["op"] not in PYTHON_NODES, -one["count"], one["op"]))
+        for entry in copies:
+            if entry["op"] in PYTHON_NODES:
+                entry["functions"] = python
+        return sorted(copies, key=lambda entry: (entry["op"] not in PYTHON_NODES, -entry["count"], entry["op"]))
 
     def breaks_xla(self) -> list[dict[str, Any]]:
         """The kinds of node that no XLA kernel is there for: [{op, count, names}]; empty before XLA was ever asked."""

@@ -147,11 +147,11 @@ class _Walk:
 
         Nothing learns behind a layer that starts at zero until that layer has made its first step.
         """
-        zero = {one["name"] for one in self.eager["variables"] if (one["gradient"] or {}).get("zeros") == 1.0}
+        zero = {row["name"] for row in self.eager["variables"] if (row["gradient"] or {}).get("zeros") == 1.0}
         if not zero or not starting(self.eager["variables"]):
             return []
         variables = eager_step(self._learner, self._batch, self.knobs)["variables"]
-        return sorted(one["name"] for one in variables if one["name"] in zero and one["gradient"]["zeros"] < 1.0)
+        return sorted(row["name"] for row in variables if row["name"] in zero and row["gradient"]["zeros"] < 1.0)
 
     def compiled(self, number: int) -> None:
         """Run step `number` from the start; each once, in order."""
@@ -172,7 +172,7 @@ class _Walk:
         self.losses.append(float(outcome.losses[0]) if np.isfinite(outcome.losses[0]) else None)
         self.applied.append(bool(outcome.applied[0] or outcome.retryable[0]))
         if not number and outcome.applied[0] and self.eager["applied"]:
-            moved = {one["name"] for one in self.eager["variables"] if one["moved"]}
+            moved = {row["name"] for row in self.eager["variables"] if row["moved"]}
             same = (v.path for v, value in zip(trained, before, strict=True) if np.array_equal(v.numpy(), value))
             self.still = sorted(moved.intersection(same).union(self._learner.train_step.unreached))
         if number and self.applied.index(self.applied[-1]) == number and not self.applied[-1]:
@@ -198,12 +198,12 @@ class _Listening(Monitor):
 
 def _autograph(converted: list[Converted], out: Path, users: bool) -> dict[str, Any]:
     functions = []
-    for number, one in enumerate(converted):
+    for number, source in enumerate(converted):
         folder = out / "autograph"
         folder.mkdir(exist_ok=True)
-        file = folder / f"{number:02d}_{''.join(c if c.isalnum() else '_' for c in one.name)}.py"
-        file.write_text(one.code, encoding="utf-8")
-        functions.append({"name": one.name, "place": one.place, "file": str(file), "code": one.code})
+        file = folder / f"{number:02d}_{''.join(c if c.isalnum() else '_' for c in source.name)}.py"
+        file.write_text(source.code, encoding="utf-8")
+        functions.append({"name": source.name, "place": source.place, "file": str(file), "code": source.code})
     says = "the training step is traced without AutoGraph: its loop is tf.while_loop, its branches tf.cond"
     if users and not functions:
         says += "; nothing of the user's module is converted, so Python's if and for in a layer run while it is traced"
@@ -215,7 +215,7 @@ def _graph(learner: Learner, stack: Mapping[str, tf.Tensor], logged: list[str]) 
     gpus = len(tf.config.list_physical_devices("GPU"))
     copies = graph.copies()
     if not has_gpu_kernels():
-        copies = [one for one in copies if "no kernel" not in one["why"]]  # of anything
+        copies = [row for row in copies if "no kernel" not in row["why"]]  # of anything
     which = "these nodes of the step" if copies else "no node of the step"
     if gpus:
         says = f"{which} run on the CPU, though there is a GPU: what they read and give is copied"

@@ -58,7 +58,7 @@ def _operations(model: keras.Model) -> list[Any]:
         own = [] if layer is model else [layer]
         operations |= {id(operation): operation for operation in [*own, *(getattr(layer, "operations", None) or ())]}
     inputs = keras.layers.InputLayer
-    return [one for one in operations.values() if not isinstance(one, inputs) and "call" not in vars(one)]
+    return [op for op in operations.values() if not isinstance(op, inputs) and "call" not in vars(op)]
 
 
 def _watch(

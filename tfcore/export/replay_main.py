@@ -366,7 +366,7 @@ def _json_value(value, present):
     if not present:
         return None
     if isinstance(value, np.ndarray):
-        return [_json_value(one, present) for one in value[:20]]
+        return [_json_value(item, present) for item in value[:20]]
     return value.decode("utf-8", "replace")[:100] if isinstance(value, bytes) else value.item()
 
 

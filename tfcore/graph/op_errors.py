@@ -81,7 +81,7 @@ def _theirs(frames: Iterable[Frame]) -> Iterable[Frame]:
 
 
 def _creation(text: str) -> str:
-    """The part that tells where the first op was made."""
+    """The part of the text that says where the first op was created."""
     frames = list(_MADE_AT.finditer(text))
     return text[frames[0].end() : frames[1].start() if len(frames) > 1 else None] if frames else ""
 

@@ -178,7 +178,7 @@ class PythonOp:
                     if by_row and calls == ROW_CALLS:
                         warnings.warn(_slow(self.name), stacklevel=2)
                     returned = call(*leaves)
-                    return [_own(one) for one in returned] if self._arrays and not eager else returned
+                    return [_own(leaf) for leaf in returned] if self._arrays and not eager else returned
             except Exception as error:
                 problem = failed(named, error, skip=__file__)
                 if self._arrays and isinstance(error, ValueError) and "read-only" in str(error):

@@ -190,7 +190,7 @@ def _error(function: Any, count: int, allowed: int) -> RetraceError:
     for watched in getattr(function, "compiled", [function]):
         traced = changes(watched) if hasattr(watched, "_list_all_concrete_functions") else []
         # in the order they came in: a context before the shapes that were met in it
-        traces = [one for _, one in sorted([*enumerate(traced, 2), *compiled], key=itemgetter(0))]
+        traces = [trace for _, trace in sorted([*enumerate(traced, 2), *compiled], key=itemgetter(0))]
         for number, differences in list(enumerate(traces, 2))[max(0, allowed - 1) :][:8]:
             lines.append(f"  trace {number}: " + "; ".join(str(change) for change in differences))
             advice.update({_ADVICE[change.kind]: None for change in differences})

@@ -87,10 +87,10 @@ class Binder:
         if isinstance(value, tf.Tensor):
             return value
         if isinstance(value, np.ndarray) and value.dtype == object:
-            for one in value.flat:
-                if not isinstance(one, str | bytes):
+            for item in value.flat:
+                if not isinstance(item, str | bytes):
                     return Misfit(
-                        path, describe(spec), f"{describe(value)} with {value_text(one)} in it", "str or bytes only"
+                        path, describe(spec), f"{describe(value)} with {value_text(item)} in it", "str or bytes only"
                     )
         try:
             return tf.convert_to_tensor(value)
@@ -131,12 +131,12 @@ def leaves(signature: Mapping[str, Spec]) -> list[tf.TensorSpec]:
 
 def misfits(where: str, wrong: list[Misfit]) -> SignatureError:
     """One error of them all."""
-    fixes = "; ".join(dict.fromkeys(one.fix for one in wrong if one.fix)) or None
+    fixes = "; ".join(dict.fromkeys(misfit.fix for misfit in wrong if misfit.fix)) or None
     if len(wrong) == 1:
-        (one,) = wrong
-        problem = f"argument {one.argument}: expected {one.expected}, given {one.given}"
+        (misfit,) = wrong
+        problem = f"argument {misfit.argument}: expected {misfit.expected}, given {misfit.given}"
         return SignatureError(problem, where=where, fix=fixes)
-    rows = [("argument", "expected", "given"), *((one.argument, one.expected, one.given) for one in wrong)]
+    rows = [("argument", "expected", "given"), *((misfit.argument, misfit.expected, misfit.given) for misfit in wrong)]
     return SignatureError(f"{len(wrong)} arguments do not fit\n{side_by_side(rows)}", where=where, fix=fixes)
 
 

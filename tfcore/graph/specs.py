@@ -61,8 +61,8 @@ def pairs(path: str, spec: Spec, value: Any) -> Iterator[tuple[str, Any, Any] | 
             has = f"{len(value)} values" if isinstance(value, list | tuple) else value_text(value)
             yield Misfit(path, f"{len(spec)} values", has)
             return
-        for i, (inner, one) in enumerate(zip(spec, value, strict=True)):
-            yield from pairs(f"{path}[{i}]", inner, one)
+        for i, (inner, item) in enumerate(zip(spec, value, strict=True)):
+            yield from pairs(f"{path}[{i}]", inner, item)
     else:
         yield path, spec, value
 
@@ -121,8 +121,8 @@ def checked(where: str, spec: Spec, value: Any) -> list[Any]:
         if isinstance(pair, Misfit):
             problem = f"returned {pair.given} for {pair.path}, declared are {pair.expected}"
             raise PythonOpError(problem, where=where)
-        path, leaf, one = pair
-        leaves.append(check(where, path, one, leaf.dtype, leaf.shape))
+        path, leaf, item = pair
+        leaves.append(check(where, path, item, leaf.dtype, leaf.shape))
     return leaves
 
 
@@ -171,7 +171,7 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
 
 
 def dtype_of(dtype: Any) -> tf.DType | None:
-    """TensorFlow's, where it has one: none for dates, or rows of fields."""
+    """TensorFlow's dtype; None where it has none, as for dates and structured rows."""
     try:
         return tf.as_dtype(dtype)
     except TypeError:
@@ -207,10 +207,10 @@ def _encoded(text: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if text.dtype != object or set(map(type, text.flat)) <= {bytes}:
         return text
     encoded = np.empty(text.size, object)
-    for i, one in enumerate(text.flat):
-        if not isinstance(one, str | bytes):
-            raise TypeError(f"the {type(one).__name__} {_short(one)}")
-        encoded[i] = one.encode() if isinstance(one, str) else one
+    for i, item in enumerate(text.flat):
+        if not isinstance(item, str | bytes):
+            raise TypeError(f"the {type(item).__name__} {_short(item)}")
+        encoded[i] = item.encode() if isinstance(item, str) else item
     return encoded.reshape(text.shape)
 
 

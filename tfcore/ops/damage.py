@@ -86,8 +86,8 @@ def in_files(paths: Sequence[str], parse: Parse) -> tf.errors.DataLossError | No
         first = 0
         broken = None
         try:
-            for one in records(path):
-                read.append(one)
+            for entry in records(path):
+                read.append(entry)
                 if len(read) == _AT_ONCE:
                     if _refused([record for _, record in read], parse):
                         break

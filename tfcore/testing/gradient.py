@@ -116,15 +116,15 @@ def _compare(
         return
     expected, noise = np.array([differences(int(place)) for place in places]).T
     largest = np.abs(expected, where=np.isfinite(expected), out=np.zeros_like(expected)).max()
-    for place, one, difference, rounding in zip(places, gradient.ravel()[places], expected, noise, strict=True):
+    for place, computed, difference, rounding in zip(places, gradient.ravel()[places], expected, noise, strict=True):
         unmoved = difference == 0
         allowed = tolerance * largest + (0.0 if unmoved else rounding)
-        if abs(one - difference) <= allowed:
+        if abs(computed - difference) <= allowed:
             continue
-        if unmoved and abs(one) <= rounding:
-            _hidden(i, abs(one), rounding)
+        if unmoved and abs(computed) <= rounding:
+            _hidden(i, abs(computed), rounding)
         raise AssertionError(  # also where one of them is not a number
-            f"argument {i} at {differences.where(place)}: the gradient is {one:.9g}, differences say {difference:.9g} "
+            f"argument {i} at {differences.where(place)}: the gradient is {computed:.9g}, differences say {difference:.9g} "
             f"(tolerance {tolerance:g})"
         )
     rounding = noise[expected != 0]

@@ -101,7 +101,7 @@ def _flat_outputs(results: Any) -> dict[str, str]:
     if isinstance(results, Mapping):
         return _flat(results)
     if isinstance(results, list | tuple):
-        return _flat({f"output_{i}": one for i, one in enumerate(results)})
+        return _flat({f"output_{i}": result for i, result in enumerate(results)})
     return _flat({"output": results})
 
 

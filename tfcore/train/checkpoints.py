@@ -107,7 +107,7 @@ class Checkpoints:
     def best(self) -> list[Found]:
         """The `keep_best` best that are whole, best first; warns of each that is not."""
         stored = (self._read(step) for _, step in self._losses(self._steps()))
-        return list(itertools.islice((one for one in stored if one is not None), self._keep_best))
+        return list(itertools.islice((checkpoint for checkpoint in stored if checkpoint is not None), self._keep_best))
 
     def newest(self) -> Found | None:
         """The newest valid checkpoint; warns of each newer one that is not. Sweeps what a killed process left aside."""

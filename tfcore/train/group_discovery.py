@@ -117,8 +117,8 @@ def _look(
         )
     if not (cut := int((groups[1] > 1).sum())):
         return ()
-    one = groups[0][np.argmax(groups[1] > 1)]
-    value = _value(shards, column, int(begins[np.flatnonzero(ids == one)[0]]))
+    repeated_id = groups[0][np.argmax(groups[1] > 1)]
+    value = _value(shards, column, int(begins[np.flatnonzero(ids == repeated_id)[0]]))
     return (
         f"{counted(cut, 'group')} of {len(groups[0]):,} in {column!r}, such as {value}, "
         f"{agree(cut, 'lies', 'lie')} in several spans, files or ranges of a file: each part is ranked by itself",

@@ -171,8 +171,8 @@ class TrainingData:
     def _cycle(self) -> int:
         """As many shards at a time as can be: a window then has rows of the whole epoch. But classic records are read in
         blocks, which would cut groups."""
-        one = self._training.ranking is not None and self._shards.rows_per_record <= 1
-        return 1 if one else max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths)))
+        in_order = self._training.ranking is not None and self._shards.rows_per_record <= 1
+        return 1 if in_order else max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths)))
 
     def total_steps(self) -> int:
         """Steps to train for."""

@@ -63,9 +63,9 @@ class Transform(tf.Module):
         }
         if lists:
             inputs["lists"] = tf.concat(lists, 1)
-        for one in parameters.fitted:
-            if one.pixels is not None:
-                inputs[image_input(one.column.name)] = named[one.column.name]
+        for fitted in parameters.fitted:
+            if fitted.pixels is not None:
+                inputs[image_input(fitted.column.name)] = named[fitted.column.name]
         return inputs | {"usable": tf.reduce_all(tf.stack(usable), 0)} if usable else inputs
 
     def named(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:

@@ -214,13 +214,13 @@ def fit_parameters(
         if (dates := _date_parts(column, config, stats)) is not None:
             fitted_parts = [_fit_part(column, part, config, stats) for part in dates]
             parts += [part for part, _ in fitted_parts]
-            fitted += [one for _, one in fitted_parts]
+            fitted += [fitted_column for _, fitted_column in fitted_parts]
             continue
-        one, note = _fit_column(column, config, stats)
+        fitted_column, note = _fit_column(column, config, stats)
         if note:
             notes.append(note)
-        if one is not None:
-            fitted.append(one)
+        if fitted_column is not None:
+            fitted.append(fitted_column)
     if not fitted:
         raise DataError(
             "no feature is left to learn from", where="columns", fix="name feature columns; " + " ".join(notes)
@@ -296,7 +296,7 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
 
 
 def _use(column: Column) -> str:
-    """What makes a feature of an identifier."""
+    """The config line that makes an identifier a feature."""
     transform = "{hash: {buckets: 1000}}" if column.type == "bytes" else "standardize"
     return column_yaml(column.name, transform)
 

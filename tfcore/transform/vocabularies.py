@@ -30,8 +30,9 @@ class Vocabularies(tf.Module):
 
     def __init__(self, fitted: Sequence[Fitted]):
         super().__init__(name="vocabularies")
-        columns = {one.column.name: one for one in fitted if one.ops[-1].op == "vocabulary" and one.size is not None}
-        self._ops = {name: one.ops[-1] for name, one in columns.items()}
+        with_vocabulary = [entry for entry in fitted if entry.ops[-1].op == "vocabulary" and entry.size is not None]
+        columns = {entry.column.name: entry for entry in with_vocabulary}
+        self._ops = {name: entry.ops[-1] for name, entry in columns.items()}
         narrow = sorted(
             (name for name, op in self._ops.items() if is_dense(op)), key=lambda n: len(_range(self._ops[n]))
         )

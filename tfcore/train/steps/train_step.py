@@ -148,7 +148,7 @@ class TrainStep:
             objective = tf.add_n([objective, *own])
             scaled = objective if self.scale is None else objective * self.scale.value
         computed = tape.gradient(scaled, trained)
-        unreached = [v.path for v, one in zip(self.model.trainable_variables, computed, strict=True) if one is None]
+        unreached = [v.path for v, part in zip(self.model.trainable_variables, computed, strict=True) if part is None]
         if tf.executing_eagerly():
             self.unreached_eagerly = unreached
         else:
