@@ -70,15 +70,15 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
             splits.setdefault(span, {})[part] = split
 
     def look(columns: Sequence[str], hashes: Hashes, names: Sequence[str]) -> list[KeyOccurrence]:
-        found: list[KeyOccurrence] = []
+        occurrences: list[KeyOccurrence] = []
         for name in names:
             monitor.check()
             monitor.log(f"reading the rows of span {name} again")
             try:
-                found += list(_look(spans[name], columns, hashes, splits[name]))
+                occurrences += list(_look(spans[name], columns, hashes, splits[name]))
             except (DataError, OSError) as error:  # what was found is found, whether its rows can be shown or not
                 monitor.log(f"the rows of span {name} cannot be read again: {error}")
-        return found
+        return occurrences
 
     proof = prove_splits(request.split, window, request.parts, look)
     proof.anomalies += copies(list(_files(request, splits)))
@@ -93,11 +93,11 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
 
 def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterator[File]:
     """The raw files of the window, with the split that all of their rows are in, if there is one."""
-    for one in request.spans:
-        found = {*splits.get(one.request.span, {}).values()}
-        split = next(iter(found)) if len(found) == 1 else None
-        for name, file in zip(file_names(one.request.files), one.request.files, strict=True):
-            yield File(one.request.span, name, file.bytes, file.crc32c, split)
+    for part in request.spans:
+        splits_of_span = {*splits.get(part.request.span, {}).values()}
+        split = next(iter(splits_of_span)) if len(splits_of_span) == 1 else None
+        for name, file in zip(file_names(part.request.files), part.request.files, strict=True):
+            yield File(part.request.span, name, file.bytes, file.crc32c, split)
 
 
 def _look(
@@ -105,21 +105,21 @@ def _look(
 ) -> Iterator[KeyOccurrence]:
     """The rows of a span with a key of these hashes; few of each key."""
     names, parts = file_names(request.files), request.split.names()
-    wanted, source = np.sort(hashes), open_source(request.source)
-    shown: dict[tuple[int, Any, str], int] = {}
+    sorted_hashes, source = np.sort(hashes), open_source(request.source)
+    occurrences: dict[tuple[int, Any, str], int] = {}
     file, before = -1, 0
     for piece in source.ranges(request.files):
         if piece.file != file:
             file, before = piece.file, 0
-        reader = _Finder(request, columns, wanted)
+        reader = _Finder(request, columns, sorted_hashes)
         types = reader.types(piece)
         for chunk in source.read(piece, reader.names(types), types):
             reader.add(chunk)
-        for value, hashed, written, code, at in reader.found:
+        for value, hashed, written, code, at in reader.occurrences:
             part = parts[code]
             key = hashed, value, part
-            shown[key] = shown.get(key, 0) + 1
-            if shown[key] <= PLACES and part in splits:
+            occurrences[key] = occurrences.get(key, 0) + 1
+            if occurrences[key] <= PLACES and part in splits:
                 name = names[piece.file + at] if piece.row_per_file else names[piece.file]
                 row = 1 if piece.row_per_file else before + at + 1
                 yield KeyOccurrence(hashed, value, written, request.span, splits[part], name, row)
@@ -129,15 +129,15 @@ def _look(
 class _Finder(RangeWork):
     """Keeps the rows of a range that have a wanted key."""
 
-    def __init__(self, request: IngestRequest, columns: Sequence[str], wanted: Hashes):
+    def __init__(self, request: IngestRequest, columns: Sequence[str], hashes: Hashes):
         super().__init__(request, Path())
-        self.found: list[tuple[tuple[Any, ...], int, str, int, int]] = []
-        self._key, self._wanted = columns, wanted
+        self.occurrences: list[tuple[tuple[Any, ...], int, str, int, int]] = []
+        self._key, self._hashes = columns, hashes
 
     def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
         hashes, missing = key_hashes(batch, self._key)
-        places = np.searchsorted(self._wanted, hashes)
-        matches = self._wanted[np.minimum(places, len(self._wanted) - 1)] == hashes
+        places = np.searchsorted(self._hashes, hashes)
+        matches = self._hashes[np.minimum(places, len(self._hashes) - 1)] == hashes
         if missing is not None:
             matches &= ~missing
         if unlabelled is not None:
@@ -152,4 +152,4 @@ class _Finder(RangeWork):
         for i, row in enumerate(rows.tolist()):
             value = tuple(tuple(column[i]) if isinstance(column[i], list) else column[i] for column in plain)
             text = ", ".join(f"{n} {key_text(column[i])}" for n, column in zip(self._key, written, strict=True))
-            self.found.append((value, int(hashes[row]), text, int(codes[row]), int(at[row])))
+            self.occurrences.append((value, int(hashes[row]), text, int(codes[row]), int(at[row])))

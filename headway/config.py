@@ -121,8 +121,8 @@ def read_value(text: str) -> Any:
     try:
         return _loaded(text)
     except (_Unbounded, yaml.YAMLError) as error:
-        shown = repr(text if len(text) <= 80 else f"{text[:77]}...")
-        raise ConfigError(f"{shown} is not a YAML value: {getattr(error, 'problem', None) or error}") from None
+        quoted = repr(text if len(text) <= 80 else f"{text[:77]}...")
+        raise ConfigError(f"{quoted} is not a YAML value: {getattr(error, 'problem', None) or error}") from None
 
 
 class _Unbounded(ValueError):
@@ -135,16 +135,16 @@ def _loaded(text: str) -> Any:
         value = yaml.load(text, Loader=_UniqueKeyLoader)
     except RecursionError:
         raise _Unbounded("nested too deeply") from None
-    stack, seen = [(value, 0)], 0
+    stack, values = [(value, 0)], 0
     while stack:
-        found, depth = stack.pop()
-        inner = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-        seen += 1 + len(inner)
+        part, depth = stack.pop()
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        values += 1 + len(inner)
         if depth > _MOST_DEPTH:
             raise _Unbounded(f"nested more than {_MOST_DEPTH} levels deep")
-        if seen > _MOST_VALUES:
+        if values > _MOST_VALUES:
             raise _Unbounded(f"its aliases stand for more than {_MOST_VALUES:,} values")
-        stack.extend((one, depth + 1) for one in inner if isinstance(one, dict | list))
+        stack.extend((child, depth + 1) for child in inner if isinstance(child, dict | list))
     return value
 
 
@@ -167,15 +167,15 @@ def expand(text: str, *, where: str) -> str:
 
     def value(match: re.Match[str]) -> str:
         try:
-            found = os.environ[match[1]]
+            setting = os.environ[match[1]]
         except KeyError:
             raise ConfigError(
                 f"the environment variable {match[1]} is not set (in {text!r})",
                 where=where,
                 fix=f"export {match[1]}=...",
             ) from None
-        remember(match[1], found)
-        return found
+        remember(match[1], setting)
+        return setting
 
     protect()
     return _VARIABLE.sub(value, text)

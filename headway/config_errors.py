@@ -43,8 +43,8 @@ RENAMED = {"carve": "holdout"}
 
 def sentences(model: type[BaseModel], error: ValidationError, value: Any) -> list[str]:
     """A sentence for each thing that is wrong with `value`, which should have been a `model`."""
-    found = [(_tokens(item["loc"], value), dict(item)) for item in error.errors()]
-    return [_sentence(model, loc, item) for loc, item in _settled(found, ())]
+    errors = [(_tokens(item["loc"], value), dict(item)) for item in error.errors()]
+    return [_sentence(model, loc, item) for loc, item in _settled(errors, ())]
 
 
 Token = tuple[bool, Any]
@@ -53,25 +53,25 @@ Token = tuple[bool, Any]
 
 def _tokens(loc: Loc, value: Any) -> list[Token]:
     """A path with the names of kinds, which pydantic puts between keys, apart from the keys."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     for part in loc:
         if (isinstance(value, dict) and part in value) or (
             isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
         ):
             value = value[part]
         elif isinstance(part, str) and _LABEL.match(part):
-            found.append((True, part))
+            tokens.append((True, part))
             continue
-        found.append((False, part))
-    return found
+        tokens.append((False, part))
+    return tokens
 
 
-def _settled(found: Sequence[tuple[list[Token], Error]], at: Loc) -> list[tuple[Loc, Error]]:
+def _settled(errors: Sequence[tuple[list[Token], Error]], at: Loc) -> list[tuple[Loc, Error]]:
     """Errors by the path of their key, one for each key that may hold several kinds of things."""
     kinds: dict[Any, list[tuple[list[Token], Error]]] = {}
     keys: dict[Any, list[tuple[list[Token], Error]]] = {}
     settled: list[tuple[Loc, Error]] = []
-    for tokens, item in found:
+    for tokens, item in errors:
         if not tokens:
             settled.append((at, item))
         else:
@@ -86,8 +86,8 @@ def _settled(found: Sequence[tuple[list[Token], Error]], at: Loc) -> list[tuple[
             settled += _settled(inner, at)
     elif kinds:
         items = [item for inner in kinds.values() for _, item in inner]
-        said = [item for item in items if item["type"] == "value_error"]
-        settled.append((at, {**(said or items)[0], "all": said or items}))
+        value_errors = [item for item in items if item["type"] == "value_error"]
+        settled.append((at, {**(value_errors or items)[0], "all": value_errors or items}))
     return settled
 
 
@@ -96,14 +96,14 @@ def _sentence(model: type[BaseModel], loc: Loc, item: Error) -> str:
     if item["type"] == "missing":
         return f"{key}: is required"
     if item["type"] == "extra_forbidden":
-        known = sorted(_fields(_models(model, loc[:-1])))
-        if (new := RENAMED.get(str(loc[-1]))) in known:
+        keys = sorted(_fields(_models(model, loc[:-1])))
+        if (new := RENAMED.get(str(loc[-1]))) in keys:
             return f"{key}: is called '{new}' now; rename it"
-        close = difflib.get_close_matches(str(loc[-1]), known, 1)
-        hint = f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(known)}" if known else ""
+        close = difflib.get_close_matches(str(loc[-1]), keys, 1)
+        hint = f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(keys)}" if keys else ""
         return f"{key}: unknown key{hint}"
-    messages = list(dict.fromkeys(_message(model, loc, one) for one in item.get("all", [item])))
-    message = messages[0] + "".join(", or " + more.removeprefix("should ") for more in messages[1:])
+    messages = list(dict.fromkeys(_message(model, loc, error) for error in item.get("all", [item])))
+    message = messages[0] + "".join(", or " + other.removeprefix("should ") for other in messages[1:])
     hint = _hint(item.get("all", [item]), item["input"])
     got = _short(item["input"])
     return f"{key}: {message}{hint}" + ("" if got in message else f" (got {got})")
@@ -114,13 +114,13 @@ def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
     if kind in _PLAIN:
         return _PLAIN[kind]
     if kind in ("model_type", "model_attributes_type", "dataclass_type"):
-        known = _fields(_models(model, loc), tags=True)
-        return "should be a mapping of keys to values" + (f", which are: {', '.join(known)}" if known else "")
+        fields = _fields(_models(model, loc), tags=True)
+        return "should be a mapping of keys to values" + (f", which are: {', '.join(fields)}" if fields else "")
     if kind == "union_tag_not_found":
-        names = [tag for one in _models(model, loc) for tag in _tags(one)]
+        names = [tag for inner in _models(model, loc) for tag in _tags(inner)]
         by = str(context.get("discriminator", "")).strip("'")
-        given = item["input"] if isinstance(item["input"], dict) else {}
-        near = [tag for key in given for tag in difflib.get_close_matches(str(key), names, 1)]
+        keys = item["input"] if isinstance(item["input"], dict) else {}
+        near = [tag for key in keys for tag in difflib.get_close_matches(str(key), names, 1)]
         return f"should say its {by}: {_either(names)}" + (f"; did you mean '{by}: {near[0]}'?" if near else "")
     if kind == "union_tag_invalid":
         tags = re.findall(r"'([^']*)'", str(context.get("expected_tags", "")))
@@ -135,7 +135,7 @@ def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
     return "should" + message.removeprefix("Input should") if message.startswith("Input should") else message
 
 
-def _hint(items: Sequence[Error], given: Any) -> str:
+def _hint(items: Sequence[Error], value: Any) -> str:
     """Which of the words that would be right was probably meant."""
     words = [
         word
@@ -143,11 +143,11 @@ def _hint(items: Sequence[Error], given: Any) -> str:
         if item["type"] in ("literal_error", "enum")
         for word in re.findall(r"'([^']*)'", str(item.get("ctx", {}).get("expected", "")))
     ]
-    return _close(given, words)
+    return _close(value, words)
 
 
-def _close(given: Any, words: Sequence[str]) -> str:
-    close = difflib.get_close_matches(given, words, 1, 0.5) if isinstance(given, str) else []
+def _close(value: Any, words: Sequence[str]) -> str:
+    close = difflib.get_close_matches(value, words, 1, 0.5) if isinstance(value, str) else []
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -163,25 +163,25 @@ def _short(value: Any) -> str:
 
 def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
     """The models that may stand at a path, as far as the annotations tell."""
-    found = [model]
+    models = [model]
     for part in loc:
-        if fields := _called(found, part):
-            found = [inner for field in fields for inner in _inside(field.annotation)]
+        if fields := _called(models, part):
+            models = [inner for field in fields for inner in _inside(field.annotation)]
         else:  # a tag picks one of them; at a list's index or a mapping's key all of them may stand
-            found = [one for one in found if part in _tags(one)] or found
-    return found
+            models = [kind for kind in models if part in _tags(kind)] or models
+    return models
 
 
 def _called(models: Sequence[type[BaseModel]], *names: Any) -> list[Any]:
     """The fields of these names."""
-    return [f for one in models for name, f in one.model_fields.items() if {name, f.alias} & {*names}]
+    return [f for model in models for name, f in model.model_fields.items() if {name, f.alias} & {*names}]
 
 
 def _inside(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     parts = get_args(annotation)
-    return [found for part in (parts[:1] if get_origin(annotation) is Annotated else parts) for found in _inside(part)]
+    return [model for part in (parts[:1] if get_origin(annotation) is Annotated else parts) for model in _inside(part)]
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
@@ -195,5 +195,5 @@ def _is_tag(field: Any) -> bool:
 
 def _fields(models: Sequence[type[BaseModel]], *, tags: bool = False) -> list[str]:
     """The keys of any of them; what only tells them apart is left out, unless `tags`."""
-    fields = [item for one in models for item in one.model_fields.items()]
+    fields = [item for model in models for item in model.model_fields.items()]
     return list(dict.fromkeys(field.alias or name for name, field in fields if tags or not _is_tag(field)))

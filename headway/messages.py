@@ -29,8 +29,8 @@ def agree(count: int, one: str, several: str) -> str:
 
 def some(names: Sequence[object], most: int, show: Callable[[object], str] = str, sep: str = ", ") -> str:
     """The first few of them, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return sep.join(map(show, names[:most])) + more
+    rest = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return sep.join(map(show, names[:most])) + rest
 
 
 def number(value: float | None) -> str:
@@ -66,10 +66,10 @@ def metrics_line(metrics: dict[str, Any] | None, baselines: dict[str, Any] | Non
     first = ("auc", "ndcg", "loss", "accuracy", "calibration", "rmse", "mae")
 
     def beside(name: str) -> str:
-        known = {who: found[name] for who, found in (baselines or {}).items() if found.get(name) is not None}
-        if not known or name == "calibration":
+        values = {who: metrics[name] for who, metrics in (baselines or {}).items() if metrics.get(name) is not None}
+        if not values or name == "calibration":
             return ""
-        return " (" + ", ".join(f"{who} {number(value)}" for who, value in known.items()) + ")"
+        return " (" + ", ".join(f"{who} {number(value)}" for who, value in values.items()) + ")"
 
     values = metrics or {}
     return ", ".join(f"{name} {number(values[name])}{beside(name)}" for name in first if values.get(name) is not None)

@@ -51,10 +51,10 @@ def remember(name: str, value: str) -> None:
     _values[name] = value
     forms = {value, urllib.parse.quote(value, safe=""), urllib.parse.quote(value), urllib.parse.unquote(value)}
     forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
-    found = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True) if form)
-    _hidden[name] = re.compile(found if secret else rf"(?<!\w)(?:{found})(?!\w)")
-    for known in sorted(_values, key=lambda n: len(_values[n]), reverse=True):
-        _hidden[known] = _hidden.pop(known)
+    pattern = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True) if form)
+    _hidden[name] = re.compile(pattern if secret else rf"(?<!\w)(?:{pattern})(?!\w)")
+    for earlier in sorted(_values, key=lambda n: len(_values[n]), reverse=True):
+        _hidden[earlier] = _hidden.pop(earlier)
 
 
 def redact(text: str, *, secrets_only: bool = False) -> str:
@@ -87,15 +87,15 @@ def scrub(error: Error) -> Error | RuntimeError:
     seen: set[int] = set()
     behind: list[BaseException | None] = [error]
     while behind:
-        one = behind.pop()
-        if one is None or id(one) in seen:
+        current = behind.pop()
+        if current is None or id(current) in seen:
             continue
-        seen.add(id(one))
-        behind += [one.__cause__, one.__context__]
-        one.args = tuple(redacted(part) if isinstance(part, str) else part for part in one.args)
-        for name in [*vars(one), "filename", "filename2"]:
-            if isinstance(held := getattr(one, name, None), str | list) and held != redacted(held):
-                setattr(one, name, redacted(held))
+        seen.add(id(current))
+        behind += [current.__cause__, current.__context__]
+        current.args = tuple(redacted(part) if isinstance(part, str) else part for part in current.args)
+        for name in [*vars(current), "filename", "filename2"]:
+            if isinstance(attribute := getattr(current, name, None), str | list) and attribute != redacted(attribute):
+                setattr(current, name, redacted(attribute))
     text = str(error)
     return error if text == redact(text) else RuntimeError(redact(f"{type(error).__name__}: {text}"))
 
@@ -125,14 +125,14 @@ def protect() -> None:
             before_threads(args)
 
     def record(*arguments: Any, **options: Any) -> logging.LogRecord:
-        made = make(*arguments, **options)
+        log_record = make(*arguments, **options)
         with contextlib.suppress(Exception):  # arguments that do not fit are told by whoever writes the record
-            if (text := made.getMessage()) != (clean := redact(text)):
-                made.msg, made.args = clean, ()
-        if isinstance(made.exc_info, tuple) and made.exc_info[1] is not None:
-            kind, error, trace = made.exc_info
-            made.exc_text = _clean_traceback(kind, error, trace, end="") or made.exc_text
-        return made
+            if (text := log_record.getMessage()) != (clean := redact(text)):
+                log_record.msg, log_record.args = clean, ()
+        if isinstance(log_record.exc_info, tuple) and log_record.exc_info[1] is not None:
+            kind, error, trace = log_record.exc_info
+            log_record.exc_text = _clean_traceback(kind, error, trace, end="") or log_record.exc_text
+        return log_record
 
     sys.excepthook, threading.excepthook = hook, thread_hook
     logging.setLogRecordFactory(record)

@@ -222,8 +222,8 @@ class RangeWork(RangeRows):
         chosen = [*(arrays[column.name] for column in self._columns[:-1]), label]
         stored = pa.RecordBatch.from_arrays(chosen, names=[column.name for column in self._columns])
         if len(self._columns) >= WIDE and not self._classic:
-            wanted = [None if len(places) == stored.num_rows else places for _, places in rows]
-            stacks = Stack.parts(stored, wanted, self._words)
+            parts = [None if len(places) == stored.num_rows else places for _, places in rows]
+            stacks = Stack.parts(stored, parts, self._words)
             self._words = stacks[0].words
             for (name, _), stack in zip(rows, stacks, strict=True):
                 self._split(name).add(stack)

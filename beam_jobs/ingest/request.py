@@ -55,8 +55,8 @@ class IngestRequest(Frozen):
 
     def filter_columns(self) -> tuple[Column, ...]:
         """The columns of `read` that `source.where` looks at."""
-        wanted = parse(self.source.where).columns if self.source.where is not None else frozenset()
-        return tuple(column for column in self.read if column.name in wanted)
+        names = parse(self.source.where).columns if self.source.where is not None else frozenset()
+        return tuple(column for column in self.read if column.name in names)
 
     def check(self) -> None:
         """Raise ConfigError unless whatever is stored or looked at is read, and the label's name is free."""
@@ -66,8 +66,8 @@ class IngestRequest(Frozen):
             looks[self.split.named_by(name)] = looks.get(self.split.named_by(name), frozenset()) | {name}
         if self.source.where is not None:
             looks["source.where"] = parse(self.source.where).columns
-        for what, wanted in looks.items():
-            for name in sorted(wanted - set(names)):
+        for what, columns in looks.items():
+            for name in sorted(columns - set(names)):
                 raise no_column(name, names, where=what)
         if LABEL in self.stored:
             raise ConfigError(

@@ -67,8 +67,8 @@ class _Work(RangeRows):
     def __init__(self, request: PredictRequest, piece: Range):
         super().__init__()
         self.predicted = 0
-        known = 0 if piece.row_per_file or not piece.start else None
-        self.first_row: int | None = piece.facts.get("first_row", known)
+        first_row = 0 if piece.row_per_file or not piece.start else None
+        self.first_row: int | None = piece.facts.get("first_row", first_row)
         self._request, self._piece = request, piece
         self._columns = request.coerced()
         self._names = request.names
@@ -95,8 +95,8 @@ class _Work(RangeRows):
         self.predicted += batch.num_rows
         columns = dict(self._source(at))
         for passed in self._request.passthrough:
-            held = coerced.batch if passed.column is not None else batch
-            columns[passed.name] = _readable(held.column(passed.name), passed.name, self._piece.path)
+            source = coerced.batch if passed.column is not None else batch
+            columns[passed.name] = _readable(source.column(passed.name), passed.name, self._piece.path)
         columns |= dict(zip(predictions.schema.names, predictions.columns, strict=True))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 

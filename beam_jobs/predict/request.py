@@ -54,9 +54,9 @@ class PredictRequest(Frozen):
 
     def coerced(self) -> tuple[Column, ...]:
         """What is coerced: the model's columns, then those that go through in a type of their own."""
-        taken = {column.name for column in self.columns}
-        more = [p.column for p in self.passthrough if p.column is not None and p.name not in taken]
-        return (*self.columns, *more)
+        model_columns = {column.name for column in self.columns}
+        extra = [p.column for p in self.passthrough if p.column is not None and p.name not in model_columns]
+        return (*self.columns, *extra)
 
     def read(self) -> list[str]:
         """The columns that are read."""

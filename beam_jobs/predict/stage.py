@@ -181,13 +181,13 @@ def _entry(path: Path) -> dict[str, Any]:
     return {"file": path.name, "bytes": size, "crc32c": crc}
 
 
-def _renumbered(source: Path, path: Path, request: PredictRequest, more: int) -> None:
+def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) -> None:
     """A part as it should be, from one whose rows were counted from another beginning."""
     with pq.ParquetFile(source) as file, PartWriter(path, request.write, str(source)) as part:
         part.write(pa.RecordBatch.from_pylist([], file.schema_arrow))  # a part without rows is a file, too
         for batch in file.iter_batches():
             place = batch.schema.get_field_index(ROW)
-            part.write(batch.set_column(place, batch.schema.field(place), pc.add(batch.column(place), more)))
+            part.write(batch.set_column(place, batch.schema.field(place), pc.add(batch.column(place), offset)))
 
 
 def _link(source: Path, path: Path) -> None:

@@ -47,7 +47,7 @@ class RunnerConfig(Frozen):
 
     @field_validator("name")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _runner_name(cls, value: str) -> str:
         short = value.lower().removesuffix("runner")
         short = "direct" if short == "fnapi" else short
         if short not in _BEAM_NAMES:
@@ -94,10 +94,10 @@ def make_pipeline(config: RunnerConfig, *, elements: int | None = None) -> Any:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     options = dict(config.options)
-    known = PipelineOptions(flags=[]).get_all_options() if options else {}
+    beam_options = PipelineOptions(flags=[]).get_all_options() if options else {}
     for name in options:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
+        if name not in beam_options:
+            close = difflib.get_close_matches(name, beam_options, 1)
             fix = f"did you mean {close[0]!r}?" if close else "see the options of Beam's runner"
             raise ConfigError(f"{name!r} is not a pipeline option of Beam", where="runner.options", fix=fix)
     if config.name == "direct":

@@ -114,7 +114,7 @@ class _Waiting:
     def __init__(self, work_dirs: Sequence[WorkDir], runner: RunnerConfig, monitor: Monitor):
         self._work_dirs, self._runner, self._monitor = work_dirs, runner, monitor
         self._before = [work_dir.attempts() for work_dir in work_dirs]
-        self._since, self._said, self._begun = time.monotonic(), False, False
+        self._since, self._warned, self._begun = time.monotonic(), False, False
 
     def check(self) -> None:
         """Say so when no worker has begun for a while, and give up at last.
@@ -124,15 +124,15 @@ class _Waiting:
         """
         if self._begun:
             return
-        found = zip(self._work_dirs, self._before, strict=True)
-        self._begun = any(work_dir.attempts() - before for work_dir, before in found)
+        attempts = zip(self._work_dirs, self._before, strict=True)
+        self._begun = any(work_dir.attempts() - before for work_dir, before in attempts)
         waited = time.monotonic() - self._since
         if not self._begun and waited > _BEGIN_SECONDS:
             problem = f"no worker of the {self._runner.name} runner started a range within {_BEGIN_SECONDS:.0f} s"
             fix = "see that workers start, reach the job's machines and see this folder: docs/runners.md"
             raise HeadwayError(problem, where=str(self._work_dirs[0].folder.parent), fix=fix)
-        if not self._begun and waited > _SAY_SECONDS and not self._said:
-            self._said = True
+        if not self._begun and waited > _SAY_SECONDS and not self._warned:
+            self._warned = True
             self._monitor.log(
                 f"no worker of the {self._runner.name} runner has started a range within {_SAY_SECONDS:.0f} s"
             )
@@ -145,24 +145,24 @@ class _Progress:
         self.monitor = monitor
         self.ranges = sum(map(len, ranges))
         self._all, self._work_dirs = ranges, work_dirs
-        known = [piece.facts.get("rows") for pieces in ranges for piece in pieces]
-        self._total = None if None in known else sum(known)  # type: ignore[arg-type]
-        self._said = 0
+        rows = [piece.facts.get("rows") for pieces in ranges for piece in pieces]
+        self._total = None if None in rows else sum(rows)  # type: ignore[arg-type]
+        self._reported = 0
         self._whole: list[dict[int, int]] = [{} for _ in work_dirs]
 
     def missing(self) -> list[tuple[int, Range]]:
         """(span, range) of the ranges whose outputs are not whole, in order."""
-        found = []
+        missing = []
         for span, (pieces, work_dir) in enumerate(zip(self._all, self._work_dirs, strict=True)):
             finished = work_dir.finished()
-            found += [(span, piece) for piece in pieces if piece.index not in finished]
-        return found
+            missing += [(span, piece) for piece in pieces if piece.index not in finished]
+        return missing
 
     def report(self) -> float:
         """Tell the monitor how many rows have been read; return the seconds it took to look."""
         begun = time.monotonic()
         rows = sum(work_dir.rows(whole) for work_dir, whole in zip(self._work_dirs, self._whole, strict=True))
-        if rows > self._said:
-            self._said = rows
+        if rows > self._reported:
+            self._reported = rows
             self.monitor.progress(rows, self._total, "rows")
         return time.monotonic() - begun

@@ -30,12 +30,12 @@ def cancel(master: str, name: str) -> bool:
     """
     until = time.monotonic() + _SECONDS
     while True:
-        found = [job for job in ask(master, "jobs/overview")["jobs"] if job["name"] == name]
-        for job in found:
+        jobs = [job for job in ask(master, "jobs/overview")["jobs"] if job["name"] == name]
+        for job in jobs:
             if job["state"] not in _ENDED:
                 ask(master, f"jobs/{job['jid']}?mode=cancel", "PATCH")
-        if found or time.monotonic() > until:
-            return bool(found)
+        if jobs or time.monotonic() > until:
+            return bool(jobs)
         time.sleep(0.2)
 
 

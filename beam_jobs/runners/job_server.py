@@ -134,9 +134,9 @@ def _classpath(name: str, jar: object) -> str:
 
 def free_port() -> int:
     """A port of this machine that nobody listens at."""
-    with socket.socket() as taken:
-        taken.bind(("localhost", 0))
-        return int(taken.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return int(listener.getsockname()[1])
 
 
 def tail(path: Path, characters: int = 2000) -> str:

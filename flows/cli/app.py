@@ -78,8 +78,8 @@ def application() -> App:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    asked = tokens[: tokens.index("--")] if "--" in tokens else tokens
-    command = next((token for token in asked if not token.startswith("-")), "")
+    own_tokens = tokens[: tokens.index("--")] if "--" in tokens else tokens
+    command = next((token for token in own_tokens if not token.startswith("-")), "")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from headway.errors import HeadwayError
     from headway.process import own, quiet_libraries
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quiet_libraries()
     app = application()
     try:
-        if not tokens or "--help" in asked or "-h" in asked:
+        if not tokens or "--help" in own_tokens or "-h" in own_tokens:
             from flows.cli.usage import page
 
             print(page(app, command), file=sys.stdout if tokens else sys.stderr)
@@ -112,12 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         error = refused
     except KeyboardInterrupt:
-        return _complain(asked, command, "stopped", 130)
-    return _complain(asked, command, str(error), error.exit_code)
+        return _complain(own_tokens, command, "stopped", 130)
+    return _complain(own_tokens, command, str(error), error.exit_code)
 
 
-def _complain(asked: Sequence[str], command: str, text: str, code: int) -> int:
-    if "--json" in asked:
+def _complain(tokens: Sequence[str], command: str, text: str, code: int) -> int:
+    if "--json" in tokens:
         import json
 
         print(json.dumps({"error": text, "exit_code": code}))

@@ -43,19 +43,19 @@ def overrides_of(options: Options) -> dict[str, Any]:
     return overrides
 
 
-def load_pipeline(pipeline: str, options: Options, **more: Any) -> LoadedPipeline:
-    """The pipeline with its overrides; `more` are others."""
+def load_pipeline(pipeline: str, options: Options, **overrides: Any) -> LoadedPipeline:
+    """The pipeline with the overrides of the command line and those of the caller."""
     from flows.config.pipeline import read_pipeline
 
-    return read_pipeline(Path(pipeline), overrides_of(options) | more)
+    return read_pipeline(Path(pipeline), overrides_of(options) | overrides)
 
 
 def run_spec_of(
-    pipeline: str, options: WindowOptions, *, last: str | None = None, force: bool = False, **more: Any
+    pipeline: str, options: WindowOptions, *, last: str | None = None, force: bool = False, **overrides: Any
 ) -> RunSpec:
     from flows.dag.run_spec import RunSpec
 
-    loaded = load_pipeline(pipeline, options, **more)
+    loaded = load_pipeline(pipeline, options, **overrides)
     return RunSpec(loaded, loaded.open_store(), options.window, options.until, options.seed, force, last)
 
 
@@ -130,8 +130,8 @@ def validate(
     ] = None,
     options: RunOptions = RunOptions(),
 ) -> int:
-    more: dict[str, Any] = {} if serving is None else {"validation.serving": str(serving.absolute())}
-    return _up_to(run_spec_of(pipeline, options, last="validate", **more), options)
+    overrides: dict[str, Any] = {} if serving is None else {"validation.serving": str(serving.absolute())}
+    return _up_to(run_spec_of(pipeline, options, last="validate", **overrides), options)
 
 
 def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
@@ -176,14 +176,14 @@ def _tables(output: Output) -> list[str]:
 
 def _summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
     """A finished run for a terminal."""
-    from flows.dag.column_table import about_column, shown
+    from flows.dag.column_table import about_column, table_text
 
     ran = [s for s in record["stages"] if not s["cached"]]
     spans = record["spans"]
     window = window_text(spans) + (f", {len(spans)} spans" if len(spans) > 1 else "")
     lines = [f"{record['pipeline']}: {window}; run {record['run']}"]
     table = record.get("columns")
-    lines += [shown(table), "  (headway schema --columns shows this again)"] if table else []
+    lines += [table_text(table), "  (headway schema --columns shows this again)"] if table else []
     notes = record["notes"] if not table else [note for note in record["notes"] if about_column(note) is None]
     lines += [f"  note: {note}" for note in notes]
     lines += [f"  warning: {warning}" for warning in record["warnings"]]
@@ -353,10 +353,10 @@ def schema(
 ) -> int:
     """The JSON Schema of a pipeline; with --update a proposal beside the schema file, and what it would change."""
     if columns:
-        from flows.dag.column_table import current, shown
+        from flows.dag.column_table import current, table_text
 
         rows = current(load_pipeline(pipeline, options))
-        return answer(options, rows, shown(rows))
+        return answer(options, rows, table_text(rows))
     if not update:
         from flows.config.pipeline import json_schema
 

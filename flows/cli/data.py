@@ -29,9 +29,9 @@ def cat(
     """Rows of a shard as JSON lines."""
     from headway.records import interchange
 
-    wanted = [name for name in (columns or "").split(",") if name]
-    found = itertools.chain.from_iterable(interchange.rows(shard, wanted) for shard in shards)
-    for row in itertools.islice(found, rows):
+    names = [name for name in (columns or "").split(",") if name]
+    records = itertools.chain.from_iterable(interchange.rows(shard, names) for shard in shards)
+    for row in itertools.islice(records, rows):
         print(json.dumps(row, ensure_ascii=False))
     return 0
 
@@ -50,10 +50,10 @@ def quarantine(
     from headway.tabular import quarantine as quarantines
 
     loaded, store = store_of(pipeline, options)
-    found = [run for run in store.runs() if run.get("pipeline") == loaded.pipeline.name and _ingests(run)]
-    if not found:
+    ingesting = [run for run in store.runs() if run.get("pipeline") == loaded.pipeline.name and _ingests(run)]
+    if not ingesting:
         raise StoreError("no run has ingested anything yet", where=str(store.root), fix="headway ingest")
-    ingests = _ingests(found[0])
+    ingests = _ingests(ingesting[0])
     if span is not None and span not in ingests:
         raise ConfigError(f"the latest run has no span {span!r}", where="--span", fix=f"it has: {', '.join(ingests)}")
     tables, read = [], 0
@@ -101,15 +101,15 @@ def _summary(table: pa.Table, read: int, limit: int) -> dict[str, Any]:
 def _text(summary: dict[str, Any]) -> str:
     from flows.progress.tables import text_table
 
-    rows, read, shown = summary["rows"], summary["read"], summary["quarantine"]
+    rows, read, rejected = summary["rows"], summary["read"], summary["quarantine"]
     if not rows:
         return f"nothing was rejected: {counted(read, 'row')} read"
     share = f"{rows:,} of {read:,} rows {agree(rows, 'was', 'were')} rejected ({rows / max(1, read):.3%})"
-    cut = [row | {"value": row["value"] and row["value"][:60]} for row in shown]
+    cut = [row | {"value": row["value"] and row["value"][:60]} for row in rejected]
     lines = [share, "", text_table(summary["reasons"], whole=["reason"]), ""]
     lines.append(text_table(cut, whole=["reason"]))  # a reason ends with the byte
-    if rows > len(shown):
-        lines.append(f"and {rows - len(shown):,} more: --limit shows them")
+    if rows > len(rejected):
+        lines.append(f"and {rows - len(rejected):,} more: --limit shows them")
     return "\n".join(lines)
 
 
@@ -130,10 +130,10 @@ def export_examples(
     record = execute(options, run_spec)
     outputs = _ingests(record)
     parts: dict[str, list[interchange.Part]] = {}
-    for name, found in window_splits(run_spec.loaded.pipeline.split, record["spans"]).items():
+    for name, split_parts in window_splits(run_spec.loaded.pipeline.split, record["spans"]).items():
         if split not in (None, name):
             continue
-        for span, part in found:
+        for span, part in split_parts:
             manifest = run_spec.store.find("ingest", outputs[span])
             assert manifest is not None
             folder = run_spec.store.local(run_spec.store.output("ingest", outputs[span]))

@@ -61,31 +61,31 @@ def debug(
             request = TrainRequest.model_validate(step.request())
             remote = run_spec.store.localize(request.model_dump(mode="json"), later=True)
             checkpoints = _copied(request.checkpoints, scratch) if resumed else None
-            asked = DebugRequest(train=request, checkpoints=checkpoints, steps=steps, profile=not no_profile)
+            debugged = DebugRequest(train=request, checkpoints=checkpoints, steps=steps, profile=not no_profile)
             function, monitor = "tfcore.debug.inspect_step:debug_step", report.monitor("debug")
-            found = child.call(function, asked, folder, monitor, **({"remote": remote} if remote else {}))
+            result = child.call(function, debugged, folder, monitor, **({"remote": remote} if remote else {}))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-    text = report_text(found)
+    text = report_text(result)
     (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
-    return answer(options, found | {"folder": str(folder)}, f"{text}\n\nin full: {folder}")
+    return answer(options, result | {"folder": str(folder)}, f"{text}\n\nin full: {folder}")
 
 
-def _folder(wanted: str | None, run_spec: RunSpec) -> Path:
+def _folder(path: str | None, run_spec: RunSpec) -> Path:
     """A new or empty folder for the report; by default debug/<pipeline>-<time> in the store."""
-    if wanted is None:
+    if path is None:
         name = f"{run_spec.loaded.pipeline.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
         return run_spec.store.root / "debug" / name
-    out = Path(wanted).absolute()
+    out = Path(path).absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError("exists already and is not an empty folder", where=f"--out {wanted}", fix="name a new folder")
+        raise ConfigError("exists already and is not an empty folder", where=f"--out {path}", fix="name a new folder")
     return out
 
 
 def _copied(checkpoints: Path | None, scratch: Path) -> Path:
     """The newest checkpoint aside: a look at it sweeps, and a training may be writing there."""
-    found = checkpoints.iterdir() if checkpoints and checkpoints.is_dir() else ()
-    steps = {int(path.name): path for path in found if path.name.isdigit()}
+    folders = checkpoints.iterdir() if checkpoints and checkpoints.is_dir() else ()
+    steps = {int(path.name): path for path in folders if path.name.isdigit()}
     if not steps:
         raise StoreError(
             "there is no checkpoint of this training: it ended well, or was stopped before it saved one",
@@ -149,47 +149,47 @@ class _Stored:
         return output
 
 
-def report_text(found: Mapping[str, Any]) -> str:
+def report_text(result: Mapping[str, Any]) -> str:
     """The report for a terminal: problems first, then tables."""
     from flows.progress.tables import text_table
 
-    compiled = found["compiled"]
+    compiled = result["compiled"]
     seconds = compiled["seconds"]
-    parts = [_problems(found["problems"])]
-    knobs = ", ".join(f"{name} {value:.4g}" for name, value in found["knobs"].items())
-    loss, norm = (_number(found[name]) or "not finite" for name in ("loss", "gradient_norm"))
-    done = "applied" if found["applied"] else "skipped"
+    parts = [_problems(result["problems"])]
+    knobs = ", ".join(f"{name} {value:.4g}" for name, value in result["knobs"].items())
+    loss, norm = (_number(result[name]) or "not finite" for name in ("loss", "gradient_norm"))
+    done = "applied" if result["applied"] else "skipped"
     parts.append(
-        f"step {found['step']}, {counted(found['rows'], 'row')}: loss {loss}, gradient norm {norm}, {done}; {knobs}"
+        f"step {result['step']}, {counted(result['rows'], 'row')}: loss {loss}, gradient norm {norm}, {done}; {knobs}"
     )
-    parts.append("inputs\n" + text_table([{"input": one["name"]} | _row(one) for one in found["inputs"]]))
-    parts.append("layers, as they ran\n" + text_table(_layers(found["layers"])))
-    parts.append("variables\n" + text_table([_variable(one) for one in found["variables"]]))
-    parts += [_autograph(found["autograph"]), _graph(found["graph"]), _copies(found["graph"])]
-    shown = [_number(value) or "nan" for value in compiled["losses"]]
-    losses = " ".join(shown if len(shown) <= MOST_LOSSES else [*shown[: MOST_LOSSES - 2], "...", shown[-1]])
-    text = f"{counted(len(compiled['losses']), 'compiled step')} from {compiled['first']:,}: loss {losses}"
+    parts.append("inputs\n" + text_table([{"input": entry["name"]} | _row(entry) for entry in result["inputs"]]))
+    parts.append("layers, as they ran\n" + text_table(_layers(result["layers"])))
+    parts.append("variables\n" + text_table([_variable(entry) for entry in result["variables"]]))
+    parts += [_autograph(result["autograph"]), _graph(result["graph"]), _copies(result["graph"])]
+    losses = [_number(value) or "nan" for value in compiled["losses"]]
+    listed = " ".join(losses if len(losses) <= MOST_LOSSES else [*losses[: MOST_LOSSES - 2], "...", losses[-1]])
+    text = f"{counted(len(compiled['losses']), 'compiled step')} from {compiled['first']:,}: loss {listed}"
     if seconds:
-        text += f"; {min(seconds) * 1e3:.2f} ms per step at best, {found['eager_seconds'] * 1e3:.0f} ms eagerly"
+        text += f"; {min(seconds) * 1e3:.2f} ms per step at best, {result['eager_seconds'] * 1e3:.0f} ms eagerly"
     parts.append(text)
-    if profile := found["profile"]:
+    if profile := result["profile"]:
         parts.append(f"profile: tensorboard --logdir {profile['folder']}\n" + text_table(_top(profile["top"])))
     return "\n\n".join(part for part in parts if part)
 
 
 def _top(top: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The ops by the end of their names, which tells more than the beginning."""
-    return [dict(one) | {"op": "/".join(one["op"].rsplit("/", 2)[-2:])} for one in top]
+    return [dict(op) | {"op": "/".join(op["op"].rsplit("/", 2)[-2:])} for op in top]
 
 
 def _problems(problems: Sequence[Mapping[str, Any]]) -> str:
     if not problems:
         return "no problem found"
     lines = [f"{len(problems)} problem{'s' * (len(problems) > 1)} found"]
-    for one in problems:
-        lines.append(f"  {one['kind']}: {one['where']}: {one['problem']}")
-        if one["fix"]:
-            lines.append(f"    fix: {one['fix']}")
+    for problem in problems:
+        lines.append(f"  {problem['kind']}: {problem['where']}: {problem['problem']}")
+        if problem["fix"]:
+            lines.append(f"    fix: {problem['fix']}")
     return "\n".join(lines)
 
 
@@ -214,9 +214,9 @@ def _layers(layers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _variable(one: Mapping[str, Any]) -> dict[str, Any]:
-    weight, gradient = one["weight"], one["gradient"]
-    row: dict[str, Any] = {"variable": one["name"], "dtype": weight["dtype"], "shape": str(weight["shape"])}
+def _variable(variable: Mapping[str, Any]) -> dict[str, Any]:
+    weight, gradient = variable["weight"], variable["gradient"]
+    row: dict[str, Any] = {"variable": variable["name"], "dtype": weight["dtype"], "shape": str(weight["shape"])}
     for name, summary in (("weight", weight), ("gradient", gradient)):
         if summary is None:
             row |= {name: "none", f"{name} mean": "", f"{name} 0s": "", f"{name} bad": ""}
@@ -229,12 +229,12 @@ def _variable(one: Mapping[str, Any]) -> dict[str, Any]:
             f"{name} 0s": f"{summary.get('zeros', 0.0):.0%}",
             f"{name} bad": bad or "",
         }
-    return row | {"change": "" if one["change"] is None else f"{one['change']:.2%}"}
+    return row | {"change": "" if variable["change"] is None else f"{variable['change']:.2%}"}
 
 
-def _autograph(found: Mapping[str, Any]) -> str:
-    lines = [f"AutoGraph: {found['says']}"]
-    for function in found["functions"]:
+def _autograph(autograph: Mapping[str, Any]) -> str:
+    lines = [f"AutoGraph: {autograph['says']}"]
+    for function in autograph["functions"]:
         code = "\n".join(f"    {line}" for line in function["code"].strip().splitlines())
         lines += [f"  {function['name']} ({function['place']}), converted:", code]
     return "\n".join(lines)
@@ -242,15 +242,15 @@ def _autograph(found: Mapping[str, Any]) -> str:
 
 def _graph(graph: Mapping[str, Any]) -> str:
     ops = list(graph["ops"].items())
-    shown = ", ".join(f"{op} {count:,}" for op, count in ops[:MOST_OPS])
-    more = f" and {len(ops) - MOST_OPS} types more" if len(ops) > MOST_OPS else ""
+    frequent = ", ".join(f"{op} {count:,}" for op, count in ops[:MOST_OPS])
+    others = f" and {len(ops) - MOST_OPS} types more" if len(ops) > MOST_OPS else ""
     xla = graph["xla"]
     size = f"{counted(graph['nodes'], 'op')} of {counted(len(ops), 'type')}, {counted(graph['functions'], 'function')}"
-    lines = [f"graph: {size}: {shown}{more}"]
+    lines = [f"graph: {size}: {frequent}{others}"]
     lines.append("  XLA compiles it" if xla["mode"] == "jit" else "  it runs without XLA")
     lines += [f"  {line}" for line in xla["refused"]]
     if xla["ops"]:
-        lines.append("  XLA has no kernel for: " + ", ".join(f"{one['op']} ({one['count']})" for one in xla["ops"]))
+        lines.append("  XLA has no kernel for: " + ", ".join(f"{row['op']} ({row['count']})" for row in xla["ops"]))
     return "\n".join(lines)
 
 
@@ -258,9 +258,9 @@ def _copies(graph: Mapping[str, Any]) -> str:
     from flows.progress.tables import text_table
 
     rows = [
-        {"op": one["op"], "nodes": one["count"], "why": one["why"]}
-        | {"which": ", ".join(one.get("functions") or one["names"][:3])}
-        for one in graph["copies"]
+        {"op": copy["op"], "nodes": copy["count"], "why": copy["why"]}
+        | {"which": ", ".join(copy.get("functions") or copy["names"][:3])}
+        for copy in graph["copies"]
     ]
     fed = f"{graph['fed_bytes'] / 1e6:,.2f} MB of rows go to the device per call of many steps"
     return f"host and device: {graph['says']}; {fed}" + ("\n" + text_table(rows) if rows else "")

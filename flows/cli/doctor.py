@@ -20,7 +20,7 @@ from flows.config.pipeline import read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
 from headway.registry.registry import Registry
-from tfcore.ops.library import SWITCH, expected, wanted
+from tfcore.ops.library import SWITCH, enabled, expected
 
 LEAST_FREE_GB = 5.0
 _DEVICES = (
@@ -90,12 +90,12 @@ def _run_python(code: str) -> tuple[str | None, str]:
 
 def _ops() -> Iterator[Finding]:
     """Nothing needs one, so it is never a fault that they are not built. One library holds both."""
-    there = expected().exists()
+    built = expected().exists()
     for name, use, instead in _OPS:
-        found = "built" if wanted() else f"built, and switched off by {SWITCH}"
-        if not there:
-            found = f"not built: it {use}; without it {instead}; to build it: python -m tfcore.ops.compile"
-        yield Finding(True, f"op {name}", found)
+        state = "built" if enabled() else f"built, and switched off by {SWITCH}"
+        if not built:
+            state = f"not built: it {use}; without it {instead}; to build it: python -m tfcore.ops.compile"
+        yield Finding(True, f"op {name}", state)
 
 
 def _prefect() -> Finding:
@@ -126,8 +126,8 @@ def _project(pipeline: Path, overrides: dict[str, Any]) -> Iterator[Finding]:
         return
     outputs = list(store.all_outputs())
     damaged = [folder for stage, folder in outputs if store.check(stage, folder.name)]
-    found = f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}"
-    yield Finding(not damaged, "store", found, "the next run makes it again" if damaged else None)
+    state = f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}"
+    yield Finding(not damaged, "store", state, "the next run makes it again" if damaged else None)
     try:
         champion = Registry(store, loaded.pipeline.name).champion()
     except StoreError as error:

@@ -36,8 +36,8 @@ def settled(run: dict[str, Any], owner: dict[str, Any] | None) -> dict[str, Any]
         last, state = datetime.datetime.now(datetime.UTC), "running"
     else:
         # the lease's last sign of life, or the last stage that it wrote down
-        seen = (owner or {}).get("renewed") if ours else None
-        last, state = _time(seen) or _time(run.get("seen")) or _time(run["started"]), KILLED
+        renewed = (owner or {}).get("renewed") if ours else None
+        last, state = _time(renewed) or _time(run.get("seen")) or _time(run["started"]), KILLED
     began = _time(run["started"])
     seconds = max(0.0, (last - began).total_seconds()) if last and began else 0.0
     return run | {"state": state, "seconds": max(round(seconds, 3), run.get("seconds", 0.0))}
@@ -49,20 +49,20 @@ def find(store: Store, name: str | None, *, pipeline: str) -> dict[str, Any]:
     Raises:
         StoreError: there is none, or there are several.
     """
-    known = runs_of(store)
-    own = [run for run in known if run.get("pipeline") == pipeline]
+    runs = runs_of(store)
+    own = [run for run in runs if run.get("pipeline") == pipeline]
     if name is None:
         trained = [run for run in own if any(s["stage"] == "train" for s in run["stages"]) or run.get("metrics")]
-        found = (trained or own)[:1]
+        matches = (trained or own)[:1]
     elif name == LATEST:
-        found = own[:1]
+        matches = own[:1]
     else:
-        found = [run for run in known if run["run"] == name] or [run for run in known if run["run"].startswith(name)]
-    if len(found) == 1:
-        return found[0]
-    listed = ", ".join(run["run"] for run in (found or own)[:5])
-    if found:
-        raise StoreError(f"{len(found)} runs begin with {name!r}", where=store.name, fix=f"name one: {listed}")
+        matches = [run for run in runs if run["run"] == name] or [run for run in runs if run["run"].startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    listed = ", ".join(run["run"] for run in (matches or own)[:5])
+    if matches:
+        raise StoreError(f"{len(matches)} runs begin with {name!r}", where=store.name, fix=f"name one: {listed}")
     problem = "there is no run yet" if name in (None, LATEST) else f"there is no run {name!r}"
     raise StoreError(problem, where=store.name, fix=f"newest runs: {listed}" if listed else "headway run makes one")
 

@@ -35,22 +35,22 @@ def knobs(
     loaded = load_pipeline(pipeline, options)
     file = ControlFile(loaded.control_file)
     schedules = loaded.pipeline.training.all_knobs(loaded.pipeline.model.dropout)
-    wanted = dict(_value(item) for item in values)
-    for name, value in wanted.items():
+    changes = dict(_value(item) for item in values)
+    for name, value in changes.items():
         check(name, value, schedules)
-    if wanted:
-        file.write(wanted)
-    held = file.read()
-    shown = {name: _plain(schedule) for name, schedule in schedules.items()}
+    if changes:
+        file.write(changes)
+    by_hand = file.read()
+    settings = {name: _plain(schedule) for name, schedule in schedules.items()}
     if RATE not in loaded.pipeline.training.model_fields_set:
-        shown[RATE] = _chosen_rate(pipeline, options)
+        settings[RATE] = _chosen_rate(pipeline, options)
     rows: list[dict[str, Any]] = [
-        {"knob": n, "pipeline": shown[n], "by_hand": held.get(n), "meaning": MEANINGS.get(n, "the model's own")}
+        {"knob": n, "pipeline": settings[n], "by_hand": by_hand.get(n), "meaning": MEANINGS.get(n, "the model's own")}
         for n in schedules
     ]
     last = (
         "a running training applies this within a second and reports it"
-        if wanted
+        if changes
         else f"headway knobs {loaded.file.name} NAME=VALUE changes one while a training runs"
     )
     table = [

@@ -56,7 +56,7 @@ def runs(
     from flows.progress.tables import text_table
 
     _, store = store_of(pipeline, options)
-    found = runs_of(store)[:limit]
+    records = runs_of(store)[:limit]
     rows = [
         {
             "run": r["run"],
@@ -66,9 +66,9 @@ def runs(
             "ran": sum(not s["cached"] for s in r["stages"]),
             "window": window_text(r.get("spans")),
         }
-        for r in found
+        for r in records
     ]
-    return answer(options, found, text_table(rows) or "no run yet")
+    return answer(options, records, text_table(rows) or "no run yet")
 
 
 def show(
@@ -133,9 +133,9 @@ def _training_sentences(result: dict[str, Any]) -> list[str]:
             f"the loss scale ended at {scale['value']:g}; {counted(scale['skipped'], 'step was', 'steps were')} skipped to "
             "find it"
         )
-    for one in result.get("best_checkpoints", []):
-        loss = one.get("holdout_loss", one.get("carve_loss"))  # the name in outputs of earlier versions
-        lines.append(f"kept step {one['step']:,}: loss on the holdout {loss:.6g}, {one['weights']}")
+    for checkpoint in result.get("best_checkpoints", []):
+        loss = checkpoint.get("holdout_loss", checkpoint.get("carve_loss"))  # the name in outputs of earlier versions
+        lines.append(f"kept step {checkpoint['step']:,}: loss on the holdout {loss:.6g}, {checkpoint['weights']}")
     return lines
 
 
@@ -155,24 +155,24 @@ def verify(
     problems = [*store.verify()]
     for name in names(store):
         problems += Registry(store, name).verify()
-    found = places(store, problems)
-    removed = remove_outputs(store, found) if repair else []
-    left = [place for place in found if not (repair and place.output)]
+    damaged = places(store, problems)
+    removed = remove_outputs(store, damaged) if repair else []
+    remaining = [place for place in damaged if not (repair and place.output)]
     value: dict[str, Any] = {"problems": [{"file": str(path), "problem": problem} for path, problem in problems]}
     if repair:
         value["removed"] = [str(place.path) for place in removed]
-        value["left"] = [{"path": str(place.path), "problem": place.problem, "fix": place.fix} for place in left]
+        value["left"] = [{"path": str(place.path), "problem": place.problem, "fix": place.fix} for place in remaining]
         lines = [
             f"{place.path}: {place.problem}: removed; the next run that needs it makes it anew" for place in removed
         ]
-        lines += [f"{place.path}: {place.problem}: left; {place.fix}" for place in left]
+        lines += [f"{place.path}: {place.problem}: left; {place.fix}" for place in remaining]
     else:
         lines = [f"{path}: {problem}" for path, problem in problems]
-        lines += [f"  fix: {place.path}: {place.fix}" for place in left if not place.output]
-        lines += ["  fix: " + next(place.fix for place in left if place.output)] if any(p.output for p in left) else []
+        lines += [f"  fix: {place.path}: {place.fix}" for place in remaining if not place.output]
+        lines += [f"  fix: {place.fix}" for place in remaining if place.output][:1]
     outputs = sum(1 for _ in store.all_outputs())
     text = "\n".join(lines) or f"{counted(outputs, 'output')}: every byte is as written"
-    return answer(options, value, text, StoreError.exit_code if left else 0)
+    return answer(options, value, text, StoreError.exit_code if remaining else 0)
 
 
 def gc(
@@ -197,5 +197,5 @@ def gc(
     verb = "would free" if dry_run else "freed"
     lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in garbage]
     lines += [f"{path}: left behind by a process that died" for path in swept]
-    found = {"removed": value, "bytes": freed, "swept": [str(path) for path in swept]}
-    return answer(options, found, "\n".join([*lines, f"{verb} {counted(freed, 'byte')}"]))
+    result = {"removed": value, "bytes": freed, "swept": [str(path) for path in swept]}
+    return answer(options, result, "\n".join([*lines, f"{verb} {counted(freed, 'byte')}"]))

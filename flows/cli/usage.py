@@ -32,7 +32,7 @@ def page(app: App, command: str = "") -> str:
     width = min(shutil.get_terminal_size().columns, 120)
     entries: dict[str, list[tuple[str, str]]] = {}
     if command in app:
-        arguments = shown(app, command)
+        arguments = parameters(app, command)
         usage, text, end = f"{command} {_positional(arguments)}".rstrip(), app[command].help, ""
         for argument in arguments:
             entries.setdefault(_group(argument), []).append((_name(argument), _says(argument)))
@@ -55,7 +55,7 @@ def commands(app: App) -> list[str]:
     return [name for name in app if not name.startswith("-")]
 
 
-def shown(app: App, command: str) -> list[Argument]:
+def parameters(app: App, command: str) -> list[Argument]:
     """A command's parameters, in the order of the function."""
     return [argument for argument in app[command].assemble_argument_collection() if argument.show]
 
@@ -67,9 +67,9 @@ def usage_error(mistake: CycloptsError, app: App, command: str) -> ConfigError:
         case UnknownCommandError() if mistake.unused_tokens:
             return _unknown(app, mistake.unused_tokens[0])
         case UnknownOptionError():
-            given = mistake.token.keyword or mistake.token.value
-            names = [argument.name for argument in shown(app, command) if argument.name.startswith("-")]
-            return ConfigError(f"{given} is not an option{_close(given, names)}", fix=fix)
+            text = mistake.token.keyword or mistake.token.value
+            names = [argument.name for argument in parameters(app, command) if argument.name.startswith("-")]
+            return ConfigError(f"{text} is not an option{_close(text, names)}", fix=fix)
         case UnusedCliTokensError():
             extra = " ".join(map(repr, mistake.unused_tokens or []))
             return ConfigError(f"one argument too many: {extra}", fix=f"headway {command} --help shows the arguments")
@@ -80,9 +80,9 @@ def usage_error(mistake: CycloptsError, app: App, command: str) -> ConfigError:
             return ConfigError(f"{mistake.token.keyword} is given twice", fix="leave one out")
         case CoercionError(argument=Argument() as argument, msg=None) if mistake.token:
             choices = argument.get_choices() or ()
-            given = mistake.token.value
-            kind = f"one of {', '.join(choices)}{_close(given, choices)}" if choices else "a number"
-            return ConfigError(f"{given!r} is not {kind}", where=argument.name, fix=fix)
+            text = mistake.token.value
+            kind = f"one of {', '.join(choices)}{_close(text, choices)}" if choices else "a number"
+            return ConfigError(f"{text!r} is not {kind}", where=argument.name, fix=fix)
     where = mistake.argument.name if mistake.argument is not None and mistake.msg else None
     return ConfigError(str(mistake.msg or mistake).rstrip("."), where=where, fix=fix)
 
@@ -91,8 +91,8 @@ def _unknown(app: App, command: str) -> ConfigError:
     return ConfigError(f"{command!r} is not a command{_close(command, commands(app))}", fix="headway --help lists them")
 
 
-def _close(given: str, names: Sequence[str]) -> str:
-    near = [name for name in names if name.startswith(given)][:1] or difflib.get_close_matches(given, names, 1)
+def _close(text: str, names: Sequence[str]) -> str:
+    near = [name for name in names if name.startswith(text)][:1] or difflib.get_close_matches(text, names, 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 

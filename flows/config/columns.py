@@ -138,7 +138,7 @@ def _split_columns(
     pipeline = loaded.pipeline
     if not pipeline.split.by_row or schema.split:
         return schema, []
-    known = prefix is None
+    typed = prefix is None
     if prefix is None:
         prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
     columns, identifiers = row_columns(prefix, pipeline.label.columns())
@@ -149,7 +149,7 @@ def _split_columns(
             f"{agree(len(identifiers), 'identifies', 'identify')} single rows; "
             f"to split by {agree(len(identifiers), 'it', 'them')}, set split.key"
         )
-    if known:
+    if typed:
         notes.append(
             f"{loaded.schema_file} did not list the columns that decide a row's split, and now it does "
             f"({counted(len(columns), 'column')}): eval rows are drawn anew, once"

@@ -56,24 +56,24 @@ def column_table(
             transform, why = LEFT_OUT, ""
         rows.append(_row(column.name, _type(own), transform, [*([why] if why else []), *reasons.pop(column.name, [])]))
     ignored = {name: ["role: ignore"] for name, config in configs.items() if config.role == "ignore"}
-    known = set(columns.schema.names())
+    stored = set(columns.schema.names())
     for name, why_ in {**ignored, **reasons}.items():
-        if name not in known:
+        if name not in stored:
             rows.append(_row(name, "", LEFT_OUT, why_))
     return rows
 
 
-def shown(rows: Sequence[Mapping[str, str]], width: int = 100) -> str:
+def table_text(rows: Sequence[Mapping[str, str]], width: int = 100) -> str:
     """The table for a terminal: the why is whole, and goes on below where it does not fit."""
     names = ("column", "type", "transform")
     widths = [min(_WIDEST, max(len(name), *(len(row[name]) for row in rows))) for name in names]
-    left = 2 + sum(widths) + 2 * len(names)
+    indent = 2 + sum(widths) + 2 * len(names)
     lines = []
     for row in [{name: name for name in (*names, "why")}, *rows]:
         cells = [row[name] if len(row[name]) <= _WIDEST else row[name][: _WIDEST - 3] + "..." for name in names]
         head = "  " + "  ".join(cell.ljust(size) for cell, size in zip(cells, widths, strict=True)) + "  "
-        why = textwrap.wrap(row["why"], max(30, width - left)) or [""]
-        lines += [(head + why[0]).rstrip(), *(" " * left + more for more in why[1:])]
+        why = textwrap.wrap(row["why"], max(30, width - indent)) or [""]
+        lines += [(head + why[0]).rstrip(), *(" " * indent + line for line in why[1:])]
     return "\n".join(lines)
 
 
@@ -130,7 +130,7 @@ def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
     """{raw column: what the model is given of it}."""
     parts: dict[str, list[str]] = {}
     owners = {part["name"]: part for part in parameters.get("parts", [])}
-    found: dict[str, str] = {}
+    transforms: dict[str, str] = {}
     for fitted in parameters["fitted"]:
         name = fitted["column"]["name"]
         if name in owners:
@@ -141,8 +141,8 @@ def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
             text += f" ({fitted['size']:,} ids)"
         if fitted.get("pool"):
             text += f", pooled: {', '.join(fitted['pool'])}"
-        found[name] = text
-    return found | {name: f"date_parts: {', '.join(names)}" for name, names in parts.items()}
+        transforms[name] = text
+    return transforms | {name: f"date_parts: {', '.join(names)}" for name, names in parts.items()}
 
 
 def current(loaded: LoadedPipeline) -> list[dict[str, str]]:

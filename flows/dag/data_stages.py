@@ -258,17 +258,17 @@ class DataSteps:
             key["derived"] = {name: t.model_dump(mode="json") for name, t in derived.columns.items()}
 
         def request() -> TransformRequest:
-            more: dict[str, Any] = {}
+            fields: dict[str, Any] = {}
             if derived is not None and analysed is not None:
-                found = analysed.get()
-                parameters = {"function": derived.function, "reads": found["reads"], "columns": found["columns"]}
-                more = {
+                result = analysed.get()
+                parameters = {"function": derived.function, "reads": result["reads"], "columns": result["columns"]}
+                fields = {
                     "derived": DerivedParameters.model_validate(parameters),
                     "derived_statistics": analysed.path / "train",
                     "derived_transforms": derived.columns,
                 }
             statistics, task = self.statistics.path / "train", self.pipeline.task
-            return TransformRequest(columns=columns, transforms=transforms, statistics=statistics, task=task, **more)
+            return TransformRequest(columns=columns, transforms=transforms, statistics=statistics, task=task, **fields)
 
         self.transform = self._call(TRANSFORM, "transform", key, request)
         if self.inferring and (result := self.transform.result) is not None:

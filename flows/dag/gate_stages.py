@@ -111,7 +111,7 @@ class GateSteps(ModelSteps):
 
         def request() -> GateRequest:
             parameters = self.transform.get()["parameters"]
-            known = {judge.role: self._champion(judge) for judge in judges}
+            champions = {judge.role: self._champion(judge) for judge in judges}
             return GateRequest(
                 task=parameters["label"]["task"],
                 config=self.pipeline.gate,
@@ -122,8 +122,8 @@ class GateSteps(ModelSteps):
                     train=tuple(self.parts["train"]),
                     data=data_of(self.run_spec, self.parts["train"]),
                 ),
-                champion=known.get("champion"),
-                reference=known.get("reference"),
+                champion=champions.get("champion"),
+                reference=champions.get("reference"),
                 label=label_facts(parameters, self.statistics.get()),
                 baselines={name: candidate.path / file for name, file in candidate.get().get("baselines", {}).items()},
                 eval=tuple(self.parts["eval"]),

@@ -68,15 +68,15 @@ def check_metrics(loaded: LoadedPipeline, tasks: Collection[Task]) -> None:
         return
     if len({str(problem) for problem in problems}) == 1:
         raise problems[0]
-    more = RANKED if ranked else ()
-    either = " or ".join(f"{task} ({', '.join((*METRICS[task], *more))})" for task in tasks)
+    ranking = RANKED if ranked else ()
+    either = " or ".join(f"{task} ({', '.join((*METRICS[task], *ranking))})" for task in tasks)
     gate = pipeline.gate
     named = sorted({*gate.thresholds, *(gate.tolerance or {})} | ({gate.primary} if gate.primary else set()))
     raise ConfigError(
         f"the metrics {', '.join(named)} do not all exist for any one task that this label can have",
         where=f"{loaded.file}: gate",
         fix=f"the label's task is {either}; gate.tolerance compares "
-        + "; ".join(f"{task}: {', '.join((*COMPARED[task], *more))}" for task in tasks),
+        + "; ".join(f"{task}: {', '.join((*COMPARED[task], *ranking))}" for task in tasks),
     )
 
 
@@ -116,9 +116,9 @@ def best_version(
             continue
     facts = {number: version.facts for number, version in versions.items()}
     barred = set()
-    for number, known in facts.items():
-        parts = tuple((span, part) for span, part in known.get("train_parts", []))
-        if known.get("task") != known_task or trained_on(parts, known.get("split", ""), evaluation, split):
+    for number, details in facts.items():
+        parts = tuple((span, part) for span, part in details.get("train_parts", []))
+        if details.get("task") != known_task or trained_on(parts, details.get("split", ""), evaluation, split):
             barred.add(number)
     metric = config.primary_metric(known_task, ranked=run_spec.loaded.pipeline.ndcg_at is not None)
     best = best_champion(history, facts, metric, most=config.reference_champions, barred=barred)

@@ -94,22 +94,22 @@ def sample(examples: Sequence[Examples], rows: int) -> tuple[list[dict[str, Any]
     each = _even_shares(sizes, rows)
     starts = np.cumsum([0, *sizes])[:-1] if sizes else np.zeros(0, np.int64)
     picked = [np.arange(start, start + count) for start, count in zip(starts, each, strict=True)]
-    taken = [{"path": path, "rows": int(count)} for path, count in zip(paths, each, strict=True) if count]
-    if not taken:
+    slices = [{"path": path, "rows": int(count)} for path, count in zip(paths, each, strict=True) if count]
+    if not slices:
         raise DataError("there are no evaluation rows to replay")
-    return taken, np.concatenate(picked)
+    return slices, np.concatenate(picked)
 
 
 def _even_shares(sizes: Sequence[int], rows: int) -> list[int]:
     """How many rows each shard gives, as evenly as their sizes allow; `rows` together, or all there are."""
     shares = [0] * len(sizes)
-    left, open_shards = min(rows, sum(sizes)), [i for i, size in enumerate(sizes) if size]
-    while left:
-        each = max(1, left // len(open_shards))
+    remaining, open_shards = min(rows, sum(sizes)), [i for i, size in enumerate(sizes) if size]
+    while remaining:
+        each = max(1, remaining // len(open_shards))
         for i in list(open_shards):
-            more = min(each, sizes[i] - shares[i], left)
-            shares[i] += more
-            left -= more
+            share = min(each, sizes[i] - shares[i], remaining)
+            shares[i] += share
+            remaining -= share
             if shares[i] == sizes[i]:
                 open_shards.remove(i)
     return shares
@@ -178,13 +178,13 @@ def beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
     """The error of a replay that is not `ok`."""
     worst = answer["worst"]
     values = ", ".join(f"{name}={value!r}" for name, value in list(worst["columns"].items())[:12])
-    expected, found = (", ".join(number(v) for v in worst[key][:5]) for key in ("expected", "found"))
+    expected, exported = (", ".join(number(v) for v in worst[key][:5]) for key in ("expected", "found"))
     problem, fix = _CAUSES[answer["cause"]]
     what = f"the preprocess's {some(answer['inputs'], 3, repr)}" if answer.get("inputs") else "the model"
     return HeadwayError(
         f"the exported model {problem.format(what=what)}: {worst['signature']} differs by up to "
         f"{answer['largest_difference']:.2g} (bound {answer['bound']:.0e}); at the worst row training gave {expected}, "
-        f"the export {found} ({values})",
+        f"the export {exported} ({values})",
         where=str(request.saved_model),
         fix=fix,
     )

@@ -34,9 +34,9 @@ def damaged_inputs(store: Store, request: Any) -> dict[tuple[str, str], tuple[Pa
     for text in map(str, names(request)):
         path = Path(text)
         if path.is_absolute() and path.is_relative_to(store.stages):
-            stage, *more = path.relative_to(store.stages).parts
-            if more and not stage.startswith("."):
-                named.add((stage, more[0]))
+            stage, *inside = path.relative_to(store.stages).parts
+            if inside and not stage.startswith("."):
+                named.add((stage, inside[0]))
     problems = {key: next(store.output_problems(key[0], store.output(*key)), None) for key in sorted(named)}
     return {key: problem for key, problem in problems.items() if problem is not None}
 
@@ -55,18 +55,18 @@ class Place:
 
 def places(store: Store, problems: Iterable[tuple[Path, str]]) -> list[Place]:
     """What `Store.verify` and `Registry.verify` found, one for each output, version and served copy."""
-    found: dict[Path, list[str]] = {}
+    problems_of: dict[Path, list[str]] = {}
     for file, problem in problems:
         parts = file.relative_to(store.root).parts
         folder = store.root.joinpath(*parts[:3]) if len(parts) > 3 else file
         inside = str(file.relative_to(folder))
-        found.setdefault(folder, []).append(problem if inside == "." else f"{inside} {problem}")
-    return [_place(store, path, told) for path, told in found.items()]
+        problems_of.setdefault(folder, []).append(problem if inside == "." else f"{inside} {problem}")
+    return [_place(store, path, damage) for path, damage in problems_of.items()]
 
 
-def _place(store: Store, path: Path, told: Sequence[str]) -> Place:
+def _place(store: Store, path: Path, problems: Sequence[str]) -> Place:
     area, *names = path.relative_to(store.root).parts
-    more = f", and {counted(len(told) - 1, 'file')} more" if len(told) > 1 else ""
+    others = f", and {counted(len(problems) - 1, 'file')} more" if len(problems) > 1 else ""
     fix = {
         "stages": "headway verify --repair removes it, and the next run that needs it makes it anew",
         "runs": "delete the file: it is needed only for the list of runs",
@@ -75,7 +75,7 @@ def _place(store: Store, path: Path, told: Sequence[str]) -> Place:
     }.get(area, "restore it from a backup")
     if area == "models" and len(names) == 2 and not names[1].isdigit():  # champion.json
         fix = "restore it from a backup of models/"
-    return Place(path, told[0] + more, fix, output=area == "stages")
+    return Place(path, problems[0] + others, fix, output=area == "stages")
 
 
 def remove_outputs(store: Store, damaged: Sequence[Place]) -> list[Place]:

@@ -65,13 +65,13 @@ class Engine:
             self._steps.setdefault((step.stage.name, step.fingerprint), step)
         for stage in {step.stage.name for step in steps}:
             self.store.prefetch(stage, [step.fingerprint for step in steps])
-        found = [step.find(self.store) for step in steps]
-        for output in filter(None, found):
+        outputs = [step.find(self.store) for step in steps]
+        for output in filter(None, outputs):
             self._on_output(output)
-        missing = [step for step, output in zip(steps, found, strict=True) if output is None]
+        missing = [step for step, output in zip(steps, outputs, strict=True) if output is None]
         together = [missing] if missing and missing[0].stage.many else [[step] for step in missing]
         ran = itertools.chain.from_iterable(self._mended(group) for group in together)
-        return [output or next(ran) for output in found]
+        return [output or next(ran) for output in outputs]
 
     def _mended(self, steps: Sequence[Step]) -> list[Output]:
         """Run steps; where that fails for a damaged output that they read, once more with a new one.
@@ -91,16 +91,15 @@ class Engine:
 
     def _damaged(self, steps: Sequence[Step]) -> Damaged:
         """What the steps read that is damaged, in the order in which it was made."""
-        found: Damaged = {}
+        damaged: Damaged = {}
         # the step's own error is raised, whatever fails while its inputs are read
         with contextlib.suppress(HeadwayError, OSError):
             for step in steps:
-                found |= damaged_inputs(self.store, step.request())
+                damaged |= damaged_inputs(self.store, step.request())
         # what is gone and was not made in this run may be meant to be gone: the statistics of an old champion
-        known = [key for key in found if key in self._steps or self.store.manifest(self.store.output(*key)) is not None]
-        order = list(self._steps)
-        known.sort(key=lambda key: order.index(key) if key in order else len(order))
-        return {key: found[key] for key in known}
+        gone = {k for k in damaged if k not in self._steps and self.store.manifest(self.store.output(*k)) is None}
+        ordered = [*(key for key in self._steps if key in damaged), *damaged]
+        return {key: damaged[key] for key in ordered if key not in gone}
 
     def _make_anew(self, damaged: Damaged, title: str, error: Exception) -> None:
         """Remove damaged outputs and run their steps again."""
@@ -139,8 +138,8 @@ class Engine:
                 if stage.name == "train":
                     keep = request["training"].get("keep_best", 0)
                     stack.enter_context(self.store.checkpointing(steps[0].fingerprint, keep_best=keep))
-                more = self._runtime.get(stage.name, {})
-                results = [run_stage(steps[0], request, outs[0], monitor, self.store, self.child, **more)]
+                settings = self._runtime.get(stage.name, {})
+                results = [run_stage(steps[0], request, outs[0], monitor, self.store, self.child, **settings)]
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
             manifests = [

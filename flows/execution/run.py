@@ -109,9 +109,9 @@ class _Run:
             self._failed("cancelled" if isinstance(error, Cancelled) else "failed", str(error))
             raise
         except OSError as error:
-            told = storage_error(error, self.run_spec.store.root)
-            self._failed("failed", redact(str(told or f"{type(error).__name__}: {error}")))
-            raise told or error from None
+            problem = storage_error(error, self.run_spec.store.root)
+            self._failed("failed", redact(str(problem or f"{type(error).__name__}: {error}")))
+            raise problem or error from None
         except BaseException as error:
             self._failed("failed", redact(f"{type(error).__name__}: {error}"))
             raise

@@ -125,7 +125,7 @@ class Child:
             number = next(self._calls)
             message = {"id": number, "call": function, "request": value, "out": str(out), "runtime": runtime}
             process.send(message, default=_plain)
-            told = False
+            stopping = False
             while True:
                 try:
                     answer = self._answers.get(timeout=POLL_SECONDS)
@@ -133,8 +133,8 @@ class Child:
                     answer = {}
                 if answer is None:
                     raise self._death(process, function)
-                if not told and monitor.cancelled():
-                    told = True
+                if not stopping and monitor.cancelled():
+                    stopping = True
                     process.send({"stop": True})
                 if answer.get("id") != number:
                     continue  # nothing yet, or a call that its caller gave up

@@ -31,12 +31,12 @@ def auth_string(file: Path, environ: Mapping[str, str] = os.environ) -> str:
     Raises:
         ConfigError: the environment names two different ones, or one that is not user:password.
     """
-    if given := named(environ):
-        return given
+    if named_login := named(environ):
+        return named_login
     try:
         file.chmod(0o600)
-        if found := file.read_text().strip():
-            return found
+        if login := file.read_text().strip():
+            return login
         file.unlink()
     except FileNotFoundError:
         pass
@@ -53,11 +53,11 @@ def named(environ: Mapping[str, str]) -> str | None:
         raise ConfigError(
             f"{SERVER} and {CLIENT} differ", where="environment", fix=f"set both to the same value, or unset {CLIENT}"
         )
-    given = server or client or None
-    if given and ":" not in given:
+    login = server or client or None
+    if login and ":" not in login:
         where = SERVER if server else CLIENT
         raise ConfigError("is not user:password", where=where, fix=f"export {SERVER}=user:password")
-    return given
+    return login
 
 
 def server_settings(auth: str, address: str, port: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -111,6 +111,6 @@ def shell_prefix(file: Path, environ: Mapping[str, str]) -> str:
 
 def login_hint(file: Path, environ: Mapping[str, str]) -> str:
     """Where a person finds what the UI asks for."""
-    if found := next((name for name in (SERVER, CLIENT) if environ.get(name)), None):
-        return f"${found}"
+    if variable := next((name for name in (SERVER, CLIENT) if environ.get(name)), None):
+        return f"${variable}"
     return f"the line in {file}"

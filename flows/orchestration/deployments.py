@@ -51,35 +51,35 @@ def reconcile(file: Path, folder: Path, deploy: Callable[[], None]) -> list[str]
     Returns:
         A sentence for each thing that was removed.
     """
-    wanted = read_yaml(file).get("deployments") or []
-    if wanted:
+    listed = read_yaml(file).get("deployments") or []
+    if listed:
         deploy()
     record, notes = _read(folder / NAME), []
     with get_client(sync_client=True) as client:
-        names = {str(one.get("name")) for one in wanted} | {facts["name"].split("/")[-1] for facts in record.values()}
-        found = client.read_deployments(
+        names = {str(item.get("name")) for item in listed} | {facts["name"].split("/")[-1] for facts in record.values()}
+        deployed = client.read_deployments(
             deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=sorted(names))), limit=200
         )
-        flows = {deployment.flow_id: client.read_flow(deployment.flow_id).name for deployment in found}
-        for deployment in found:
+        flows = {deployment.flow_id: client.read_flow(deployment.flow_id).name for deployment in deployed}
+        for deployment in deployed:
             name, id = f"{flows.get(deployment.flow_id)}/{deployment.name}", str(deployment.id)
-            entry = next((one for one in wanted if _is(one, deployment)), None)
+            entry = next((item for item in listed if _is(item, deployment)), None)
             if entry is not None:
                 slugs, unnamed = _schedules(entry)
-                known = set(record.get(id, {}).get("schedules", []))
+                recorded = set(record.get(id, {}).get("schedules", []))
                 ours = {str(s.id) for s in deployment.schedules if (s.slug in slugs if s.slug else unnamed)}
                 for schedule in deployment.schedules:
-                    if str(schedule.id) in known - ours:
+                    if str(schedule.id) in recorded - ours:
                         client.delete_deployment_schedule(deployment.id, schedule.id)
                         which = f"schedule {schedule.slug!r}" if schedule.slug else "a schedule"
                         notes.append(f"removed {which} of {name}: {file.name} no longer names it")
                 record[id] = {"name": name, "schedules": sorted(ours)}
-            elif id in record and not any("{{" in str(one.get("name")) for one in wanted):
+            elif id in record and not any("{{" in str(item.get("name")) for item in listed):
                 client.delete_deployment(deployment.id)
                 notes.append(f"removed deployment {name}: {file.name} no longer names it")
                 del record[id]
-    there = {str(deployment.id) for deployment in found}
-    replace_text(folder / NAME, json.dumps({id: facts for id, facts in record.items() if id in there}, indent=1) + "\n")
+    ids = {str(deployment.id) for deployment in deployed}
+    replace_text(folder / NAME, json.dumps({id: facts for id, facts in record.items() if id in ids}, indent=1) + "\n")
     return notes
 
 
@@ -99,7 +99,7 @@ def _schedules(entry: dict[str, Any]) -> tuple[set[str], bool]:
 
 def _read(path: Path) -> Record:
     try:
-        found = json.loads(path.read_text())
+        record = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}

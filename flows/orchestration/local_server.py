@@ -93,9 +93,9 @@ def start(place: Place) -> list[str]:
     if watch.pid() is None:
         watch.start([*_PYTHON, "flows.orchestration.watch", "--pool", POOL], env=env, cwd=place.folder)
     if worker.pid() is None:
-        if left := place.processes.pids():
-            runs = counted(len(left), "flow run")
-            notes.append(f"{runs} of a worker that died: left alone (process {', '.join(map(str, left.values()))})")
+        if orphans := place.processes.pids():
+            runs = counted(len(orphans), "flow run")
+            notes.append(f"{runs} of a worker that died: left alone (process {', '.join(map(str, orphans.values()))})")
         worker.start([*_PYTHON, "flows.orchestration.worker", "--pool", POOL], env=env, cwd=place.folder)
         _wait(worker, lambda: deployments.pool_online(POOL), 60, "worker")
     return notes
@@ -171,10 +171,10 @@ def stop(place: Place) -> list[str]:
 def instructions(place: Place, environ: Mapping[str, str]) -> str:
     """What a person needs after `start`, in a shell with this environment."""
     prefect = Path(sys.executable).with_name("prefect")
-    shown = os.path.relpath(prefect, place.root) if prefect.is_relative_to(place.root) else str(prefect)
+    command = os.path.relpath(prefect, place.root) if prefect.is_relative_to(place.root) else str(prefect)
     auth = Path(os.path.relpath(place.auth, place.root))
     prefix = f"PREFECT_API_URL={place.address}/api {access.shell_prefix(auth, environ)}"
-    run = f"{prefix}{shlex.quote(shown)} deployment run '{DEPLOYMENT}' --watch"
+    run = f"{prefix}{shlex.quote(command)} deployment run '{DEPLOYMENT}' --watch"
     return (
         f"Prefect is up: {place.address}\n  log in with:  {access.login_hint(auth, environ)}\n  retrain now:  {run}\n"
         f"  logs:         {place.folder}\n  stop:         make down"

@@ -60,13 +60,13 @@ class PidFile:
 
     def lives(self) -> bool | None:
         """Whether the process lives; None where that is not known."""
-        known = self.process()
-        return None if known is None else alive(*known)
+        process = self.process()
+        return None if process is None else alive(*process)
 
     def pid(self) -> int | None:
         """The pid while the process lives."""
-        known = self.process()
-        return known[0] if known is not None and alive(*known) else None
+        process = self.process()
+        return process[0] if process is not None and alive(*process) else None
 
 
 def enlist(environ: Mapping[str, str]) -> None:
@@ -140,7 +140,7 @@ class Processes:
     def _file(self, flow_run: str) -> PidFile:
         return PidFile(self.folder / f"{flow_run}.json")
 
-    def _known(self) -> list[str]:
+    def _names(self) -> list[str]:
         return sorted(file.stem for file in self.folder.glob("*.json"))
 
     def lives(self, flow_run: str) -> bool | None:
@@ -149,7 +149,7 @@ class Processes:
 
     def pids(self) -> dict[str, int]:
         """{flow run: pid} of the processes that live."""
-        return {name: pid for name in self._known() if (pid := self._file(name).pid()) is not None}
+        return {name: pid for name in self._names() if (pid := self._file(name).pid()) is not None}
 
     def forget(self, flow_run: str) -> None:
         """Remove the file of a process that is dead."""
@@ -159,7 +159,7 @@ class Processes:
 
     def dead(self) -> list[str]:
         """Flow runs whose process ended without removing its file."""
-        return [name for name in self._known() if self.lives(name) is False]
+        return [name for name in self._names() if self.lives(name) is False]
 
 
 class Daemon:
@@ -180,10 +180,10 @@ class Daemon:
 
     def _members(self) -> list[int]:
         """The living processes of its session."""
-        known = self.file.process()
-        if known is None or (alive(known[0]) and not alive(*known)):
+        process = self.file.process()
+        if process is None or (alive(process[0]) and not alive(*process)):
             return []  # another process has that pid now, which says that the whole session is gone
-        return [pid for pid in _pids() if _session(pid) == known[0] and alive(pid)]
+        return [pid for pid in _pids() if _session(pid) == process[0] and alive(pid)]
 
     def stop(self) -> None:
         """End its leader, then what is left."""
@@ -226,5 +226,5 @@ def _session(pid: int) -> int:
 def _pids() -> list[int]:
     if Path("/proc/self").exists():
         return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
-    asked = subprocess.run(["ps", "-axo", "pid="], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in asked.stdout.split()]
+    listing = subprocess.run(["ps", "-axo", "pid="], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in listing.stdout.split()]

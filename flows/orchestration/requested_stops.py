@@ -47,8 +47,8 @@ class StopRequests:
                 self._client = get_client(sync_client=True)._client
             request = self._client.build_request("GET", f"/flow_runs/{self._flow_run}", timeout=10.0)
             # Prefect's own send waits a minute for a server that is away; here no answer will do
-            found = httpx.Client.send(self._client, request)
-            return str(found.json()["state"]["type"])
+            response = httpx.Client.send(self._client, request)
+            return str(response.json()["state"]["type"])
         except Exception:  # an outage is not a cancellation, whatever form it takes
             return None
 

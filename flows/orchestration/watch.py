@@ -61,29 +61,29 @@ class Watch:
         pending: float = PENDING_SECONDS,
     ):
         self._lives, self._within, self._pending = lives, within, pending
-        self._seen: dict[str, tuple[FlowRun, float]] = {}
+        self._last: dict[str, tuple[FlowRun, float]] = {}
         """By id: the flow run as it was seen last, and since when it has looked like that."""
         self._dead: set[str] = set()
 
     def outage(self) -> None:
         """The server did not answer: what was not heard meanwhile says nothing."""
-        self._seen.clear()
+        self._last.clear()
 
     def look(self, flow_runs: Sequence[FlowRun], now: float) -> list[Ending]:
         """The flow runs to end now."""
-        seen, dead, endings = {}, set(), []
+        current, dead, endings = {}, set(), []
         for run in flow_runs:
-            before, since = self._seen.get(run.id, (None, now))
-            seen[run.id] = (run, since if run == before else now)
+            before, since = self._last.get(run.id, (None, now))
+            current[run.id] = (run, since if run == before else now)
             lives = self._lives(run.id)
             if lives is False:
                 # only at the second look: its worker, or the process itself, may just be saying how it ended
                 if run.id in self._dead:
                     endings.append(self._ending(run, "its process is gone"))
                 dead.add(run.id)
-            elif lives is None and (why := self._silence(run, now - seen[run.id][1])):
+            elif lives is None and (why := self._silence(run, now - current[run.id][1])):
                 endings.append(self._ending(run, why))
-        self._seen, self._dead = seen, dead
+        self._last, self._dead = current, dead
         return endings
 
     def _silence(self, run: FlowRun, seconds: float) -> str | None:
@@ -106,18 +106,18 @@ class Server:
 
     def flow_runs(self, lives: Callable[[str], bool | None]) -> list[FlowRun]:
         """Those of the pool that have not ended; heartbeats only of those whose process cannot be seen."""
-        wanted = {
+        query = {
             "flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING"]}}},
             "work_pools": {"name": {"any_": [self._pool]}},
         }
-        found = self._client.post("/flow_runs/filter", json=wanted).json()
+        runs = self._client.post("/flow_runs/filter", json=query).json()
         return [
             FlowRun(run["id"], run["state"]["type"], self._beat(run["id"]) if lives(run["id"]) is None else None)
-            for run in found
+            for run in runs
         ]
 
     def _beat(self, flow_run: str) -> str | None:
-        wanted = {
+        query = {
             "filter": {
                 "event": {"name": ["prefect.flow-run.heartbeat"]},
                 "resource": {"id": [f"prefect.flow-run.{flow_run}"]},
@@ -125,7 +125,7 @@ class Server:
             },
             "limit": 1,
         }
-        events = self._client.post("/events/filter", json=wanted).json()["events"]
+        events = self._client.post("/events/filter", json=query).json()["events"]
         return events[0]["id"] if events else None
 
     def end(self, ending: Ending) -> bool:
@@ -139,12 +139,12 @@ class Server:
         import httpx
 
         try:
-            found = self._client.get(f"/flow_runs/{flow_run}").json()
+            run = self._client.get(f"/flow_runs/{flow_run}").json()
         except httpx.HTTPStatusError as error:
             if error.response.status_code == 404:
                 return True
             raise
-        return (found.get("state") or {}).get("type") in ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+        return (run.get("state") or {}).get("type") in ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 
 def once(watch: Watch, server: Server, processes: Processes, now: float) -> None:

@@ -41,21 +41,21 @@ def artifacts_of(output: Output) -> list[Artifact]:
             ]
         case "validate":
             summary = f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
-            found = [Artifact("validation", summary, table=summary_table(result))] if result["anomalies"] else []
+            artifacts = [Artifact("validation", summary, table=summary_table(result))] if result["anomalies"] else []
             if result.get("splits"):
                 description = "; ".join(["splits and their labels", *result.get("proof", [])])
-                found.append(Artifact("splits", description, table=result["splits"]))
-            return found
+                artifacts.append(Artifact("splits", description, table=result["splits"]))
+            return artifacts
         case "evaluate":
             role = output.title.removeprefix("evaluate").split()[:1]  # champion, reference or test
             key = "-".join(["evaluation", *role])
             if result.get("incompatible"):
                 text = f"# {output.title}\n\nIt cannot score these rows: {result['incompatible']}\n"
                 return [Artifact(key, output.title, markdown=text)]
-            found = [Artifact(key, f"{output.title}: metrics", markdown=metrics_markdown(output.title, result))]
+            artifacts = [Artifact(key, f"{output.title}: metrics", markdown=metrics_markdown(output.title, result))]
             if rows := slice_rows(result):
-                found.append(Artifact(f"{key}-slices", f"{output.title}: metrics by slice", table=rows))
-            return found
+                artifacts.append(Artifact(f"{key}-slices", f"{output.title}: metrics by slice", table=rows))
+            return artifacts
         case "gate":
             return [Artifact("verdict", str(result["verdict"]), markdown=verdict_markdown(result))]
     return []
@@ -73,7 +73,7 @@ def splits_markdown(result: Mapping[str, Any]) -> str:
 
 def column_rows(result: Mapping[str, Any], split: str = "train") -> Rows:
     """One row per column; what a type does not have stays empty."""
-    shown = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
+    figures = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
     return [
         {
             "column": column["column"],
@@ -83,7 +83,7 @@ def column_rows(result: Mapping[str, Any], split: str = "train") -> Rows:
             # of the columns that have some: missing they are not, and no figure behind counts them
             **{name: f"{column[name]:,}" if column.get(name) else "" for name in ("nan", "infinite")},
             "distinct": _distinct(column),
-            **{name: _cell(column.get(name)) for name in shown},
+            **{name: _cell(column.get(name)) for name in figures},
             "quantiles": f"rank ±{column['rank_error']:.1%}" if column.get("rank_error") else "",
             "most frequent": ", ".join(f"{value} ({count:,})" for value, count in column.get("top", [])[:3]),
         }
@@ -107,7 +107,7 @@ def metrics_markdown(title: str, result: Mapping[str, Any]) -> str:
 def slice_rows(result: Mapping[str, Any]) -> Rows:
     return [
         {"slice": column, "value": str(value), "rows": metrics.get("rows")}
-        | {name: _cell(found) for name, found in _numbers(metrics).items() if name != "rows"}
+        | {name: _cell(number) for name, number in _numbers(metrics).items() if name != "rows"}
         for column, values in result.get("by_slice", {}).items()
         for value, metrics in values.items()
     ]
@@ -128,10 +128,10 @@ def verdict_markdown(result: Mapping[str, Any], ending: str | None = None) -> st
     sides = {name: metrics.get(name) for name in ("candidate", "champion", "reference")} | (
         metrics.get("baselines") or {}
     )
-    known = {name: _numbers(values) for name, values in sides.items() if values}
-    if "candidate" in known:
-        rows = [[name, *(number(side.get(name)) for side in known.values())] for name in known["candidate"]]
-        parts.append(_table(["metric", *known], rows))
+    numbers = {name: _numbers(values) for name, values in sides.items() if values}
+    if "candidate" in numbers:
+        rows = [[name, *(number(side.get(name)) for side in numbers.values())] for name in numbers["candidate"]]
+        parts.append(_table(["metric", *numbers], rows))
     return "\n".join(parts)
 
 

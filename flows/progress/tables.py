@@ -22,14 +22,15 @@ def text_table(rows: Sequence[Mapping[str, Any]], *, whole: Collection[str] = ()
     """
     if not rows:
         return ""
-    seen = dict.fromkeys(name for row in rows for name in row)
-    names = [name for name in seen if any(row.get(name) not in (None, "") for row in rows)]
+    keys = dict.fromkeys(name for row in rows for name in row)
+    names = [name for name in keys if any(row.get(name) not in (None, "") for row in rows)]
     room = shutil.get_terminal_size().columns if width is None else width
     columns = [_column(name, rows, room, cut=name not in whole) for name in names]
     blocks: list[list[list[str]]] = []
     for column in columns:
-        if not blocks or (sum(len(one[0]) + 2 for one in [*blocks[-1], column]) > room and blocks[-1] != columns[:1]):
-            blocks.append([] if not blocks else columns[:1])
+        wide = blocks and sum(len(cells[0]) + 2 for cells in [*blocks[-1], column]) > room
+        if not blocks or (wide and blocks[-1] != columns[:1]):
+            blocks.append(columns[:1] if blocks else [])
         blocks[-1].append(column)
     return "\n\n".join(
         "\n".join("  " + "  ".join(line).rstrip() for line in zip(*block, strict=True)) for block in blocks

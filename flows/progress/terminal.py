@@ -86,8 +86,8 @@ class Pace:
             return "", ""
         rate = progressed / seconds
         speed = f", {rate:,.0f} {unit}/s" if rate >= 10 else f", {rate:.2g} {unit}/s"
-        known = total and (progressed >= self._SHARE * total or seconds >= self._LONG)
-        return speed, f", {duration((total - done) / rate)} left" if total and known else ""
+        steady = total and (progressed >= self._SHARE * total or seconds >= self._LONG)
+        return speed, f", {duration((total - done) / rate)} left" if total and steady else ""
 
 
 class _StepMonitor(Monitor):
@@ -97,12 +97,12 @@ class _StepMonitor(Monitor):
         self._reported = time.monotonic()
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        speed, left = self._pace.words(done, total, unit)
+        speed, remaining = self._pace.words(done, total, unit)
         now = time.monotonic()
         if now - self._reported >= self._reporter.seconds:
             self._reported = now
             share = f" of {total:,.0f}" if total else ""
-            status = f"{done:,.0f}{share} {unit}{speed}{_facts(facts)}{left}"
+            status = f"{done:,.0f}{share} {unit}{speed}{_facts(facts)}{remaining}"
             self._reporter.update(self._title, done, total, status)
 
     def log(self, line: str) -> None:
@@ -154,12 +154,12 @@ class Bars(Lines):
 
 
 def _facts(facts: dict[str, Any]) -> str:
-    shown = [
+    texts = [
         f"{name.replace('_', ' ')} {number(value)}"
         for name, value in facts.items()
         if isinstance(value, int | float) and not name.endswith("_per_second")  # the speed stands beside it
     ]
-    return "".join(f", {text}" for text in shown[:2])
+    return "".join(f", {text}" for text in texts[:2])
 
 
 def reporter(*, json: bool) -> Reporter:

@@ -94,11 +94,11 @@ def find_model(loaded: LoadedPipeline, model: str) -> tuple[Path, int | None]:
     if model == "champion" or model.isdigit():
         store = loaded.open_store()
         registry = Registry(store, name)
-        found = registry.champion() if model == "champion" else registry.version(int(model))
-        if found is None:
+        version = registry.champion() if model == "champion" else registry.version(int(model))
+        if version is None:
             raise StoreError("there is no champion yet", where=str(registry.folder), fix="headway run promotes one")
-        store.localize(str(found.saved_model))
-        return found.saved_model, found.number
+        store.localize(str(version.saved_model))
+        return version.saved_model, version.number
     if not Path(model).is_dir():
         problem = f"{model!r} is neither 'champion', nor a version's number, nor a folder"
         raise ConfigError(problem, where="--model", fix="headway models lists the versions")
@@ -118,14 +118,14 @@ def _passed(
     of the model or the pipeline's schema, if one has it."""
     path, split = loaded.schema_file, loaded.pipeline.split
     schema = from_text(path.read_text(encoding="utf-8"), where=str(path)).columns if path.is_file() else ()
-    known = {column.name: column for column in (*schema, *described.columns)}
+    columns_by_name = {column.name: column for column in (*schema, *described.columns)}
     keys = [name for name, config in loaded.pipeline.column_configs().items() if config.role == "key"]
     keys += split.key if split.mode == "hash" else ()
     inputs = {column.name for column in described.columns}
-    found = []
+    passed = []
     for name in dict.fromkeys(keys if columns is None else columns):
-        column = known.get(name) if source.format not in _TYPED else None
+        column = columns_by_name.get(name) if source.format not in _TYPED else None
         if column is not None and name not in inputs:
             column = column.model_copy(update={"nullable": True})  # a key that is missing costs no prediction
-        found.append(Passed(name=name, column=column))
-    return found
+        passed.append(Passed(name=name, column=column))
+    return passed

@@ -39,7 +39,7 @@ def into_bucket(
     """
     bucket = Bucket(url)
     bucket.check()
-    _there(bucket)  # before anything is put into a folder that is not ours
+    _files_of(bucket)  # before anything is put into a folder that is not ours
     lock = BucketLock(bucket, Path(_LOCK), lease_seconds=lease_seconds)
     try:
         with lock.held():
@@ -51,31 +51,31 @@ def into_bucket(
         raise Locked(problem, where=bucket.url, fix="wait for it to end, or name another folder") from None
 
 
-def _there(bucket: Bucket) -> dict[str, Found]:
+def _files_of(bucket: Bucket) -> dict[str, Found]:
     """What lies in the folder, if a prediction wrote it."""
-    there = {name: found for name, found in bucket.listing().items() if not name.startswith(f"locks/{_LOCK}/")}
-    if there and MANIFEST not in there and _UNDER_WAY not in there:
+    files = {name: file for name, file in bucket.listing().items() if not name.startswith(f"locks/{_LOCK}/")}
+    if files and MANIFEST not in files and _UNDER_WAY not in files:
         problem = "the folder is not empty, and no prediction wrote what is in it"
         raise StoreError(problem, where=bucket.url, fix="name a folder that is empty or does not exist")
-    return there
+    return files
 
 
 def _predicted(bucket: Bucket, predict: Callable[[Path], dict[str, Any]], lock: BucketLock) -> dict[str, Any]:
-    there = _there(bucket)
+    files = _files_of(bucket)
     folder = default_cache(f"predict/{bucket.url.replace('://', '/')}")
     result = predict(folder)
     lock.check()
-    wanted = {part["file"]: (part["bytes"], part["crc32c"]) for part in result["parts"]}
+    expected = {part["file"]: (part["bytes"], part["crc32c"]) for part in result["parts"]}
     if (folder / FILE_NAME).is_file():
-        wanted[FILE_NAME] = checksum(folder / FILE_NAME)
+        expected[FILE_NAME] = checksum(folder / FILE_NAME)
     manifest = (folder / MANIFEST).read_bytes()
-    sizes = {name: found.bytes for name, found in there.items() if name != MANIFEST}
-    if sizes == {name: size for name, (size, _) in wanted.items()} and bucket.read(MANIFEST) == manifest:
+    sizes = {name: file.bytes for name, file in files.items() if name != MANIFEST}
+    if sizes == {name: size for name, (size, _) in expected.items()} and bucket.read(MANIFEST) == manifest:
         return result
-    bucket.write(_UNDER_WAY, json.dumps({"parts": len(wanted)}).encode())
+    bucket.write(_UNDER_WAY, json.dumps({"parts": len(expected)}).encode())
     bucket.delete([MANIFEST])
-    bucket.delete(name for name in there if name not in (*wanted, MANIFEST, _UNDER_WAY))
-    bucket.put_all((name, folder / name, crc32c) for name, (_, crc32c) in wanted.items())
+    bucket.delete(name for name in files if name not in (*expected, MANIFEST, _UNDER_WAY))
+    bucket.put_all((name, folder / name, crc32c) for name, (_, crc32c) in expected.items())
     lock.check()
     bucket.write(MANIFEST, manifest)
     bucket.delete([_UNDER_WAY])

@@ -65,14 +65,14 @@ def constant(task: Task, label: LabelFacts, rows: Rows) -> dict[str, float | Non
     predicted = prediction_of(task, label, len(rows.label))
     if predicted is None:
         return None
-    found = measure(task, rows.label, predicted, rows.weight)
+    metrics = measure(task, rows.label, predicted, rows.weight)
     if task == "regression" and (median := prediction_of(task, label, len(rows.label), "mae")) is not None:
-        found["mae"] = measure(task, rows.label, median, rows.weight)["mae"]
+        metrics["mae"] = measure(task, rows.label, median, rows.weight)["mae"]
     if rows.groups is not None and rows.ndcg_at is not None:
         for name in RANKED:
             score = _order(name, len(rows.label))
-            found[name] = ranked(rows.label, score, rows.weight, rows.groups, k=rows.ndcg_at).mean()[name]
-    return found
+            metrics[name] = ranked(rows.label, score, rows.weight, rows.groups, k=rows.ndcg_at).mean()[name]
+    return metrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,22 +107,22 @@ def beats(
     """
 
     def against(name: str) -> _Against | None:
-        found = _difference(task, label, rows, name, samples, seed, check)
-        if found is None or found.difference is None:
+        difference = _difference(task, label, rows, name, samples, seed, check)
+        if difference is None or difference.difference is None:
             return None
         few = uncompared(name, rows.label, rows.weight, rows.groups)
-        interval = None if few else found.interval(confidence)
-        return _Against(found, upward(name, interval), units(name, rows.label, rows.weight, rows.groups))
+        interval = None if few else difference.interval(confidence)
+        return _Against(difference, upward(name, interval), units(name, rows.label, rows.weight, rows.groups))
 
     names = dict.fromkeys((primary, *metrics))
-    known = ((name, one) for name in names if (one := against(name)) is not None)  # the others only where needed
-    first = next((one for _, one in known), None)
+    comparable = filter(None, map(against, names))  # the others only where needed
+    first = next(comparable, None)
     if first is None:
         return None
     if first.gain > 0 and (first.interval is None or first.units < ENOUGH_ROWS or first.interval[0] > 0):
         return Beaten(passed=True, reason=f"the candidate beats the constant baseline: {first}")
     if first.interval is None or first.interval[1] >= 0:
-        for _, other in known:
+        for other in comparable:
             if (other.gain if other.interval is None else other.interval[0]) > 0:
                 text = f"the candidate beats the constant baseline: {other}; {first.values}"
                 return Beaten(passed=True, reason=text)
@@ -133,19 +133,19 @@ def beats(
 class _Against:
     """One metric of the candidate against the constant's."""
 
-    found: Difference
+    paired: Difference
     interval: tuple[float, float] | None
     """With up for good."""
     units: int
 
     @property
     def gain(self) -> float:
-        assert self.found.difference is not None
-        return self.found.difference if self.found.metric in HIGHER_IS_BETTER else -self.found.difference
+        assert self.paired.difference is not None
+        return self.paired.difference if self.paired.metric in HIGHER_IS_BETTER else -self.paired.difference
 
     @property
     def values(self) -> str:
-        return f"{self.found.metric} is {number(self.found.candidate)} (constant {number(self.found.champion)})"
+        return f"{self.paired.metric} is {number(self.paired.candidate)} (constant {number(self.paired.champion)})"
 
     def __str__(self) -> str:
         if self.interval is None:
@@ -171,7 +171,7 @@ def _difference(
         return None
     if name in RANKED:
         predicted = _order(name, len(rows.label))
-    found = paired(
+    differences = paired(
         task,
         rows.label,
         rows.prediction,
@@ -184,4 +184,4 @@ def _difference(
         ndcg_at=rows.ndcg_at,
         check=check,
     )
-    return found[name]
+    return differences[name]

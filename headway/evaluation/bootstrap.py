@@ -121,24 +121,24 @@ def paired(
         if codes is not None:
             draws = draws[:, codes]
         weights = draws if equal else draws * weight
-        for metric, found in zip(rows, differences, strict=True):
-            found.append(metric.replicate(weights))
+        for metric, replicates in zip(rows, differences, strict=True):
+            replicates.append(metric.replicate(weights))
     return {
-        metric.name: _difference(metric, np.concatenate(found) if found and units > 1 else np.zeros(0))
-        for metric, found in zip(rows, differences, strict=True)
+        metric.name: _difference(metric, np.concatenate(replicates) if replicates and units > 1 else np.zeros(0))
+        for metric, replicates in zip(rows, differences, strict=True)
     }
 
 
 def _difference(metric: _Replicated | _RankedGroups, replicates: Floats) -> Difference:
     a, b = metric.values
-    known = replicates[np.isfinite(replicates)]  # a replicate may have drawn one class only
-    enough = a is not None and b is not None and len(known) >= max(2, len(replicates) // 2)
+    finite = replicates[np.isfinite(replicates)]  # a replicate may have drawn one class only
+    enough = a is not None and b is not None and len(finite) >= max(2, len(replicates) // 2)
     return Difference(
         metric=metric.name,
         candidate=a,
         champion=b,
         difference=a - b if a is not None and b is not None else None,
-        standard_error=float(known.std(ddof=1)) if enough else None,
+        standard_error=float(finite.std(ddof=1)) if enough else None,
     )
 
 
@@ -187,8 +187,8 @@ class _RankedGroups:
             raise ValueError(f"{name} needs groups, and the rows have none")
         self.name = name
         both = [ranked(label, score, weight, within[0], k=within[1]) for score in (candidate, champion)]
-        self.values: tuple[float | None, ...] = tuple(one.mean()[name] for one in both)
-        self._columns = np.stack([one.values[name] for one in both], axis=1)
+        self.values: tuple[float | None, ...] = tuple(ranking.mean()[name] for ranking in both)
+        self._columns = np.stack([ranking.values[name] for ranking in both], axis=1)
         # of a group's rows each is drawn as often, so that one stands for all; by its own weight, or all by the same
         self._row, self._factor = both[0].row, both[0].weight
         if len(weight) and not (weight == weight[0]).all():

@@ -39,7 +39,7 @@ class Compared:
     column: str | None
     value: str | None
     rows: int
-    found: Difference
+    measured: Difference
     tolerance: float
     interval: tuple[float, float] | None
     p: float | None
@@ -59,7 +59,7 @@ class Compared:
         """One of the words at the top of this module."""
         if self.failed:
             return "blocked"
-        interval = upward(self.found.metric, self.interval)
+        interval = upward(self.measured.metric, self.interval)
         if interval is None:
             return "not compared"
         low, high = interval
@@ -74,34 +74,32 @@ class Compared:
 
     def sentence(self, champion: str, confidence: float) -> str:
         """What happened to the metric, with numbers."""
-        found, interval = self.found, _interval(self.interval, confidence)
-        verb = "fell" if (found.difference or 0) < 0 else "rose"
-        moved = f"from {number(found.champion)} ({champion}) to {number(found.candidate)}: {signed(found.difference)}"
+        measured, interval = self.measured, _interval(self.interval, confidence)
+        verb = "fell" if (measured.difference or 0) < 0 else "rose"
+        moved = f"from {number(measured.champion)} ({champion}) to {number(measured.candidate)}: {signed(measured.difference)}"
         margin = f"the tolerance of {number(self.tolerance)}"
         match self.outcome:
             case "better":
-                return f"{self.subject}{found.metric} is better: {verb} {moved}, {interval}"
+                return f"{self.subject}{measured.metric} is better: {verb} {moved}, {interval}"
             case "equal":
-                return f"{self.subject}{found.metric} is equal within {margin}: {moved}, {interval}"
+                return f"{self.subject}{measured.metric} is equal within {margin}: {moved}, {interval}"
             case "worse":
-                return (
-                    f"{self.subject}{found.metric} is worse, but not wholly beyond {margin}: {verb} {moved}, {interval}"
-                )
+                return f"{self.subject}{measured.metric} is worse, but not wholly beyond {margin}: {verb} {moved}, {interval}"
             case "cannot tell":
                 return (
-                    f"{self.subject}{found.metric}: cannot tell whether it is worse by more than {margin}: {moved}, "
+                    f"{self.subject}{measured.metric}: cannot tell whether it is worse by more than {margin}: {moved}, "
                     f"{interval}; the smallest loss that could have been detected is {number(self.detectable)}"
                 )
             case "not compared":
-                return f"{self.subject}{found.metric} cannot be compared with {champion}: {self.why}"
-        text = f"{self.subject}{found.metric} {verb} {moved}, {interval}, wholly beyond {margin}"
+                return f"{self.subject}{measured.metric} cannot be compared with {champion}: {self.why}"
+        text = f"{self.subject}{measured.metric} {verb} {moved}, {interval}, wholly beyond {margin}"
         if self.column:
             text += f" (p {number(self.p_adjusted)} after correcting for all slices)"
         return text
 
     def as_json(self) -> dict[str, Any]:
         where = {"slice": self.column, "value": self.value} if self.column else {}
-        facts = {name: getattr(self.found, name) for name in ("metric", "candidate", "champion", "difference")}
+        facts = {name: getattr(self.measured, name) for name in ("metric", "candidate", "champion", "difference")}
         facts["interval"] = list(self.interval) if self.interval else None
         names = ("tolerance", "p", "p_adjusted", "failed", "outcome", "detectable")
         return where | {"rows": self.rows} | facts | {name: getattr(self, name) for name in names}
@@ -122,7 +120,7 @@ class Comparison:
 
     def of(self, metric: str) -> Compared:
         """The comparison by one metric over all rows."""
-        return next(c for c in self.overall if c.found.metric == metric)
+        return next(c for c in self.overall if c.measured.metric == metric)
 
     def failures(self, champion: str) -> list[str]:
         """One sentence for each comparison that failed, overall first."""
@@ -131,9 +129,9 @@ class Comparison:
     def uncompared(self, champion: str) -> list[str]:
         """One sentence for each reason why metrics could not be compared over all rows."""
         whys: dict[str, list[str]] = {}
-        for one in self.overall:
-            if one.outcome == "not compared":
-                whys.setdefault(one.why, []).append(one.found.metric)
+        for compared in self.overall:
+            if compared.outcome == "not compared":
+                whys.setdefault(compared.why, []).append(compared.measured.metric)
         return [f"{' and '.join(names)} cannot be compared with {champion}: {why}" for why, names in whys.items()]
 
     def notes(self, champion: str) -> list[str]:
@@ -192,7 +190,7 @@ def compare(
         return uncompared(name, label[rows], weight[rows], None if groups is None else groups[rows])
 
     def test(rows: Any, metrics: Sequence[str], column: str | None, value: str | None) -> list[Compared]:
-        found = paired(
+        differences = paired(
             task,
             label[rows],
             ours[rows],
@@ -205,14 +203,14 @@ def compare(
             ndcg_at=ndcg_at,
             check=monitor.check,
         )
-        return [_test(found[name], tolerances[name], config, len(label[rows]), column, value) for name in metrics]
+        return [_test(differences[name], tolerances[name], config, len(label[rows]), column, value) for name in metrics]
 
     everything = slice(None)
     overall = [
-        replace(one, few=why, failed=False, p=None, p_adjusted=None, interval=None, detectable=None)
-        if (why := few(one.found.metric, everything))
-        else one
-        for one in test(everything, list(tolerances), None, None)
+        replace(compared, few=why, failed=False, p=None, p_adjusted=None, interval=None, detectable=None)
+        if (why := few(compared.measured.metric, everything))
+        else compared
+        for compared in test(everything, list(tolerances), None, None)
     ]
     tested: list[Compared] = []
     left_out: list[dict[str, Any]] = []
@@ -244,22 +242,22 @@ def compare(
 
 
 def _test(
-    found: Difference, tolerance: float | str, config: GateConfig, rows: int, column: str | None, value: str | None
+    measured: Difference, tolerance: float | str, config: GateConfig, rows: int, column: str | None, value: str | None
 ) -> Compared:
-    allowed = absolute(tolerance, found.champion if found.champion is not None else 0.0)
-    better_up = found.metric in HIGHER_IS_BETTER
-    p = found.probability_below(-allowed) if better_up else found.probability_above(allowed)
+    allowed = absolute(tolerance, measured.champion if measured.champion is not None else 0.0)
+    better_up = measured.metric in HIGHER_IS_BETTER
+    p = measured.probability_below(-allowed) if better_up else measured.probability_above(allowed)
     return Compared(
         column=column,
         value=value,
         rows=rows,
-        found=found,
+        measured=measured,
         tolerance=allowed,
-        interval=found.interval(config.confidence),
+        interval=measured.interval(config.confidence),
         p=p,
         p_adjusted=p,
         failed=p is not None and p < _alpha(config),
-        detectable=found.detectable(config.confidence, allowed),
+        detectable=measured.detectable(config.confidence, allowed),
     )
 
 
@@ -270,11 +268,11 @@ def _alpha(config: GateConfig) -> float:
 
 def _holm(tests: Sequence[Compared], config: GateConfig) -> list[Compared]:
     """The tests with p values corrected for their number, and failed by those."""
-    known = sorted((t.p, i) for i, t in enumerate(tests) if t.p is not None)
+    ordered = sorted((t.p, i) for i, t in enumerate(tests) if t.p is not None)
     adjusted: dict[int, float] = {}
     highest = 0.0
-    for rank, (p, i) in enumerate(known):
-        highest = max(highest, min(1.0, (len(known) - rank) * p))
+    for rank, (p, i) in enumerate(ordered):
+        highest = max(highest, min(1.0, (len(ordered) - rank) * p))
         adjusted[i] = highest
     return [
         replace(t, p_adjusted=adjusted.get(i), failed=i in adjusted and adjusted[i] < _alpha(config))

@@ -87,33 +87,33 @@ class _Decision:
         self.request, self.config, self.monitor = request, request.config, monitor
         self.rows = read_predictions(request.candidate.predictions)
         self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
-        self.found = _Findings()
+        self.findings = _Findings()
         self.metrics: dict[str, Any] = {"candidate": self._measured(self.rows), "champion": None, "reference": None}
         self.comparisons: dict[str, Any] = {"overall": [], "slices": [], "left_out": [], "reference": []}
         self.thresholds = check_thresholds(self.config.thresholds, self.metrics["candidate"])
         self.outcome: str | None = None
 
     def verdict(self) -> dict[str, Any]:
-        request, found, champion = self.request, self.found, self.request.champion
+        request, findings, champion = self.request, self.findings, self.request.champion
         self.metrics["baselines"] = self._baselines()
         if champion and champion.model == request.candidate.model:
             reason = f"the candidate is the champion, version {champion.version}: there is nothing to promote"
             return {"verdict": "already champion", "promote": False, "reasons": [reason], **self._facts()}
         if request.candidate.rolled_back is not None:
             why = request.candidate.rolled_back
-            found.block("rolled back", f"this model was rolled back ({why}) and returns only by force")
+            findings.block("rolled back", f"this model was rolled back ({why}) and returns only by force")
         broken = unusable(self.rows, request.task)
         if broken:
-            found.block("reject", f"the candidate gives {broken}")
-        found.block("reject", *(check["reason"] for check in self.thresholds if not check["passed"]))
+            findings.block("reject", f"the candidate gives {broken}")
+        findings.block("reject", *(check["reason"] for check in self.thresholds if not check["passed"]))
         if not broken:
             self._values()
             self._constant()
         if self.thresholds and all(check["passed"] for check in self.thresholds):
-            found.notes.append("every threshold is met: " + ", ".join(met(check) for check in self.thresholds))
+            findings.notes.append("every threshold is met: " + ", ".join(met(check) for check in self.thresholds))
         if champion is None:
-            found.passed = "first model"
-            found.notes.append("there is no champion yet" + ("" if self.thresholds else " and no threshold is set"))
+            findings.passed = "first model"
+            findings.notes.append("there is no champion yet" + ("" if self.thresholds else " and no threshold is set"))
         elif not broken:
             self._against(champion)
         return {**self._conclude(), **self._facts()}
@@ -126,11 +126,11 @@ class _Decision:
         )
         missing = [name for name in compared if ours[name] is None]
         if len(missing) == len(compared):
-            self.found.block(
+            self.findings.block(
                 "reject", f"{' and '.join(missing)} {agree(len(missing), 'has', 'have')} no value on these rows"
             )
         elif self.request.champion is not None:
-            self.found.block(
+            self.findings.block(
                 "reject", *(f"{m} has no value on these rows, and gate.tolerance asks for one" for m in missing)
             )
 
@@ -152,13 +152,13 @@ class _Decision:
         if beaten is None:
             return
         if beaten.passed:
-            self.found.notes.append(beaten.reason)
+            self.findings.notes.append(beaten.reason)
         else:
-            self.found.block("reject", f"{beaten.reason}; gate.baseline: false would let it pass")
+            self.findings.block("reject", f"{beaten.reason}; gate.baseline: false would let it pass")
 
     def _against(self, champion: Champion) -> None:
         """The comparison with the champion and with the best of the last ones."""
-        found, name = self.found, f"version {champion.version}"
+        findings, name = self.findings, f"version {champion.version}"
         why = self._uncomparable(champion)
         if why is not None:
             self._unjudged(*why)
@@ -166,20 +166,20 @@ class _Decision:
         compared = self._compare(champion, self.request.slices)
         self.comparisons |= compared.as_json()
         self.outcome = compared.of(self.primary).outcome
-        found.block("reject", *compared.failures(name))
+        findings.block("reject", *compared.failures(name))
         for reason in compared.uncompared(name):
             self._unjudged("not comparable", reason)
-        found.notes += compared.notes(name)
+        findings.notes += compared.notes(name)
         self._reference()
-        if self.outcome in ("better", "not compared") or any(verdict == "reject" for verdict, _ in found.blocks):
+        if self.outcome in ("better", "not compared") or any(verdict == "reject" for verdict, _ in findings.blocks):
             return
         later = newer(self.request.candidate, champion)
         if later is not None:
-            found.notes.insert(0, f"its data are newer, and nothing blocks it: {later}")
+            findings.notes.insert(0, f"its data are newer, and nothing blocks it: {later}")
         else:
-            known = bool(champion.train and self.request.candidate.train)
-            data = "its data are not newer" if known else "it is not known whether its data are newer"
-            found.block("keep champion", f"{self.primary} is not better than with {name}, and {data}: {name} stays")
+            dated = bool(champion.train and self.request.candidate.train)
+            data = "its data are not newer" if dated else "it is not known whether its data are newer"
+            findings.block("keep champion", f"{self.primary} is not better than with {name}, and {data}: {name} stays")
 
     def _reference(self) -> None:
         """Many small steps down, each within the tolerance, are a long way: the best of the last champions is held too."""
@@ -188,15 +188,15 @@ class _Decision:
             return
         name = f"version {reference.version}, the best of the last champions"
         if (why := self._uncomparable(reference, "the best of the last champions")) is not None:
-            self.found.notes.append(f"{why[1]}; it is left out")
+            self.findings.notes.append(f"{why[1]}; it is left out")
             return
         compared = self._compare(reference, ())
         self.metrics["reference"] = self._measured(read_predictions(reference.predictions))  # type: ignore[arg-type]
-        self.comparisons["reference"] = [one.as_json() for one in compared.overall]
+        self.comparisons["reference"] = [metric.as_json() for metric in compared.overall]
         failures = compared.failures(name)
-        self.found.block("reject", *failures)
-        if not failures and (one := compared.of(self.primary)).outcome != "not compared":
-            self.found.notes.append(one.sentence(name, compared.confidence))
+        self.findings.block("reject", *failures)
+        if not failures and (metric := compared.of(self.primary)).outcome != "not compared":
+            self.findings.notes.append(metric.sentence(name, compared.confidence))
 
     def _compare(self, champion: Champion, slices: tuple[str, ...]) -> Comparison:
         theirs = read_predictions(champion.predictions)  # type: ignore[arg-type]
@@ -218,10 +218,10 @@ class _Decision:
     def _unjudged(self, verdict: str, reason: str) -> None:
         """The champion cannot be compared: a person decides, or the thresholds do."""
         if self.config.uncomparable == "hold":
-            self.found.block(verdict, f"{reason}; a person must decide (promote it by force)")
+            self.findings.block(verdict, f"{reason}; a person must decide (promote it by force)")
         else:
-            self.found.passed = verdict
-            self.found.notes.append(f"{reason}; the thresholds alone decide")
+            self.findings.passed = verdict
+            self.findings.notes.append(f"{reason}; the thresholds alone decide")
 
     def _uncomparable(self, champion: Champion, role: str = "the champion") -> tuple[str, str] | None:
         """(verdict, reason) when a champion cannot fairly be held against the candidate."""
@@ -229,18 +229,18 @@ class _Decision:
         if champion.incompatible is not None or champion.predictions is None:
             why = champion.incompatible or "it has no predictions"
             return "incompatible champion", f"{name} cannot score these rows: {why}"
-        seen = trained_on(champion.train, champion.split, request.eval, request.split)
-        if seen:
+        spans = trained_on(champion.train, champion.split, request.eval, request.split)
+        if spans:
             return (
                 "not comparable",
-                f"{name} was trained on evaluation rows of this run (spans {some(seen, 5)})",
+                f"{name} was trained on evaluation rows of this run (spans {some(spans, 5)})",
             )
         if broken := unusable(read_predictions(champion.predictions), request.task):
             return "not comparable", f"{name} gives {broken}"
         return None
 
     def _conclude(self) -> dict[str, Any]:
-        blocks, notes = self.found.blocks, self.found.notes
+        blocks, notes = self.findings.blocks, self.findings.notes
         order = ("rolled back", "reject", "incompatible champion", "not comparable", "keep champion")
         blocks.sort(key=lambda block: order.index(block[0]))
         if not blocks and self.config.hold:
@@ -250,7 +250,7 @@ class _Decision:
             return {"verdict": "forced", "promote": True, "reasons": reasons + notes}
         if blocks:
             return {"verdict": blocks[0][0], "promote": False, "reasons": [reason for _, reason in blocks] + notes}
-        return {"verdict": self.found.passed, "promote": True, "reasons": notes}
+        return {"verdict": self.findings.passed, "promote": True, "reasons": notes}
 
     def _facts(self) -> dict[str, Any]:
         request, champion, reference = self.request, self.request.champion, self.request.reference
@@ -284,13 +284,13 @@ class _Decision:
         """The metrics of the constant, and of every other baseline on the same rows."""
         measured: dict[str, Any] = {}
         if self.request.label is not None:
-            found = constant(self.request.task, self.request.label, self._arrays())
-            if found is not None:
-                measured["constant"] = found
+            metrics = constant(self.request.task, self.request.label, self._arrays())
+            if metrics is not None:
+                measured["constant"] = metrics
         for name, path in self.request.baselines.items():
             table = read_predictions(path)
             check_same_rows(self.rows, table, f"the baseline {name}'s", str(path))
             measured[name] = self._measured(table)
             value = measured[name][self.primary]
-            self.found.notes.append(f"the baseline {name} has {self.primary} {number(value)}")
+            self.findings.notes.append(f"the baseline {name} has {self.primary} {number(value)}")
         return measured

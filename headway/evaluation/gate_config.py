@@ -85,7 +85,7 @@ class GateConfig(Frozen):
     @classmethod
     def _known_metrics(cls, value: dict[str, Bounds]) -> dict[str, Bounds]:
         for name in value:
-            _known(name, ALL_METRICS)
+            _check_metric(name, ALL_METRICS)
         return value
 
     @field_validator("tolerance")
@@ -94,14 +94,14 @@ class GateConfig(Frozen):
         if value is not None and not value:
             raise ValueError("it is empty, so nothing would be compared; leave the key out for the defaults")
         for name, tolerance in (value or {}).items():
-            _known(name, ALL_COMPARED)
+            _check_metric(name, ALL_COMPARED)
             absolute(tolerance, 1.0)
         return value
 
     @model_validator(mode="after")
     def _known_primary(self) -> GateConfig:
         if self.primary is not None:
-            _known(self.primary, ALL_COMPARED)
+            _check_metric(self.primary, ALL_COMPARED)
             if self.tolerance is not None and self.primary not in self.tolerance:
                 raise ValueError(f"primary {self.primary!r} is not among the metrics of tolerance: add it there")
         return self
@@ -112,11 +112,11 @@ class GateConfig(Frozen):
         Args:
             ranked: whether the order within groups is judged.
         """
-        more = RANKED if ranked else ()
-        for key, names, known in (
-            ("thresholds", self.thresholds, (*METRICS[task], *more)),
-            ("tolerance", self.tolerance or {}, (*COMPARED[task], *more)),
-            ("primary", (self.primary,) if self.primary else (), (*COMPARED[task], *more)),
+        ranking = RANKED if ranked else ()
+        for key, names, metrics in (
+            ("thresholds", self.thresholds, (*METRICS[task], *ranking)),
+            ("tolerance", self.tolerance or {}, (*COMPARED[task], *ranking)),
+            ("primary", (self.primary,) if self.primary else (), (*COMPARED[task], *ranking)),
         ):
             for name in names:
                 if name in RANKED and not ranked:
@@ -125,11 +125,11 @@ class GateConfig(Frozen):
                         where=f"{where}.{key}",
                         fix="set training.ranking or evaluation.ndcg_at, and give a column role: group",
                     )
-                if name not in known:
+                if name not in metrics:
                     raise ConfigError(
                         f"metric {name!r} does not exist for a {task} task",
                         where=f"{where}.{key}",
-                        fix=f"there is: {', '.join(known)}",
+                        fix=f"there is: {', '.join(metrics)}",
                     )
 
     def tolerances(self, task: Task, *, ranked: bool = False) -> dict[str, float | str]:
@@ -160,9 +160,9 @@ def absolute(tolerance: float | str, champion: float) -> float:
     return abs(champion) * number / 100 if text.endswith("%") else number
 
 
-def _known(name: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        raise ValueError(f"unknown metric {name!r}; {suggest(name, [*known])}")
+def _check_metric(name: str, metrics: tuple[str, ...]) -> None:
+    if name not in metrics:
+        raise ValueError(f"unknown metric {name!r}; {suggest(name, [*metrics])}")
 
 
 Parts = tuple[tuple[str, str], ...]
@@ -238,8 +238,8 @@ def newer(candidate: Candidate, champion: Champion) -> str | None:
         return f"the candidate was trained up to span {ours}, version {champion.version} up to {theirs}"
     if ours < theirs:
         return None
-    known = champion.data
-    changed = [span for span, digest in sorted(candidate.data.items()) if known.get(span, digest) != digest]
+    digests = champion.data
+    changed = [span for span, digest in sorted(candidate.data.items()) if digests.get(span, digest) != digest]
     if changed:
         return f"the raw files of span {some(changed, 3)} have changed since version {champion.version} was trained"
     return None
@@ -254,10 +254,10 @@ def trained_on(train: Parts, train_split: str, evaluation: Parts, evaluation_spl
     by_span: dict[str, set[str]] = {}
     for span, split in train:
         by_span.setdefault(span, set()).add(split)
-    seen = {
+    spans = {
         span
         for span, split in evaluation
-        if (known := by_span.get(span))
-        and (split == "all" or "all" in known or split in known or train_split != evaluation_split)
+        if (splits := by_span.get(span))
+        and (split == "all" or "all" in splits or split in splits or train_split != evaluation_split)
     }
-    return sorted(seen)
+    return sorted(spans)

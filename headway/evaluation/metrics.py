@@ -102,8 +102,8 @@ def _shaped(
     if task == "binary":
         _check(~np.isin(label, (0.0, 1.0)), label, "label", "a label of the binary task is 0 or 1")
     elif task == "multiclass":
-        known = (label >= 0) & (label < prediction.shape[1]) & (label == np.floor(label))
-        _check(~known, label, "label", f"a label is a class index below {prediction.shape[1]}, a whole number")
+        is_class = (label >= 0) & (label < prediction.shape[1]) & (label == np.floor(label))
+        _check(~is_class, label, "label", f"a label is a class index below {prediction.shape[1]}, a whole number")
     return label, prediction, weight
 
 
@@ -214,8 +214,8 @@ def columns(table: pa.Table, task: Task) -> tuple[Floats, Floats, Floats]:
 def slice_rows(table: pa.Table, column: str, min_rows: int = 1) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """(value, its row indices) for each value of a slice column with `min_rows` rows, by value; null is "(null)"."""
     if column not in table.column_names:
-        known = ", ".join(name for name in table.column_names if name not in ("row", "label", "weight", "prediction"))
-        raise DataError(f"the predictions have no column {column!r} to slice by", fix=f"there is: {known or 'none'}")
+        columns = ", ".join(name for name in table.column_names if name not in ("row", "label", "weight", "prediction"))
+        raise DataError(f"the predictions have no column {column!r} to slice by", fix=f"there is: {columns or 'none'}")
     text = decoded(table.column(column).combine_chunks())
     if pa.types.is_binary(text.type) or pa.types.is_large_binary(text.type):
         text = text.cast(pa.string())
@@ -247,10 +247,10 @@ class _Measured:
 
     def __call__(self, rows: Any = slice(None)) -> dict[str, float | None]:
         label, prediction, weight = (values[rows] for values in self.arrays)
-        found = measure(self._task, label, prediction, weight)
+        metrics = measure(self._task, label, prediction, weight)
         if self._codes is None or self._at is None:
-            return found
-        return found | ranked(label, prediction, weight, self._codes[rows], k=self._at).mean()
+            return metrics
+        return metrics | ranked(label, prediction, weight, self._codes[rows], k=self._at).mean()
 
 
 def summary(

@@ -86,11 +86,11 @@ def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *,
         nearest = np.full(groups, np.inf)
         np.minimum.at(nearest, group[order][relevant], rank[relevant])
     sound = np.bincount(group, ~np.isfinite(score), groups) == 0
-    known = np.isfinite(nearest)
+    judged = np.isfinite(nearest)
     mean_weight = np.bincount(group, weight[rows], groups) / np.maximum(np.bincount(group, minlength=groups), 1)
     values = {"ndcg": np.where(sound, ndcg, np.nan), "mrr": np.where(sound, 1.0 / nearest, np.nan)}
     assert tuple(values) == RANKED
-    return Ranked({name: value[known] for name, value in values.items()}, mean_weight[known], rows[at[known]])
+    return Ranked({name: value[judged] for name, value in values.items()}, mean_weight[judged], rows[at[judged]])
 
 
 def _ordered(group: NDArray[np.int64], by: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -58,8 +58,8 @@ class Alike:
         whole = content(config, columns)
         few = np.linspace(0, len(whole) - 1, MOST_COLUMNS).round().astype(int).tolist()
         self.names = tuple(whole[i] for i in few) if len(whole) > MOST_COLUMNS else whole
-        known = {*whole}
-        self.apart = tuple(column.name for column in columns if column.name not in known) if whole else ()
+        compared = {*whole}
+        self.apart = tuple(column.name for column in columns if column.name not in compared) if whole else ()
         """The columns that are left out."""
         ranks = {column.name: _rank(column) for column in columns}
         ranked = sorted(self.names, key=ranks.__getitem__)  # stable
@@ -80,11 +80,11 @@ class Alike:
             split, hashes = codes[at], self._hashed(batch, order, at)
             again = []
             for code, bound in bounds.items():
-                found = hashes[split == code]
-                if samples[code].bound is None and bound < _ALL and len(np.unique(found)) <= DRAWN:
+                own = hashes[split == code]
+                if samples[code].bound is None and bound < _ALL and len(np.unique(own)) <= DRAWN:
                     again.append(code)  # they are few, again and again
                 else:
-                    samples[code].add(found)
+                    samples[code].add(own)
             todo, factor = again, factor * 16
 
     def _order(self, batch: pa.RecordBatch) -> Hashes:
@@ -154,5 +154,5 @@ def share(others: Distinct, rows: Distinct) -> tuple[float, int, bool] | None:
     hashes, counts = rows.upto(min(bounds) if bounds else None)
     if not len(hashes):
         return None
-    there = np.isin(hashes, others.upto(None)[0])
-    return float(counts[there].sum() / counts.sum()), len(hashes), not bounds
+    shared = np.isin(hashes, others.upto(None)[0])
+    return float(counts[shared].sum() / counts.sum()), len(hashes), not bounds

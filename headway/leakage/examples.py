@@ -52,7 +52,7 @@ class Examined:
 
 
 def examine(
-    found: Found, look_at: Callable[[Hashes], Iterable[KeyOccurrence]], real: Callable[[Sequence[KeyOccurrence]], bool]
+    keys: Found, look_at: Callable[[Hashes], Iterable[KeyOccurrence]], real: Callable[[Sequence[KeyOccurrence]], bool]
 ) -> Examined:
     """Look at a few of the hashes, and at more as long as all of them turn out to be chance.
 
@@ -62,11 +62,11 @@ def examine(
     """
     refuted, at, size = 0, 0, _FIRST
     examples: list[list[KeyOccurrence]] = []
-    while at < len(found.least) and not examples:
-        some = found.least[at : at + size]
-        rows: dict[int, dict[tuple[Any, ...], list[KeyOccurrence]]] = {int(one): {} for one in some}
-        for seen in look_at(some):
-            rows[seen.hash].setdefault(seen.value, []).append(seen)
+    while at < len(keys.least) and not examples:
+        some = keys.least[at : at + size]
+        rows: dict[int, dict[tuple[Any, ...], list[KeyOccurrence]]] = {int(value): {} for value in some}
+        for occurrence in look_at(some):
+            rows[occurrence.hash].setdefault(occurrence.value, []).append(occurrence)
         for by_value in rows.values():
             if len(by_value) < 2:
                 examples.append(next(iter(by_value.values()), []))
@@ -75,10 +75,10 @@ def examine(
             else:
                 refuted += 1
         at, size = at + size, size * 8
-    return Examined(found.count - refuted, examples[:EXAMPLES])
+    return Examined(keys.count - refuted, examples[:EXAMPLES])
 
 
-def shown(rows: Sequence[KeyOccurrence], *, splits: bool) -> str:
+def rows_text(rows: Sequence[KeyOccurrence], *, splits: bool) -> str:
     """`id '7' (train: 2013-01 a.csv row 3; eval: 2013-02 b.csv row 9, as id '7.0')`: a row of each split, or the first few."""
     first = rows[0].written
     places = []

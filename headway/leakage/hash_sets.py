@@ -73,9 +73,9 @@ def slices(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[list[Hashes]]:
     total = sum(map(len, sets))
     parts = max(1, -(-total // most))
     edges = np.array([(i << 64) // parts for i in range(1, parts)], np.uint64)
-    cuts = [np.concatenate([[0], np.searchsorted(one, edges), [len(one)]]) for one in sets]
+    cuts = [np.concatenate([[0], np.searchsorted(hashes, edges), [len(hashes)]]) for hashes in sets]
     for i in range(parts):
-        yield [np.asarray(one[cut[i] : cut[i + 1]]) for one, cut in zip(sets, cuts, strict=True)]
+        yield [np.asarray(hashes[cut[i] : cut[i + 1]]) for hashes, cut in zip(sets, cuts, strict=True)]
 
 
 @dataclass
@@ -106,15 +106,15 @@ def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> Compar
     """Which values are in more than one group; the order of a group's sets does not matter."""
     result = Compared(dict.fromkeys(groups, 0), {})
     whose = [name for name, sets in groups.items() for _ in sets]
-    for piece in slices([one for sets in groups.values() for one in sets], most):
-        mine = {
-            name: distinct(_whole([one for owner, one in zip(whose, piece, strict=True) if owner == name]))[0]
+    for piece in slices([hashes for sets in groups.values() for hashes in sets], most):
+        hashes_of = {
+            name: distinct(_whole([hashes for owner, hashes in zip(whose, piece, strict=True) if owner == name]))[0]
             for name in groups
         }
-        for name, values in mine.items():
+        for name, values in hashes_of.items():
             result.values[name] += len(values)
         for pair in itertools.combinations(groups, 2):
-            both = np.intersect1d(mine[pair[0]], mine[pair[1]], assume_unique=True)
+            both = np.intersect1d(hashes_of[pair[0]], hashes_of[pair[1]], assume_unique=True)
             if len(both):
                 result.shared.setdefault(pair, Found()).add(both)
     return result
@@ -130,10 +130,10 @@ def repeated(sets: Sequence[Hashes], within: Sequence[Hashes], most: int = SLICE
     return result
 
 
-def has(one: Hashes, value: int) -> bool:
+def has(hashes: Hashes, value: int) -> bool:
     """Whether a set has a value."""
-    at = int(np.searchsorted(one, np.uint64(value)))
-    return at < len(one) and int(one[at]) == value
+    at = int(np.searchsorted(hashes, np.uint64(value)))
+    return at < len(hashes) and int(hashes[at]) == value
 
 
 def _whole(piece: Sequence[Hashes]) -> Hashes:
@@ -223,7 +223,7 @@ class Distinct:
         whole = np.frombuffer(base64.b64decode(data, validate=True), "<u8").astype(np.uint64)
         if kind not in ("full", "all") or len(whole) % 2:
             raise ValueError("a sample of distinct rows is cut off")
-        made = cls(kept)
-        made._full = kind == "full"
-        made._hashes, made._counts = whole[: len(whole) // 2], whole[len(whole) // 2 :].astype(np.int64)
-        return made
+        sample = cls(kept)
+        sample._full = kind == "full"
+        sample._hashes, sample._counts = whole[: len(whole) // 2], whole[len(whole) // 2 :].astype(np.int64)
+        return sample

@@ -97,16 +97,16 @@ def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, Ke
     """The keys to be noted. A `unique` that is the key is one with it; a group is noted where it is not the key."""
     types = {column.name: column.type for column in columns}
     unique = config.unique_columns()
-    found: dict[KeyName, KeySet] = {}
+    sets: dict[KeyName, KeySet] = {}
     if config.key:
         same = set(unique) == set(config.key)
-        found["key"] = KeySet(columns={name: types[name] for name in sorted(config.key)}, unique=same)
+        sets["key"] = KeySet(columns={name: types[name] for name in sorted(config.key)}, unique=same)
     if unique and set(unique) != set(config.key):
-        found["unique"] = KeySet(columns={name: types[name] for name in sorted(unique)}, unique=True)
+        sets["unique"] = KeySet(columns={name: types[name] for name in sorted(unique)}, unique=True)
     group = named_for(columns, "group")
     if group is not None and config.mode != "time" and set(config.key) != {group} and not config.by_row:
-        found["group"] = KeySet(columns={group: types[group]}, unique=False)
-    return found
+        sets["group"] = KeySet(columns={group: types[group]}, unique=False)
+    return sets
 
 
 def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = ()) -> dict[str, Any]:
@@ -146,10 +146,10 @@ class KeyIndex:
         keys = {name: key_hashes(batch, list(key.columns), assigned.columns) for name, key in self._keys.items()}
         time = batch.column(self._time) if self._time else None
         for code, name in enumerate(self._names):
-            mine = assigned.codes == code
-            if not (count := int(np.count_nonzero(mine))):
+            in_split = assigned.codes == code
+            if not (count := int(np.count_nonzero(in_split))):
                 continue
-            rows = mine if count < batch.num_rows else None
+            rows = in_split if count < batch.num_rows else None
             split = self._splits.setdefault(name, _Split(self._keys))
             split.rows += count
             if assigned.hashes is not None and not self._keys.get("key"):
@@ -158,8 +158,8 @@ class KeyIndex:
                 split.sets[key].add(_some(hashes, rows), None if missing is None else _some(missing, rows))
             if time is not None and self._time is not None:
                 kind = raw_kind(raw, self._time)
-                seen = time_range(time if rows is None else time.filter(pa.array(rows)), kind)
-                split.time = seen if split.time is None else split.time.merged(seen)
+                times = time_range(time if rows is None else time.filter(pa.array(rows)), kind)
+                split.time = times if split.time is None else split.time.merged(times)
         samples = {code: self._splits[name].contents for code, name in enumerate(self._names) if name in self._splits}
         self._alike.draw(batch, assigned.codes, samples)
 
@@ -169,7 +169,7 @@ class KeyIndex:
         splits = {}
         for name in self._names:
             if (split := self._splits.get(name)) is not None:
-                keys = {key: found.save(folder, name, key) for key, found in split.sets.items()}
+                keys = {key: hashes.save(folder, name, key) for key, hashes in split.sets.items()}
                 splits[name] = SplitIndex(
                     rows=split.rows,
                     hashes=split.hashes,
@@ -179,10 +179,10 @@ class KeyIndex:
                     keys=keys,
                 )
         content, apart = self._alike.names, self._alike.apart
-        found = SpanIndex(
+        index = SpanIndex(
             rule=self._rule, keys=self._keys, time=self._time, content=content, apart=apart, splits=splits
         )
-        _write(folder, found)
+        _write(folder, index)
 
 
 class _Split:
@@ -284,11 +284,11 @@ def merge(folders: Sequence[Path], out: Path) -> None:
 def _together(one: SplitIndex, other: SplitIndex) -> SplitIndex:
     keys = {
         name: KeyEntry(
-            sets=(*mine.sets, *other.keys[name].sets),
-            repeated=(*mine.repeated, *other.keys[name].repeated),
-            missing=mine.missing + other.keys[name].missing,
+            sets=(*entry.sets, *other.keys[name].sets),
+            repeated=(*entry.repeated, *other.keys[name].repeated),
+            missing=entry.missing + other.keys[name].missing,
         )
-        for name, mine in one.keys.items()
+        for name, entry in one.keys.items()
     }
     time = one.time.merged(other.time) if one.time and other.time else one.time or other.time
     return SplitIndex(

@@ -39,7 +39,7 @@ _EXPONENT = re.compile(rb"[+-]?[0-9](\.[0-9]*)?e\+[0-9]{1,3}")
 
 
 def key_hashes(
-    batch: pa.RecordBatch, columns: Sequence[str], known: dict[str, Hashes] | None = None
+    batch: pa.RecordBatch, columns: Sequence[str], hashes_of: dict[str, Hashes] | None = None
 ) -> tuple[Hashes, NDArray[np.bool_] | None]:
     """(uint64 [rows], where a part of the key is null or NaN; None: nowhere) of a coerced batch.
 
@@ -54,7 +54,7 @@ def key_hashes(
     for i, name in enumerate(sorted(columns)):
         array = batch.column(name)
         same = canonical(array)
-        hashes = known[name] if known and same is array and name in known else column_hash(same)
+        hashes = hashes_of[name] if hashes_of and same is array and name in hashes_of else column_hash(same)
         state = hashes if state is None else mix64(mix64(state, _SALT) ^ hashes, i)
         gone = _missing(same)
         if gone is not None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from headway.leakage import hash_sets
 from headway.leakage.alike import KEPT, share
-from headway.leakage.examples import KeyOccurrence, RowFinder, examine, shown
+from headway.leakage.examples import KeyOccurrence, RowFinder, examine, rows_text
 from headway.leakage.hash_sets import Distinct
 from headway.leakage.key_index import KeyEntry, KeyName, sets
 from headway.leakage.window_proof import IndexedSpan, Proof, Window, in_order, times
@@ -91,13 +91,13 @@ class _Prover:
         if not self._comparable(key):
             return
         held = self._held(key)
-        groups = {split: [one.hashes for one in held if one.split == split] for split in self.parts}
+        groups = {split: [part.hashes for part in held if part.split == split] for split in self.parts}
         compared = hash_sets.compare(groups)
         whole, columns = True, list(self._columns(key))
-        for (a, b), found in compared.shared.items():
+        for (a, b), shared in compared.shared.items():
             pair = {a, b}
             examined = examine(
-                found,
+                shared,
                 lambda hashes: self._look(columns, hashes, held),
                 lambda rows, pair=pair: pair <= {row.split for row in rows},  # type: ignore[misc]
             )
@@ -138,16 +138,17 @@ class _Prover:
 
     def _unique(self) -> None:
         """No key occurs twice in the window."""
-        wanted = self.config.unique_columns()
-        key: KeyName = "key" if set(wanted) == set(self.config.key) else "unique"
+        names = self.config.unique_columns()
+        key: KeyName = "key" if set(names) == set(self.config.key) else "unique"
         if key == "unique" and not self._comparable(key):
             return
         if any(indexed.index.keys.get(key) != self.spans[0].index.keys[key] for indexed in self.spans):
             return  # said already, of the key
         held = self._held(key)
-        found = hash_sets.repeated([one.hashes for one in held], [one.hashes for one in self._held(key, repeated=True)])
+        hashes, repeated = ([part.hashes for part in parts] for parts in (held, self._held(key, repeated=True)))
+        keys = hash_sets.repeated(hashes, repeated)
         columns = list(self._columns(key))
-        examined = examine(found, lambda hashes: self._look(columns, hashes, held), lambda rows: len(rows) > 1)
+        examined = examine(keys, lambda hashes: self._look(columns, hashes, held), lambda rows: len(rows) > 1)
         name = _name(columns)
         if key == "unique":
             self._missing("unique")
@@ -168,9 +169,9 @@ class _Prover:
         """Whether all spans noted the same key; an error otherwise."""
         first = self.spans[0]
         for indexed in self.spans[1:]:
-            mine, theirs = first.index.keys.get(key), indexed.index.keys.get(key)
-            if mine is None or theirs is None or mine != theirs:
-                before, after = (dict(k.columns) if k else "no key" for k in (mine, theirs))
+            own, other = first.index.keys.get(key), indexed.index.keys.get(key)
+            if own is None or other is None or own != other:
+                before, after = (dict(k.columns) if k else "no key" for k in (own, other))
                 message = f"keys of spans {first.span} and {indexed.span} cannot be compared: "
                 message += f"one has {before}, the other {after}"
                 fix = "delete the spans' outputs in stages/ingest and run again"
@@ -180,26 +181,26 @@ class _Prover:
 
     def _held(self, key: KeyName, *, repeated: bool = False) -> list[Held]:
         return [
-            Held(indexed.span, split, one)
+            Held(indexed.span, split, hashes)
             for split in self.parts
             for indexed, part, note in self.window.of(split)
-            for one in sets(indexed.folder, note, part, key, repeated=repeated)
+            for hashes in sets(indexed.folder, note, part, key, repeated=repeated)
         ]
 
     def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, held: Sequence[Held]) -> list[KeyOccurrence]:
         """Rows with these hashes; the key index says in which split of the window they are, where it is clear."""
         splits: dict[tuple[str, int], set[str]] = {}
-        for one, value in itertools.product(held, hashes.tolist()):
-            if hash_sets.has(one.hashes, value):
-                splits.setdefault((one.span, value), set()).add(one.split)
+        for part, value in itertools.product(held, hashes.tolist()):
+            if hash_sets.has(part.hashes, value):
+                splits.setdefault((part.span, value), set()).add(part.split)
         spans = [indexed.span for indexed in self.spans if any(span == indexed.span for span, _ in splits)]
-        found = []
-        for seen in self.look(columns, hashes, spans):
-            indexed = splits.get((seen.span, seen.hash), set())
+        rows = []
+        for occurrence in self.look(columns, hashes, spans):
+            indexed = splits.get((occurrence.span, occurrence.hash), set())
             if len(indexed) == 1:
-                seen = replace(seen, split=next(iter(indexed)))
-            found.append(seen)
-        return found
+                occurrence = replace(occurrence, split=next(iter(indexed)))
+            rows.append(occurrence)
+        return rows
 
     def _missing(self, key: KeyName) -> None:
         """Rows without a key name nobody: they are not compared."""
@@ -228,9 +229,9 @@ class _Prover:
                 return
         ends: dict[str, tuple[int, int]] = {}
         for split in self.parts:
-            found = [note.hashes for note in self.window.indexes(split) if note.hashes is not None]
-            if found:
-                ends[split] = min(low for low, _ in found), max(high for _, high in found)
+            ranges = [note.hashes for note in self.window.indexes(split) if note.hashes is not None]
+            if ranges:
+                ends[split] = min(low for low, _ in ranges), max(high for _, high in ranges)
         for a, b in itertools.combinations(ends, 2):
             if ends[a][0] <= ends[b][1] and ends[b][0] <= ends[a][1]:
                 message = f"the hashes of {a} rows and of {b} rows overlap: equal rows may be in both"
@@ -262,26 +263,26 @@ def repeated_in_train(window: Window) -> None:
     content = window.spans[0].index.content
     if not content or "train" not in window.parts or any(indexed.index.content != content for indexed in window.spans):
         return
-    seen = {split: Distinct(KEPT) for split in window.parts}
-    for split, sample in seen.items():
+    samples = {split: Distinct(KEPT) for split in window.parts}
+    for split, sample in samples.items():
         for note in window.indexes(split):
             if note.contents is None:
                 return
             sample.merge(Distinct.from_text(note.contents, KEPT))
     apart = window.spans[0].index.apart
     but = f", but for {agree(len(apart), 'column', 'columns')} {some(apart, 5, repr)}" if apart else ""
-    for split in (split for split in ("eval", "test") if split in seen):
-        found = share(seen["train"], seen[split])
-        if found is None or not found[0]:
+    for split in (split for split in ("eval", "test") if split in samples):
+        repeats = share(samples["train"], samples[split])
+        if repeats is None or not repeats[0]:
             continue
-        part, values, whole = found
+        part, values, whole = repeats
         shown_share = f"{'' if whole else 'about '}{part:.0%}" if part >= FEW_REPEATED else "few"
-        told = f"{shown_share} of the {split} rows also occur in train{but}"
+        repeated = f"{shown_share} of the {split} rows also occur in train{but}"
         of = f"seen in {counted(values, 'distinct row')}" + ("" if whole else ", a sample")
         if part < FEW_REPEATED:
-            window.say(f"{told} ({of})")
+            window.say(f"{repeated} ({of})")
             continue
-        message = f"{told} ({of}; {counted(len(content), 'column')} compared): "
+        message = f"{repeated} ({of}; {counted(len(content), 'column')} compared): "
         message += "metrics on such rows measure what the model memorized"
         fix = "remove duplicate rows from the files, name a key in split.key that such rows share, or leave out split.key: "
         fix += "identical rows then go into one split"
@@ -293,12 +294,12 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
     keys: dict[str, int] = {}
     whole = True
     for split in window.parts:
-        seen = Distinct()
+        contents = Distinct()
         for note in window.indexes(split):
             if note.repeats is None:
                 return
-            seen.merge(Distinct.from_text(note.repeats))
-        keys[split], whole = seen.of(window.proof.splits[split]["rows"]), whole and seen.whole
+            contents.merge(Distinct.from_text(note.repeats))
+        keys[split], whole = contents.of(window.proof.splits[split]["rows"]), whole and contents.whole
     if not (rows := window.rows):
         return
     again = rows - sum(keys.values())
@@ -312,8 +313,8 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
 
 def _again(examples: Sequence[Sequence[KeyOccurrence]], *, splits: bool) -> str:
     """The rows behind keys, behind a sentence about the keys."""
-    found = "; ".join(shown(rows, splits=splits) for rows in examples if rows)
-    return f": {found}" if found else ", but their rows could not be found again in the files"
+    listed = "; ".join(rows_text(rows, splits=splits) for rows in examples if rows)
+    return f": {listed}" if listed else ", but their rows could not be found again in the files"
 
 
 def _name(columns: Sequence[str]) -> str:

@@ -80,9 +80,9 @@ class Window:
 
 
 def _time(window: Window, split: str) -> TimeRange | None:
-    found = [note.time for note in window.indexes(split) if note.time is not None]
-    total = found[0] if found else None
-    for note in found[1:]:
+    times = [note.time for note in window.indexes(split) if note.time is not None]
+    total = times[0] if times else None
+    for note in times[1:]:
         total = total.merged(note) if total else note
     return total
 
@@ -115,10 +115,10 @@ def in_order(window: Window) -> None:
             f"by time: {spans}, by the names of the spans; rows were not compared, because no column has role: time"
         )
         return
-    found = {name: _time(window, name) for name in names}
-    if not _readable(window, column, found):
+    times = {name: _time(window, name) for name in names}
+    if not _readable(window, column, times):
         return
-    kept = [(name, time) for name, time in found.items() if time is not None and time.low is not None]
+    kept = [(name, time) for name, time in times.items() if time is not None and time.low is not None]
     whole = True
     for (a, before), (b, after) in itertools.pairwise(kept):
         assert before.high is not None and after.low is not None
@@ -142,8 +142,8 @@ def _span_of(window: Window, split: str, end: str, value: float) -> str:
 
 
 def _readable(window: Window, column: str, times: Mapping[str, TimeRange | None]) -> bool:
-    found = [time for time in times.values() if time is not None]
-    kinds = sorted({kind for time in found for kind in time.kinds})
+    ranges = [time for time in times.values() if time is not None]
+    kinds = sorted({kind for time in ranges for kind in time.kinds})
     if len(kinds) > 1:
         message = f"times cannot be compared: column {column!r} is a {' in some files and a '.join(kinds)} in others"
         fix = "write the column the same way in every file"
@@ -151,9 +151,9 @@ def _readable(window: Window, column: str, times: Mapping[str, TimeRange | None]
         return False
     rows = sum(split["rows"] for split in window.proof.splits.values())
     for count, what in (
-        (sum(time.missing for time in found), "have no time"),
+        (sum(time.missing for time in ranges), "have no time"),
         (
-            sum(time.unreadable for time in found),
+            sum(time.unreadable for time in ranges),
             "have a time that is not written as ISO 8601 (2013-01-31T18:00:00)",
         ),
     ):

@@ -41,8 +41,8 @@ def _one_each(array: pa.Array, column: Column) -> Iterator[pa.BinaryArray]:
         yield wire.entries_of_one(key, body if flat.present.all() else pc.if_else(array.is_valid(), body, None), tags)
         if column.is_list and column.nullable:
             # stock tf.io reads an absent feature and an empty list alike
-            said = pa.array([b"\x00", b"\x01"], pa.binary()).take(pa.array(flat.present.astype(np.int8)))
-            yield wire.entries_of_one(wire.key(f"{column.name}/present"), said, (wire.ONE, wire.INTS))
+            presence = pa.array([b"\x00", b"\x01"], pa.binary()).take(pa.array(flat.present.astype(np.int8)))
+            yield wire.entries_of_one(wire.key(f"{column.name}/present"), presence, (wire.ONE, wire.INTS))
     elif column.type == "bytes":
         yield wire.entries_of_one(key, strings(array), (wire.ONE, wire.BYTES))
     else:
@@ -56,10 +56,10 @@ def _pieces(array: pa.Array, column: Column) -> pa.BinaryArray:
     """The bytes that each value takes within its list."""
     if column.type == "bytes":
         return strings(array)
-    found = numbers(array)
+    values = numbers(array)
     if column.type == "float32":
-        sizes, data = np.full(len(array), 4, np.int64), found.astype("<f4").tobytes()
+        sizes, data = np.full(len(array), 4, np.int64), values.astype("<f4").tobytes()
     else:
-        sizes, data = wire.varint_sizes(found), wire.varints(found)
+        sizes, data = wire.varint_sizes(values), wire.varints(values)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     return pa.Array.from_buffers(pa.binary(), len(array), [None, pa.py_buffer(offsets), pa.py_buffer(data)])

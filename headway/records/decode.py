@@ -26,9 +26,9 @@ def decode(record: bytes, columns: Sequence[Column], rows_per_record: int) -> pa
         ValueError: not a record of these columns.
     """
     try:
-        found = features(record)
+        entries = features(record)
         part = _classic if rows_per_record == 1 else _grouped
-        arrays = [part(found, column) for column in columns]
+        arrays = [part(entries, column) for column in columns]
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
     except KeyError as error:
         raise ValueError(f"the record has no feature {error}") from None
@@ -66,8 +66,8 @@ def _classic(features: _Features, column: Column) -> pa.Array:
     if column.length is not None and len(values) == column.length:
         return join(values, np.array([len(values)]), np.array([True]), column)
     if len(values) > 1 or column.length is not None:
-        wanted = column.length or "one"
-        raise ValueError(f"feature {column.name!r} has {len(values)} values where the column has {wanted} per row")
+        length = column.length or "one"
+        raise ValueError(f"feature {column.name!r} has {len(values)} values where the column has {length} per row")
     return values if len(values) else pa.nulls(1, column.arrow)
 
 

@@ -84,20 +84,20 @@ def encode_records(
 def _all_features(
     batch: pa.RecordBatch | Stack, starts: NDArray[np.int64], columns: Sequence[Column]
 ) -> Iterator[tuple[str, Part]]:
-    made: list[list[tuple[str, Part]] | None] = [None] * len(columns)
+    features_of: list[list[tuple[str, Part]] | None] = [None] * len(columns)
     if isinstance(batch, Stack):
         place = {name: i for i, name in enumerate(batch.names)}
         assert [place[column.name] for column in columns] == list(range(batch.num_columns))
         array_of: Callable[[str], pa.Array] = batch.column
-        made = features_of_stack(batch, columns, starts)
+        features_of = features_of_stack(batch, columns, starts)
     else:
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
         array_of = arrays.__getitem__
         if len(columns) >= MANY:
             names = [column.name for column in columns]
             stack = Stack.of(pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names))
-            made = features_of_stack(stack, columns, starts)
-    for column, features in zip(columns, made, strict=True):
+            features_of = features_of_stack(stack, columns, starts)
+    for column, features in zip(columns, features_of, strict=True):
         yield from _features(array_of(column.name), starts, column) if features is None else features
 
 

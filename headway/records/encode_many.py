@@ -41,8 +41,8 @@ def places_together(
     if present is None:
         first[slots[::-1]] = at
     else:
-        held = present[::-1]
-        first[slots[::-1][held]] = at[held]
+        filled = present[::-1]
+        first[slots[::-1][filled]] = at[filled]
     table = first.reshape(records, size)
     order = np.argsort(table, axis=1, kind="stable")
     used = np.count_nonzero(table < rows, axis=1)
@@ -58,12 +58,12 @@ def places_apart(
     """The same, one record after the other."""
     orders, places = [], np.zeros(len(codes), np.int64)
     for start, end in pairwise(starts.tolist()):
-        held = slice(start, end) if present is None else start + np.flatnonzero(present[start:end])
-        distinct, at, which = np.unique(codes[held], return_index=True, return_inverse=True)
+        rows_held = slice(start, end) if present is None else start + np.flatnonzero(present[start:end])
+        distinct, at, which = np.unique(codes[rows_held], return_index=True, return_inverse=True)
         order = np.argsort(at, kind="stable")
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        places[held] = place[which]
+        places[rows_held] = place[which]
         orders.append(distinct[order].astype(np.int64))
     return orders, places
 
@@ -86,32 +86,32 @@ def features_of_stack(stack: Stack, columns: Sequence[Column], starts: NDArray[n
     at = starts.tolist()
     ones = Part(np.ones(rows, np.uint8).data, at, wire.PACKED_INTS)
     floats = (starts * 4).tolist()
-    found: list[list[Feature] | None] = [None] * len(columns)
+    features: list[list[Feature] | None] = [None] * len(columns)
     for kind, places in stack.places.items():
         for block, values, present in _blocks(stack, kind, rows):
-            mine = [places[i] for i in block]
+            in_block = [places[i] for i in block]
             if kind == "float32":
-                whole = np.ascontiguousarray(values, "<f4").view(np.uint8).reshape(len(mine), 4 * rows)
-                for i, row in zip(mine, whole, strict=True):
-                    found[i] = [(columns[i].name, Part(row.data, floats, wire.PACKED_FLOATS))]
+                whole = np.ascontiguousarray(values, "<f4").view(np.uint8).reshape(len(in_block), 4 * rows)
+                for i, row in zip(in_block, whole, strict=True):
+                    features[i] = [(columns[i].name, Part(row.data, floats, wire.PACKED_FLOATS))]
             elif kind == "int64":
                 cut = wire.varints_of_many(np.ascontiguousarray(values), starts)
-                for i, (data, ends) in zip(mine, cut, strict=True):
-                    found[i] = [(columns[i].name, Part(data, ends, wire.PACKED_INTS))]
+                for i, (data, ends) in zip(in_block, cut, strict=True):
+                    features[i] = [(columns[i].name, Part(data, ends, wire.PACKED_INTS))]
             else:
                 continue
-            _note_presence(found, mine, columns, present, ones)
+            _note_presence(features, in_block, columns, present, ones)
     if CODES in stack.places:
-        _add_texts(found, stack, columns, starts, ones)
-    return found
+        _add_texts(features, stack, columns, starts, ones)
+    return features
 
 
 def _note_presence(
-    found: list[list[Feature] | None], places: list[int], columns: Sequence[Column], present: Mask | None, ones: Part
+    encoded: list[list[Feature] | None], places: list[int], columns: Sequence[Column], present: Mask | None, ones: Part
 ) -> None:
     some = None if present is None else np.ascontiguousarray(present).view(np.uint8)
     for row, i in enumerate(places):
-        features = found[i]
+        features = encoded[i]
         if features is not None and columns[i].nullable:
             part = ones if some is None else Part(some[row].data, ones.ends, ones.tags)
             features.append((f"{columns[i].name}/present", part))
@@ -129,7 +129,7 @@ def _blocks(stack: Stack, kind: str, rows: int) -> Iterator[tuple[range, NDArray
 
 
 def _add_texts(
-    found: list[list[Feature] | None],
+    features: list[list[Feature] | None],
     stack: Stack,
     columns: Sequence[Column],
     starts: NDArray[np.int64],
@@ -149,11 +149,11 @@ def _add_texts(
     for start in range(0, len(pays), each):
         block = pays[start : start + each]
         codes, present = stack.values[CODES][block], None if mask is None else mask[block]
-        made = _text_block(codes, present, [stack.words.arrays[i] for i in block], starts)
-        mine = [places[i] for i in block]
-        for i, (words, coded) in zip(mine, made, strict=True):
-            found[i] = [(f"{columns[i].name}/dict", words), (f"{columns[i].name}/codes", coded)]
-        _note_presence(found, mine, columns, present, ones)
+        text_parts = _text_block(codes, present, [stack.words.arrays[i] for i in block], starts)
+        in_block = [places[i] for i in block]
+        for i, (words, coded) in zip(in_block, text_parts, strict=True):
+            features[i] = [(f"{columns[i].name}/dict", words), (f"{columns[i].name}/codes", coded)]
+        _note_presence(features, in_block, columns, present, ones)
 
 
 def _text_block(
@@ -168,17 +168,17 @@ def _text_block(
     cuts = (np.arange(columns)[:, None] * rows + starts[None, :-1]).ravel()
     flat = None if present is None else present.ravel()
     codes = codes if present is None else np.where(present, codes, np.int32(0))
-    orders, found = places_together(codes.ravel(), flat, np.append(cuts, columns * rows), int(sizes.max()))
+    orders, places = places_together(codes.ravel(), flat, np.append(cuts, columns * rows), int(sizes.max()))
     if flat is not None:
-        found = np.where(flat, found, found.dtype.type(0))
+        places = np.where(flat, places, places.dtype.type(0))
     fields = wire.prefixed(whole, lambda size: wire.nested(size, wire.ONE))
     lengths = np.array([len(order) for order in orders])
     used = np.concatenate(orders) + np.repeat(bases[np.arange(len(orders)) // records], lengths)
-    taken = fields.take(pa.array(used))
-    data = memoryview(wire.joined(taken))
-    word_ends = np.concatenate([[0], np.cumsum(pc.binary_length(taken).to_numpy(), dtype=np.int64)])
+    ordered = fields.take(pa.array(used))
+    data = memoryview(wire.joined(ordered))
+    word_ends = np.concatenate([[0], np.cumsum(pc.binary_length(ordered).to_numpy(), dtype=np.int64)])
     ends = word_ends[np.concatenate([[0], np.cumsum(lengths)])].tolist()
-    stacked = found.reshape(columns, rows)
+    stacked = places.reshape(columns, rows)
     if stacked.dtype == np.uint8:
         at = starts.tolist()
         cut = [(row.data, at) for row in stacked]

@@ -73,7 +73,7 @@ def features(record: bytes) -> dict[str, tuple[bytes, Any]]:
     Raises:
         ValueError: not an Example.
     """
-    found: dict[str, tuple[bytes, Any]] = {}
+    features: dict[str, tuple[bytes, Any]] = {}
     for entry in _parsed(record, packed=True).features.feature:
         which = entry.value.WhichOneof("kind")
         values: Any = list(getattr(entry.value, which).value) if which else []
@@ -81,8 +81,8 @@ def features(record: bytes) -> dict[str, tuple[bytes, Any]]:
             values = np.frombuffer(b"".join(values), "<f4")
         elif which == "int64_list":
             values = varints(b"".join(values))
-        found[entry.key.decode()] = _TAGS[which], values
-    return found
+        features[entry.key.decode()] = _TAGS[which], values
+    return features
 
 
 def varints(data: bytes) -> NDArray[np.int64]:
@@ -91,11 +91,11 @@ def varints(data: bytes) -> NDArray[np.int64]:
     Raises:
         ValueError: one is cut off or too long.
     """
-    found = np.frombuffer(data, np.uint8)
-    if not len(found):
+    encoded = np.frombuffer(data, np.uint8)
+    if not len(encoded):
         return np.zeros(0, np.int64)
-    ends = np.flatnonzero(found < 0x80)
-    if not len(ends) or ends[-1] != len(found) - 1:
+    ends = np.flatnonzero(encoded < 0x80)
+    if not len(ends) or ends[-1] != len(encoded) - 1:
         raise ValueError("a varint is cut off")
     starts = np.concatenate([[0], ends[:-1] + 1])
     lengths = ends - starts + 1
@@ -104,7 +104,7 @@ def varints(data: bytes) -> NDArray[np.int64]:
     out = np.zeros(len(ends), np.uint64)
     for i in range(int(lengths.max())):
         rows = lengths > i
-        out[rows] |= (found[starts[rows] + i] & 0x7F).astype(np.uint64) << np.uint64(7 * i)
+        out[rows] |= (encoded[starts[rows] + i] & 0x7F).astype(np.uint64) << np.uint64(7 * i)
     return out.view(np.int64)
 
 
@@ -119,9 +119,9 @@ def usual_form(record: bytes) -> bytes:
         raise ValueError(SEQUENCE)
     example.DiscardUnknownFields()
     entries = {entry.key: entry for entry in example.features.feature}
-    made = _example(packed=False)()
-    made.features.SetInParent()
+    usual = _example(packed=False)()
+    usual.features.SetInParent()
     for key, entry in entries.items():
         entry.key = key  # is written where it was left out, too
-        made.features.feature.append(entry)
-    return bytes(made.SerializeToString(deterministic=True))
+        usual.features.feature.append(entry)
+    return bytes(usual.SerializeToString(deterministic=True))

@@ -97,7 +97,7 @@ class RowGrouper:
         if self._count:
             ends = np.append(self._ends, self._ends[-1] + ends)
         cuts = self._cuts(batch, starts, ends)
-        held, self._count = self._count, self._count + rows
+        carry, self._count = self._count, self._count + rows
         if not cuts and self._group is not None and ends[-1] > self._bound:
             name = column[rows - 1].as_py()
             raise DataError(
@@ -110,20 +110,20 @@ class RowGrouper:
             self._starts, self._ends = starts, ends
             return
         # records that begin among the rows of earlier batches
-        across = next((number for number, cut in enumerate(cuts) if cut >= held), len(cuts) - 1) + 1 if held else 0
+        across = next((number for number, cut in enumerate(cuts) if cut >= carry), len(cuts) - 1) + 1 if carry else 0
         at = 0
         if across:
-            at = max(cuts[across - 1] - held, 0)
+            at = max(cuts[across - 1] - carry, 0)
             whole = one_batch([*self._held, batch.slice(0, at)] if at else self._held)
-            if cuts[across - 1] < held:  # and so does the one after them
+            if cuts[across - 1] < carry:  # and so does the one after them
                 self._held = [whole.slice(cuts[across - 1])]
                 whole = whole.slice(0, cuts[across - 1])
             else:
                 self._held = []
             yield whole, np.diff(cuts[:across], prepend=0).tolist()
         if across < len(cuts):
-            yield batch.slice(at, cuts[-1] - held - at), np.diff([held + at, *cuts[across:]]).tolist()
-            at = cuts[-1] - held
+            yield batch.slice(at, cuts[-1] - carry - at), np.diff([carry + at, *cuts[across:]]).tolist()
+            at = cuts[-1] - carry
         if at < rows:
             self._held.append(copied(batch.slice(at), rows))
         begin = cuts[-1]
@@ -214,11 +214,11 @@ def record_parts(piece: pa.Table, columns: Sequence[Column], rows_per_record: in
     """A table cut into records, as ingest cuts rows; without a group column every one but the last is full."""
     if named_for(columns, "group") is None:
         return [piece.slice(at, rows_per_record) for at in range(0, piece.num_rows, rows_per_record)]
-    made, found = grouper(rows_per_record, columns), list[Group]()
+    groups, whole_groups = grouper(rows_per_record, columns), list[Group]()
     for batch in piece.to_batches():
-        found += made.add(batch)
+        whole_groups += groups.add(batch)
     parts = []
-    for whole, sizes in [*found, *made.rest()]:
+    for whole, sizes in [*whole_groups, *groups.rest()]:
         ends = np.cumsum([0, *sizes])
         parts += [pa.Table.from_batches([whole.slice(end, size)]) for end, size in zip(ends, sizes, strict=False)]
     return parts

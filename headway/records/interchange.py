@@ -35,7 +35,7 @@ from headway.tabular.list_arrays import flatten, join, with_null_slots
 SPEC = "examples.json"
 
 
-def rows(path: Path, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+def rows(path: Path, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Each row of a shard, or of every shard in a folder, as JSON values: see `value`.
 
     Args:
@@ -52,18 +52,18 @@ def rows(path: Path, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         )
     for shard in paths:
         described = _described(shard)
-        found = _foreign(shard) if described is None else _ours(shard, *described)
-        for row in found:
-            for name in wanted:
+        records = _foreign(shard) if described is None else _ours(shard, *described)
+        for row in records:
+            for name in names:
                 if name not in row and described is not None:
                     raise no_column(name, list(row), where=str(shard))
-            yield {name: row.get(name) for name in wanted} if wanted else row
+            yield {name: row.get(name) for name in names} if names else row
 
 
 def _described(shard: Path) -> tuple[tuple[Column, ...], int] | None:
     """(columns, rows a record) as the manifest beside the shard has them."""
-    found = manifests.read(shard.parent)
-    result = found.result if found is not None else _spec_of(shard.parent)
+    manifest = manifests.read(shard.parent)
+    result = manifest.result if manifest is not None else _spec_of(shard.parent)
     if result is None or "columns" not in result:
         return None
     return tuple(Column.model_validate(column) for column in result["columns"]), result["rows_per_record"]
@@ -90,17 +90,17 @@ def _ours(shard: Path, columns: Sequence[Column], rows_per_record: int) -> Itera
 def _foreign(shard: Path) -> Iterator[dict[str, Any]]:
     for number, record in enumerate(read_records(shard)):
         try:
-            found = features(usual_form(record))
+            read = features(usual_form(record))
         except ValueError as error:
             raise DataError(f"record {number}: {error}", where=str(shard)) from None
-        lists = {name: cells.tolist() if isinstance(cells, np.ndarray) else cells for name, (_, cells) in found.items()}
+        lists = {name: cells.tolist() if isinstance(cells, np.ndarray) else cells for name, (_, cells) in read.items()}
         yield {name: value(cells[0] if len(cells) == 1 else cells) for name, cells in sorted(lists.items())}
 
 
 def value(cell: Any) -> Any:
     """A cell as JSON: bytes as text, or {"base64": ...} when they are none; NaN and infinities as texts of that name."""
     if isinstance(cell, list):
-        return [value(one) for one in cell]
+        return [value(item) for item in cell]
     if isinstance(cell, bytes):
         try:
             return cell.decode("utf-8")
@@ -147,17 +147,17 @@ def export_examples(parts: Mapping[str, Sequence[Part]], out: Path, *, name: str
 
 
 def _export(parts: Mapping[str, Sequence[Part]], out: Path, name: str, tfds: bool) -> dict[str, Any]:
-    first = next(found[0] for found in parts.values() if found)[1]
+    first = next(split_parts[0] for split_parts in parts.values() if split_parts)[1]
     columns = tuple(Column.model_validate(column) for column in first["columns"])
     written = _with_presence(columns) if tfds else columns
     splits: dict[str, Any] = {}
-    for split, found in parts.items():
+    for split, split_parts in parts.items():
         shards = [
             (folder / shard["file"], result["rows_per_record"])
-            for folder, result, part in found
+            for folder, result, part in split_parts
             for shard in result["splits"].get(part, {"shards": []})["shards"]
         ]
-        made: list[dict[str, Any]] = []
+        shard_facts: list[dict[str, Any]] = []
         for number, (path, rows_per_record) in enumerate(shards):
             place = f"{number:05d}-of-{len(shards):05d}"
             file = f"{name}-{split}.tfrecord-{place}" if tfds else f"{split}-{place}.tfrecord"
@@ -165,8 +165,8 @@ def _export(parts: Mapping[str, Sequence[Part]], out: Path, name: str, tfds: boo
                 for record in read_records(path):
                     batch = decode(record, columns, rows_per_record)
                     shard.write_many(encode_classic(_filled(batch, columns) if tfds else batch, written))
-            made.append({"file": file, "rows": len(shard.rows), "bytes": shard.bytes})
-        splits[split] = {"rows": sum(shard["rows"] for shard in made), "shards": made}
+            shard_facts.append({"file": file, "rows": len(shard.rows), "bytes": shard.bytes})
+        splits[split] = {"rows": sum(shard["rows"] for shard in shard_facts), "shards": shard_facts}
     if tfds:
         _describe_to_tfds(out, name, splits, written)
     return {
@@ -179,12 +179,12 @@ def _export(parts: Mapping[str, Sequence[Part]], out: Path, name: str, tfds: boo
 
 
 def _with_presence(columns: Sequence[Column]) -> tuple[Column, ...]:
-    found = []
+    stored = []
     for column in columns:
-        found.append(column.model_copy(update={"nullable": False, "encoding": "plain"}))
+        stored.append(column.model_copy(update={"nullable": False, "encoding": "plain"}))
         if column.nullable:
-            found.append(Column(name=column.name + PRESENT, type="int64", nullable=False))
-    return tuple(found)
+            stored.append(Column(name=column.name + PRESENT, type="int64", nullable=False))
+    return tuple(stored)
 
 
 def _filled(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:

@@ -80,13 +80,13 @@ def packed(rows: Sequence[int]) -> list[list[int]]:
 
 def unpacked(value: Packed) -> list[int]:
     """The rows of each record."""
-    found: list[int] = []
+    rows: list[int] = []
     for pair in value:
         if isinstance(pair, int):
-            found.append(pair)
+            rows.append(pair)
         else:
-            found += [pair[0]] * pair[1]
-    return found
+            rows += [pair[0]] * pair[1]
+    return rows
 
 
 def total(value: Packed) -> int:

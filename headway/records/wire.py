@@ -76,9 +76,9 @@ def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list
     Rows whose values take as many bytes at most are worked on together.
     """
     columns, n = block.shape
-    found: list[tuple[memoryview, list[int]]] = [(memoryview(b""), [0] * len(starts))] * columns
+    encoded: list[tuple[memoryview, list[int]]] = [(memoryview(b""), [0] * len(starts))] * columns
     if not n:
-        return found
+        return encoded
     bits = block.view(np.uint64)
     widths = 1 + np.searchsorted(_LIMITS, bits.max(axis=1), side="right")
     at = starts.tolist()
@@ -87,7 +87,7 @@ def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list
         chosen = bits if len(which) == columns else bits[which]
         if width == 1:
             for i, row in zip(which.tolist(), chosen.astype(np.uint8), strict=True):
-                found[i] = row.data, at
+                encoded[i] = row.data, at
             continue
         parts, keep = (_wide if width > 8 else _narrow)(chosen.ravel(), width)
         if width <= 8 and int(chosen.min()) >> 7 * (width - 1):  # all of one width, such as running numbers
@@ -97,8 +97,8 @@ def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list
             ends = np.concatenate([[0], np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)])
         places = ends[np.arange(len(which))[:, None] * n + starts].tolist()
         for i, place in zip(which.tolist(), places, strict=True):
-            found[i] = data, place
-    return found
+            encoded[i] = data, place
+    return encoded
 
 
 def _narrow(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
@@ -111,11 +111,11 @@ def _narrow(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], ND
     spread = words & kind(0x7F)
     keep = np.ones((len(bits), width), np.bool_)
     for i in range(1, width):
-        more = words >= kind(1 << 7 * i)
-        keep[:, i] = more
+        longer = words >= kind(1 << 7 * i)
+        keep[:, i] = longer
         # bits 7i to 7i + 6 go to byte i; the byte before says that more follows
         spread |= (words & kind(0x7F << 7 * i)) << kind(i)
-        spread |= more.astype(kind) << kind(8 * i - 1)
+        spread |= longer.astype(kind) << kind(8 * i - 1)
     parts = spread.astype(np.dtype(kind).newbyteorder("<"), copy=False).view(np.uint8).reshape(len(bits), -1)
     return parts[:, :width], keep
 

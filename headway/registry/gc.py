@@ -80,17 +80,18 @@ def collect(store: Store, *, keep_runs: int) -> list[Garbage]:
     makers = {version.facts.get("run") for version in versions}
     kept, dropped = _runs(store, keep_runs, makers)
     named = set(_strings([kept, [version.facts for version in versions]]))
-    found = [
+    garbage = [
         Garbage(folder, store.size(folder), "no kept run and no version points at it")
         for _, folder in store.all_outputs()
         if folder.name not in named
     ]
-    found += _checkpoints(store)
+    garbage += _checkpoints(store)
     why = f"older than the newest {counted(keep_runs, 'run')} of its pipeline"
-    found += [Garbage(path, store.size(path), why) for path in (store.runs_folder / f"{name}.json" for name in dropped)]
+    records = [store.runs_folder / f"{name}.json" for name in dropped]
+    garbage += [Garbage(path, store.size(path), why) for path in records]
     for name in registry.names(store):
-        found += _serving(registry.Registry(store, name))
-    return found
+        garbage += _serving(registry.Registry(store, name))
+    return garbage
 
 
 def _nobody_runs(store: Store) -> None:
@@ -105,11 +106,11 @@ def _runs(store: Store, keep: int, makers: set[Any]) -> tuple[list[dict[str, Any
     """(runs that are kept, names of those that are not)."""
     kept: list[dict[str, Any]] = []
     dropped: list[str] = []
-    seen: dict[Any, int] = {}
+    counts: dict[Any, int] = {}
     for run in store.runs():
         pipeline = run.get("pipeline")
-        seen[pipeline] = seen.get(pipeline, 0) + 1
-        if seen[pipeline] <= keep or run["run"] in makers:
+        counts[pipeline] = counts.get(pipeline, 0) + 1
+        if counts[pipeline] <= keep or run["run"] in makers:
             kept.append(run)
         else:
             dropped.append(run["run"])

@@ -104,11 +104,11 @@ class Registry:
         Raises:
             StoreError: it does not exist or is damaged.
         """
-        found = self._read(number)
-        if found is None:
-            known = ", ".join(str(v.number) for v in self.versions()) or "none"
-            raise self._refused(f"version {number} does not exist or is damaged", f"there is: {known}")
-        return found
+        version = self._read(number)
+        if version is None:
+            numbers = ", ".join(str(v.number) for v in self.versions()) or "none"
+            raise self._refused(f"version {number} does not exist or is damaged", f"there is: {numbers}")
+        return version
 
     def _refused(self, problem: str, fix: str | None = None) -> StoreError:
         return StoreError(problem, where=str(self.folder), fix=fix)

@@ -205,17 +205,17 @@ class Schema(Frozen):
 
     def column(self, name: str) -> Column:
         """The column called `name`; ConfigError naming the known ones."""
-        found = self._by_name().get(name)
-        if found is None:
+        column = self._by_name().get(name)
+        if column is None:
             raise no_column(name, self.names())
-        return found
+        return column
 
     def _by_name(self) -> dict[str, Column]:
         # asked for each of thousands of columns, it may not look through all of them each time
-        held = self.__dict__.get("_found")
-        if held is None or held[0] is not self.columns:  # a copy with other columns takes everything along
-            held = self.__dict__["_found"] = (self.columns, {column.name: column for column in reversed(self.columns)})
-        return held[1]
+        cached = self.__dict__.get("_named")
+        if cached is None or cached[0] is not self.columns:  # a copy with other columns takes everything along
+            cached = self.__dict__["_named"] = (self.columns, {c.name: c for c in reversed(self.columns)})
+        return cached[1]
 
     def digest(self) -> str:
         """SHA-256 of everything in the schema, hex."""
@@ -239,19 +239,19 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
         name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
         for name in ([names] if isinstance(names, str) else names)
     ]
-    one = ", ".join(f"{key}: {what}" for key in keys)
-    every = f'{{"*": auto, {one}}}'
+    settings = ", ".join(f"{key}: {what}" for key in keys)
+    every = f'{{"*": auto, {settings}}}'
     if auto is None:
-        return f"columns: {{{one}}} (instead of auto: {every})"
-    return f"columns: {every}" if auto else f"columns: {{{one}}}"
+        return f"columns: {{{settings}}} (instead of auto: {every})"
+    return f"columns: {every}" if auto else f"columns: {{{settings}}}"
 
 
-def no_column(name: str, known: Sequence[str], where: str | None = None) -> ConfigError:
+def no_column(name: str, names: Sequence[str], where: str | None = None) -> ConfigError:
     """The error for the name of a column that is not among those there are."""
-    return ConfigError(f"there is no column {name!r}", where=where, fix=suggest(name, list(known)))
+    return ConfigError(f"there is no column {name!r}", where=where, fix=suggest(name, list(names)))
 
 
-def suggest(name: str, known: list[str], cutoff: float = 0.6) -> str:
+def suggest(name: str, names: list[str], cutoff: float = 0.6) -> str:
     """A fix for a name that does not exist."""
-    close = difflib.get_close_matches(name, known, 1, cutoff)
-    return f"did you mean {close[0]!r}?" if close else f"there is: {some(known, _LISTED)}"
+    close = difflib.get_close_matches(name, names, 1, cutoff)
+    return f"did you mean {close[0]!r}?" if close else f"there is: {some(names, _LISTED)}"

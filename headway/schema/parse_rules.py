@@ -141,7 +141,7 @@ def pattern_of(form: str) -> str:
     Raises:
         ValueError: the form cannot be read so.
     """
-    pattern, seen, place = "", set[str](), 0
+    pattern, codes, place = "", set[str](), 0
     while place < len(form):
         if form[place] == "%" and place + 1 < len(form):
             code = form[place + 1]
@@ -149,17 +149,17 @@ def pattern_of(form: str) -> str:
                 raise ValueError(
                     f"%{code} of {form!r} is not supported; supported are: {', '.join('%' + c for c in _FIELDS)}"
                 )
-            if code in seen:
+            if code in codes:
                 raise ValueError(f"{form!r} has %{code} twice")
-            seen.add(code)
+            codes.add(code)
             pattern += _FIELDS[code]
             place += 2
         else:
             pattern += r"\s+" if form[place] == " " else re.escape(form[place])
             place += 1
-    if not seen & {"Y", "y"} or not seen & {"m", "b", "B"}:
+    if not codes & {"Y", "y"} or not codes & {"m", "b", "B"}:
         raise ValueError(f"{form!r} needs a year (%Y) and a month (%m or %b)")
-    if "I" in seen and "p" not in seen:
+    if "I" in codes and "p" not in codes:
         raise ValueError(f"{form!r} has %I, a 12-hour clock, and needs %p")
     return f"^(?:{pattern})$"
 
@@ -192,10 +192,10 @@ def number_pattern(kind: str) -> str:
 
 
 def _plain(texts: pa.Array, kind: str) -> pa.Array:
-    found = pc.extract_regex(texts, number_pattern(kind))
-    if found.null_count == len(found):
+    match = pc.extract_regex(texts, number_pattern(kind))
+    if match.null_count == len(match):
         return texts
-    open_, sign, before, inner, whole, rest, after, close = (pc.struct_field(found, name) for name in _PARTS_OF_NUMBER)
+    open_, sign, before, inner, whole, rest, after, close = (pc.struct_field(match, name) for name in _PARTS_OF_NUMBER)
     digits = pc.match_substring_regex(pc.binary_join_element_wise(whole, rest, ""), "[0-9]")
     once = pc.or_(pc.equal(sign, ""), pc.equal(inner, ""))
     once = pc.and_(once, pc.or_(pc.equal(before, ""), pc.equal(after, "")))
@@ -207,24 +207,24 @@ def _plain(texts: pa.Array, kind: str) -> pa.Array:
     minus = pc.or_(minus, pc.equal(open_, "("))
     whole = pc.replace_substring_regex(whole, "[^0-9]", "")
     rest = pc.replace_substring(rest, ",", ".")
-    made = pc.binary_join_element_wise(pc.if_else(minus, "-", ""), whole, rest, "")
-    return pc.if_else(fits, made, texts)
+    numbers = pc.binary_join_element_wise(pc.if_else(minus, "-", ""), whole, rest, "")
+    return pc.if_else(fits, numbers, texts)
 
 
 def _truth(texts: pa.Array) -> pa.Array:
     lower = pc.utf8_lower(texts)
-    made = pc.if_else(pc.is_in(lower, value_set=pa.array(_TRUE)), "1", texts)
-    return pc.if_else(pc.is_in(lower, value_set=pa.array(_FALSE)), "0", made)
+    trues = pc.if_else(pc.is_in(lower, value_set=pa.array(_TRUE)), "1", texts)
+    return pc.if_else(pc.is_in(lower, value_set=pa.array(_FALSE)), "0", trues)
 
 
 def _dates(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_]]:
     iso = ISO_DATE if rule.as_ == "date" else ISO_TIME
-    found = pc.extract_regex(texts, pattern_of(rule.format) if rule.format else f"^(?:{iso})$")
-    matched = found.is_valid().to_numpy(zero_copy_only=False)
-    names = {found.type.field(i).name for i in range(found.type.num_fields)}
+    match = pc.extract_regex(texts, pattern_of(rule.format) if rule.format else f"^(?:{iso})$")
+    matched = match.is_valid().to_numpy(zero_copy_only=False)
+    names = {match.type.field(i).name for i in range(match.type.num_fields)}
 
     def text(name: str) -> pa.Array | None:
-        return pc.fill_null(pc.struct_field(found, name), "") if name in names else None
+        return pc.fill_null(pc.struct_field(match, name), "") if name in names else None
 
     def number(name: str, default: int) -> NDArray[np.int64]:
         if (part := text(name)) is None:
@@ -244,7 +244,7 @@ def _dates(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_]]:
     good = matched & valid(year, month, day)
     days = days_of(year, month, day)
     if rule.as_ == "date":
-        made = days
+        times = days
     else:
         hour, minute, second = number("H", 0), number("M", 0), number("S", 0)
         if (half := text("p")) is not None:
@@ -253,13 +253,13 @@ def _dates(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_]]:
             late = pc.starts_with(pc.utf8_lower(half), "p").to_numpy(zero_copy_only=False)
             hour = twelve % 12 + 12 * late
         good &= (hour < 24) & (minute < 60) & (second < 60)
-        made = days * DAY + ((hour * 60 + minute) * 60 + second) * 1_000_000
+        times = days * DAY + ((hour * 60 + minute) * 60 + second) * 1_000_000
         if (fraction := text("f")) is not None:
-            made = made + pc.utf8_slice_codeunits(pc.utf8_rpad(fraction, 6, "0"), 0, 6).cast(pa.int64()).to_numpy()
+            times = times + pc.utf8_slice_codeunits(pc.utf8_rpad(fraction, 6, "0"), 0, 6).cast(pa.int64()).to_numpy()
         if (zone := text("z")) is not None:
-            made = made - _offsets(zone)
+            times = times - _offsets(zone)
     wrong = ~good & texts.is_valid().to_numpy(zero_copy_only=False)
-    return pa.array(made, mask=~good), wrong
+    return pa.array(times, mask=~good), wrong
 
 
 def _offsets(zone: pa.Array) -> NDArray[np.int64]:

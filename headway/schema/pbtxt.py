@@ -45,20 +45,20 @@ def from_tags(tags: Sequence[str], *, where: str) -> tuple[Column, ...]:
         ConfigError: a tag that says no type and name.
     """
     kinds = {word: kind for kind, word in _KINDS.items()}
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for tag in tags:
         if not tag.startswith(_SPLIT_TAG):
             continue
         kind, _, name = tag.removeprefix(_SPLIT_TAG).partition(" ")
         listed = kind.endswith("[]")
-        if kind.removesuffix("[]") not in kinds or not name or name in found:
+        if kind.removesuffix("[]") not in kinds or not name or name in columns:
             raise ConfigError(
                 f"the tag {tag!r} does not name a column with its type, once",
                 where=where,
                 fix=f"write it as {_SPLIT_TAG}FLOAT age, or delete all such tags to draw eval rows anew",
             )
-        found[name] = split_column(name, kinds[kind.removesuffix("[]")], listed=listed)
-    return tuple(found.values())
+        columns[name] = split_column(name, kinds[kind.removesuffix("[]")], listed=listed)
+    return tuple(columns.values())
 
 
 HEADER = """# The frozen schema of this pipeline, in the text form of tensorflow_metadata.proto.v0.Schema.
@@ -143,7 +143,7 @@ def from_text(text: str, *, where: str) -> Schema:
         ) from None
     kinds: dict[int, StoredType] = {schema_pb2.INT: "int64", schema_pb2.FLOAT: "float32", schema_pb2.BYTES: "bytes"}
     columns: list[Column] = []
-    seen: set[str] = set()
+    names: set[str] = set()
     ranges: dict[str, tuple[float | None, float | None]] = {}
     domains: dict[str, tuple[str, ...]] = {}
     required: list[str] = []
@@ -153,9 +153,9 @@ def from_text(text: str, *, where: str) -> Schema:
             raise _refused(where, name, ": a name may not be empty or hold '/'", "remove the feature")
         if feature.type not in kinds:
             raise _refused(where, name, " has no type that can be stored", "say type: INT, FLOAT or BYTES")
-        if name in seen:
+        if name in names:
             raise _refused(where, name, " stands twice", "remove one")
-        seen.add(name)
+        names.add(name)
         kind = kinds[feature.type]
         columns.append(
             Column(
@@ -179,10 +179,10 @@ def from_text(text: str, *, where: str) -> Schema:
         if feature.HasField("string_domain"):
             domains[name] = tuple(feature.string_domain.value)
         elif feature.HasField("domain"):
-            found = [d for d in message.string_domain if d.name == feature.domain]
-            if not found:
+            listed = [d for d in message.string_domain if d.name == feature.domain]
+            if not listed:
                 raise _refused(where, name, f" names the domain {feature.domain!r}, which does not exist")
-            domains[name] = tuple(found[0].value)
+            domains[name] = tuple(listed[0].value)
     split = from_tags(message.annotation.tag, where=where)
     return Schema(columns=tuple(columns), ranges=ranges, domains=domains, required=tuple(required), split=split)
 
@@ -199,17 +199,17 @@ def _tags(column: Column) -> dict[str, str]:
 
 
 def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for tag in feature.annotation.tag:
         if not tag.startswith(_TAG):
             continue
         key, _, value = tag.removeprefix(_TAG).partition("=")
         try:
-            found[key] = Parse.model_validate(json.loads(value)) if key == "parse" else value
+            settings[key] = Parse.model_validate(json.loads(value)) if key == "parse" else value
             allowed = {"temporal": get_args(Temporal), "meaning": get_args(Meaning)}
             if key != "parse" and value not in allowed.get(key, ()):
-                known = f"{key} is one of {', '.join(allowed[key])}" if key in allowed else f"{key!r} is not a tag"
-                raise ValueError(known)
+                listed = ", ".join(allowed.get(key, ()))
+                raise ValueError(f"{key} is one of {listed}" if listed else f"{key!r} is not a tag")
             if key == "parse" and kind == "bytes":
                 raise ValueError("parse does not go with the type of text")
             if key == "temporal" and kind != "int64":
@@ -218,7 +218,7 @@ def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
             reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
             problem = f": the tag {tag!r} cannot be read: {reason}"
             raise _refused(where, feature.name, problem, "mend or remove the tag") from None
-    return found
+    return settings
 
 
 def _shape(feature: Any, where: str) -> Shape:

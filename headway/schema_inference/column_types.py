@@ -69,8 +69,8 @@ def infer(
     notes = list(sample.notes)
     for name in names:
         config = configs.get(name, ColumnConfig())
-        wanted = name in needed or (name in configs and config.role != "ignore")
-        if not wanted and (only or config.role == "ignore"):
+        required = name in needed or (name in configs and config.role != "ignore")
+        if not required and (only or config.role == "ignore"):
             continue
         if clash := sample.conflicts.get(name):
             both = [other for other in names if sample.conflicts.get(other) == clash]
@@ -79,8 +79,8 @@ def infer(
                 fix += f", or leave it out: {column_yaml(both, 'ignore', auto=not only)}"
             raise DataError(clash, where=where, fix=fix)
         values = sample.table.column(name)
-        said = config.stored_shape()
-        shape = _shape(values.type) if said is None else said
+        stored_shape = config.stored_shape()
+        shape = _shape(values.type) if stored_shape is None else stored_shape
         element = values.type.value_type if is_list(values.type) and shape else values.type
         kind = STORED[config.type] if config.type else stored_type(element)
         parse, temporal = None, _temporal(element) if kind == "int64" and not shape else None
@@ -88,17 +88,17 @@ def infer(
             parse, temporal = config.parse, config.parse.temporal
             kind = "int64" if temporal or parse.as_ == "boolean" else "float32"
         elif not typed and name not in configs and name not in needed and _eight_digits(values):
-            found = recognized(values.cast(pa.string()), plain=True)
-            if found.parse is not None:
-                parse, temporal = found.parse, found.parse.temporal
-                notes.append(f"column {name!r}: {found.note}")
+            recognized_as = recognized(values.cast(pa.string()), plain=True)
+            if recognized_as.parse is not None:
+                parse, temporal = recognized_as.parse, recognized_as.parse.temporal
+                notes.append(f"column {name!r}: {recognized_as.note}")
         elif _may_be_parsed(config, element, shape):
-            found = recognized(values, plain=not typed, dates=name not in needed, digits=name not in configs)
-            if found.note is not None and (found.parse is not None or kind == "bytes"):
-                notes.append(f"column {name!r}: {found.note}")
-            if found.type is not None:
-                parse, temporal = found.parse, found.parse.temporal if found.parse else None
-                kind = STORED[config.type] if config.type and not temporal else found.type
+            recognized_as = recognized(values, plain=not typed, dates=name not in needed, digits=name not in configs)
+            if recognized_as.note is not None and (recognized_as.parse is not None or kind == "bytes"):
+                notes.append(f"column {name!r}: {recognized_as.note}")
+            if recognized_as.type is not None:
+                parse, temporal = recognized_as.parse, recognized_as.parse.temporal if recognized_as.parse else None
+                kind = STORED[config.type] if config.type and not temporal else recognized_as.type
         if kind == "int64" and not config.type and (large := _too_large(values)):
             kind = "bytes"
             number = column_yaml(name, "{type: float}", auto=not only)
@@ -118,7 +118,7 @@ def infer(
                 if kind is None and not pa.types.is_null(values.type)
                 else "it holds nothing but nulls in the sample; give it a type to keep it"
             )
-            if wanted:
+            if required:
                 raise ConfigError(
                     f"column {name!r} cannot be used: {why}", where=where, fix="give it a type, or leave it out"
                 )
@@ -127,11 +127,11 @@ def infer(
         if (odd := sample.misfits.get(name)) and not config.type:
             keep = f"say 'type: string' to keep them ({column_yaml(name, '{type: string}', auto=not only)})"
             notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
-        if (several := sample.several.get(name)) and said is None:
+        if (several := sample.several.get(name)) and stored_shape is None:
             keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
             notes.append(f"column {name!r} is read as one value per row: {several}; such rows will be rejected, {keep}")
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
-        if said is None and config.separator is None and kind != "bytes" and (length := _one_length(values)):
+        if stored_shape is None and config.separator is None and kind != "bytes" and (length := _one_length(values)):
             shape = (length,)
             keep = column_yaml(name, "{shape: list}", auto=not only)
             notes.append(
@@ -162,12 +162,12 @@ def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
     domains: dict[str, tuple[str, ...]] = {}
     required: list[str] = []
     for column in schema.columns:
-        found = [s.columns[column.name] for s in splits if column.name in s.columns and s.rows]
-        if not found:
+        of_splits = [s.columns[column.name] for s in splits if column.name in s.columns and s.rows]
+        if not of_splits:
             continue
-        if not any(statistics.missing for statistics in found):
+        if not any(statistics.missing for statistics in of_splits):
             required.append(column.name)
-        if column.type == "bytes" and (domain := _domain(found)):
+        if column.type == "bytes" and (domain := _domain(of_splits)):
             domains[column.name] = domain
     return schema.model_copy(update={"domains": domains, "required": tuple(required)})
 
@@ -177,8 +177,8 @@ def _too_large(values: pa.ChunkedArray) -> str | None:
     if not pa.types.is_uint64(values.type) or not len(values):
         return None
     large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0
-    there = len(values) - values.null_count
-    return f"{large:,} of {there:,} sampled values do not fit int64" if large * ONE_IN > there else None
+    present = len(values) - values.null_count
+    return f"{large:,} of {present:,} sampled values do not fit int64" if large * ONE_IN > present else None
 
 
 def _one_length(values: pa.ChunkedArray) -> int | None:
@@ -206,8 +206,8 @@ def _temporal(kind: pa.DataType) -> Temporal | None:
 def _may_be_parsed(config: ColumnConfig, element: pa.DataType, shape: Shape) -> bool:
     """Whether text may turn out to be numbers or dates: a pipeline that says string means text."""
     element = value_type(element)
-    said = config.type == "string" or config.separator is not None
-    return not shape and not said and (is_text(element) or pa.types.is_string_view(element))
+    keeps_text = config.type == "string" or config.separator is not None
+    return not shape and not keeps_text and (is_text(element) or pa.types.is_string_view(element))
 
 
 def _shape(kind: pa.DataType) -> Shape:
@@ -234,14 +234,14 @@ def stored_type(kind: pa.DataType) -> StoredType | None:
     return None
 
 
-def _domain(found: Sequence[ColumnStatistics]) -> tuple[str, ...]:
+def _domain(of_splits: Sequence[ColumnStatistics]) -> tuple[str, ...]:
     """The distinct values, sorted, when there are few, they are text, and they recur."""
     values: set[bytes] = set()
-    for statistics in found:
+    for statistics in of_splits:
         if not statistics.complete or statistics.distinct > DOMAIN_VALUES:
             return ()
         values |= {value for value, _ in statistics.top()}
-    if not 0 < len(values) <= DOMAIN_VALUES or len(values) * 5 > sum(statistics.present for statistics in found):
+    if not 0 < len(values) <= DOMAIN_VALUES or len(values) * 5 > sum(statistics.present for statistics in of_splits):
         return ()
     try:
         return tuple(sorted(value.decode("utf-8") for value in values))

@@ -63,9 +63,9 @@ def _widen(feature: Any, column: ColumnStatistics, shared: dict[str, Any]) -> No
     if not column.complete:  # long texts, which are not kept: no domain can name them
         feature.ClearField("string_domain" if feature.HasField("string_domain") else "domain")
         return
-    known = set(domain.value)
-    values = [_text(value) for value, _ in column.top(MOST_NEW + len(known) + 1)]
-    new = sorted(value for value in values if value is not None and value not in known)
+    words = set(domain.value)
+    values = [_text(value) for value, _ in column.top(MOST_NEW + len(words) + 1)]
+    new = sorted(value for value in values if value is not None and value not in words)
     if len(new) > MOST_NEW:
         feature.ClearField("string_domain" if feature.HasField("string_domain") else "domain")
     else:

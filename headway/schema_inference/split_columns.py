@@ -85,11 +85,11 @@ def chosen(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, .
     Raises:
         ConfigError: there is none.
     """
-    left = tuple(column for column in columns if column.name not in label)
-    if not left:
+    features = tuple(column for column in columns if column.name not in label)
+    if not features:
         raise ConfigError(
             "no column is left to split rows by: all of them make the label",
             where="split",
             fix="split by a key, by a column or by time: split: {key: NAME}",
         )
-    return left
+    return features

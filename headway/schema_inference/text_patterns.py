@@ -89,26 +89,26 @@ def recognized(
     missing = _missing(texts, null)
     if plain and dates and digits and _eight_digits(trimmed):
         rule = _rule("date").model_copy(update={"format": _EIGHT_FORM, "null": null})
-        return Recognized("int64", rule, _joined(_said(distinct, rule, "say 'type: int' to keep the number"), missing))
-    if (plain or null) and (made := _numbers(distinct, many, rows, "number", null, decorated=False)) is not None:
-        kind, odd = made
+        return Recognized("int64", rule, _joined(_note(distinct, rule, "say 'type: int' to keep the number"), missing))
+    if (plain or null) and (numeric := _numbers(distinct, many, rows, "number", null, decorated=False)) is not None:
+        kind, odd = numeric
         if not null:  # nothing to parse
             return Recognized(kind, None, odd)
         rule = _rule("number", null)
         return Recognized(kind, rule, _joined(f"read as numbers: {missing}", odd))
     for style in ("number", "decimal_comma"):
-        made = _numbers(distinct, many, rows, style, null, decorated=True)
-        if made is not None:
-            kind, odd = made
+        numeric = _numbers(distinct, many, rows, style, null, decorated=True)
+        if numeric is not None:
+            kind, odd = numeric
             rule = _rule(style, null)
             if both := _units_differ(distinct, rule):
                 note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
                 return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike")
-            return Recognized(kind, rule, _joined(_said(distinct, rule), missing, _either_way(distinct, style), odd))
+            return Recognized(kind, rule, _joined(_note(distinct, rule), missing, _either_way(distinct, style), odd))
     form, open_ = _form(distinct)
     if form is not None and dates:
         rule = form.model_copy(update={"null": null})
-        return Recognized("int64", rule, _joined(_said(distinct, rule), missing))
+        return Recognized("int64", rule, _joined(_note(distinct, rule), missing))
     if form is not None:
         return Recognized(
             None, None, "it holds dates and stays text, as an expression or a split reads it as it stands"
@@ -141,14 +141,14 @@ def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
 def _leading_zeros(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized | None:
     """Digits that begin with 0 are codes: a number would lose the zero."""
     zeros = pc.match_substring_regex(trimmed, _ZEROS)
-    found = pc.sum(pc.if_else(zeros, many, 0)).as_py() or 0
-    if not found or not pc.all(pc.match_substring_regex(trimmed, _DIGITS)).as_py():
+    count = pc.sum(pc.if_else(zeros, many, 0)).as_py() or 0
+    if not count or not pc.all(pc.match_substring_regex(trimmed, _DIGITS)).as_py():
         return None
     one_width = pc.count_distinct(pc.utf8_length(trimmed)).as_py() == 1
-    if found * ONE_IN <= rows and not one_width:
+    if count * ONE_IN <= rows and not one_width:
         return None
     example = trimmed.filter(zeros)[0].as_py()
-    return Recognized(note=f"read as text: {found:,} of {rows:,} sampled values begin with 0, such as {example!r}, which a "
+    return Recognized(note=f"read as text: {count:,} of {rows:,} sampled values begin with 0, such as {example!r}, which a "
                       "number would lose; say 'type: int' to read numbers")  # fmt: skip
 
 
@@ -157,16 +157,17 @@ def _numbers(
 ) -> tuple[StoredType, str | None] | None:
     """The type that nearly all values have by a rule, and what is odd about the others."""
     rule = _rule(style, null)
-    made = parsed(distinct, rule)[0] if decorated else pc.utf8_trim_whitespace(distinct)
+    texts = trimmed = pc.utf8_trim_whitespace(distinct)
     if decorated:
-        written = pc.and_(pc.match_substring_regex(made, _PLAIN), pc.not_equal(made, pc.utf8_trim_whitespace(distinct)))
+        texts = parsed(distinct, rule)[0]
+        written = pc.and_(pc.match_substring_regex(texts, _PLAIN), pc.not_equal(texts, trimmed))
         if not pc.any(written).as_py() or _numbered(distinct, written):
             return None
     most = rows // ONE_IN
     for kind in ("int64", "float32"):
-        fits = converted(made, Column(name="value", type=kind, nullable=True)).is_valid()
+        fits = converted(texts, Column(name="value", type=kind, nullable=True)).is_valid()
         odd = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
-        if kind == "int64" and odd and pc.any(pc.match_substring_regex(made.filter(pc.invert(fits)), _PLAIN)).as_py():
+        if kind == "int64" and odd and pc.any(pc.match_substring_regex(texts.filter(pc.invert(fits)), _PLAIN)).as_py():
             continue  # real numbers among them
         if kind == "int64" and decorated and pc.any(pc.match_substring_regex(distinct.filter(fits), _UNITS)).as_py():
             continue  # money and shares are real numbers, whatever the sample shows
@@ -198,26 +199,27 @@ def _eight_digits(trimmed: pa.Array) -> bool:
 
 def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
     """Two values of different currencies, or a share beside a number without a sign (44% and 0.53); None: there are none."""
-    made = parsed(distinct, rule)[0]
-    numbers = pc.match_substring_regex(made, _PLAIN)
-    texts, made = pc.utf8_trim_whitespace(distinct.filter(numbers)), made.filter(numbers)
-    written = pc.and_(pc.not_equal(made, texts), pc.match_substring_regex(texts, _UNITS))
+    values = parsed(distinct, rule)[0]
+    numbers = pc.match_substring_regex(values, _PLAIN)
+    texts, values = pc.utf8_trim_whitespace(distinct.filter(numbers)), values.filter(numbers)
+    written = pc.and_(pc.not_equal(values, texts), pc.match_substring_regex(texts, _UNITS))
     units = pc.if_else(written, pc.utf8_lower(pc.replace_substring_regex(texts, _NO_UNIT, "")), "")
     # nothing is nothing in any unit: 0 beside 12%
-    seen = pc.unique(units.filter(pc.or_(written, pc.invert(pc.match_substring_regex(made, _NOTHING))))).to_pylist()
-    signs = [unit for unit in seen if unit]
-    apart = signs if len(signs) > 1 else ["%", ""] if "%" in signs and "" in seen else []
+    nothing = pc.and_(pc.match_substring_regex(values, _NOTHING), pc.invert(written))
+    used = pc.unique(units.filter(pc.invert(nothing))).to_pylist()
+    signs = [unit for unit in used if unit]
+    apart = signs if len(signs) > 1 else ["%", ""] if "%" in signs and "" in used else []
     if not apart:
         return None
     first, second = (texts[pc.index(units, unit).as_py()].as_py() for unit in apart[:2])
     return first, second
 
 
-def _said(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
+def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
     """How one text that the rule changes is read."""
     for text in distinct.to_pylist()[:1000]:
-        made, wrong = parsed(pa.array([text]), rule)
-        value = made[0].as_py()
+        values, wrong = parsed(pa.array([text]), rule)
+        value = values[0].as_py()
         if rule.temporal is None and str(value) != text.strip() and re.match(_PLAIN, str(value)):
             return f"read as numbers: {text!r} is {float(value):.15g}; requests send the number; {_KEEP}"
         if rule.temporal is not None and (wrong is None or not wrong[0]) and value is not None:
@@ -243,9 +245,9 @@ def _missing(texts: pa.Array, null: tuple[str, ...]) -> str | None:
     if not null:
         return None
     gone = len(texts) - without_markers(texts, null).drop_null().__len__()
-    shown = ", ".join(repr(text) for text in null[:3])
+    markers = ", ".join(repr(text) for text in null[:3])
     verb = "counts" if gone == 1 else "count"
-    return f"{gone:,} of {len(texts):,} sampled values ({shown}) {verb} as null"
+    return f"{gone:,} of {len(texts):,} sampled values ({markers}) {verb} as null"
 
 
 def _form(distinct: pa.Array) -> tuple[Parse | None, tuple[str, str] | None]:
@@ -271,16 +273,16 @@ def _candidates() -> list[tuple[Parse, re.Pattern[str]]]:
 
 
 def _all(texts: pa.Array, rule: Parse) -> bool:
-    made, wrong = parsed(texts, rule)
-    return made.null_count == 0 and (wrong is None or not wrong.any())
+    values, wrong = parsed(texts, rule)
+    return values.null_count == 0 and (wrong is None or not wrong.any())
 
 
 def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
     forms = [rule.format or "" for rule in rules]
-    for one in forms:
-        other = one.replace("%m", "%_").replace("%d", "%m").replace("%_", "%d")
-        if other != one and other in forms:
-            return one, other
+    for form in forms:
+        swapped = form.replace("%m", "%_").replace("%d", "%m").replace("%_", "%d")
+        if swapped != form and swapped in forms:
+            return form, swapped
     return None
 
 

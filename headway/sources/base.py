@@ -117,22 +117,21 @@ def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> S
     named: dict[str, list[pa.Field]] = {}
     clashes: dict[str, str] = {}
     for part in parts:
-        for one in part.schema:
-            named.setdefault(one.name, []).append(one)
-    for name, found in named.items():
-        if all(one.type == found[0].type for one in found):
+        for column in part.schema:
+            named.setdefault(column.name, []).append(column)
+    for name, fields in named.items():
+        if all(column.type == fields[0].type for column in fields):
             continue
-        fields = [pa.schema([one]) for one in found]
         try:
-            pa.unify_schemas(fields, promote_options="permissive")
+            pa.unify_schemas([pa.schema([column]) for column in fields], promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            alike = len({is_list(one.type) for one in found}) == 1
+            alike = len({is_list(column.type) for column in fields}) == 1
             texts = [_as_text(part, name) if alike else None for part in parts]
             if all(text is not None for text in texts):
                 parts = [text for text in texts if text is not None]
             else:
-                one, other = list(dict.fromkeys(str(one.type) for one in found))[:2]
-                clashes[name] = f"column {name!r} has types that differ between the files: {one} and {other}"
+                first, second = list(dict.fromkeys(str(column.type) for column in fields))[:2]
+                clashes[name] = f"column {name!r} has types that differ between the files: {first} and {second}"
                 parts = [bare(part, clashes) for part in parts]
     return Sample(pa.concat_tables(parts, promote_options="permissive").slice(0, rows), conflicts=clashes)
 
@@ -162,11 +161,11 @@ def twice(names: Sequence[str], path: str) -> None:
         seen.add(name)
 
 
-def check_columns(columns: Sequence[str], known: Collection[str], path: str) -> None:
+def check_columns(columns: Sequence[str], names: Collection[str], path: str) -> None:
     """DataError when a file lacks a column that the schema has."""
     for name in columns:
-        if name not in known:
-            fix = f"{suggest(name, list(known))} (the schema has it: bring it, or leave it out: "
+        if name not in names:
+            fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: "
             raise DataError(f"there is no column {name!r}", where=path, fix=f"{fix}{column_yaml(name, 'ignore')})")
 
 

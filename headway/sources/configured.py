@@ -39,8 +39,8 @@ class ConfiguredSource:
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         raw = [self._raw.get(name, name) for name in columns]
-        wanted = {self._raw.get(name, name): kind for name, kind in types.items()}
-        for chunk in self.source.read(piece, raw, wanted):
+        raw_types = {self._raw.get(name, name): kind for name, kind in types.items()}
+        for chunk in self.source.read(piece, raw, raw_types):
             chunk = bounded(chunk, self._max)
             if self._names:
                 chunk = self._renamed(chunk)
@@ -57,13 +57,13 @@ class ConfiguredSource:
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         sample = self.source.prefix(files, rows)
-        known = sample.table.column_names
+        names = sample.table.column_names
         for raw, new in self._names.items():
-            if raw not in known:
+            if raw not in names:
                 raise ConfigError(
-                    f"there is no column {raw!r} in the files", where="source.rename", fix=suggest(raw, known)
+                    f"there is no column {raw!r} in the files", where="source.rename", fix=suggest(raw, names)
                 )
-            if new in known and new not in self._names:
+            if new in names and new not in self._names:
                 raise ConfigError(
                     f"{raw!r} is renamed to {new!r}, but the files have a column of that name already",
                     where="source.rename",
@@ -79,31 +79,31 @@ Sizes = NDArray[np.int64]
 
 def bounded(chunk: Chunk, max_bytes: int) -> Chunk:
     """`chunk` without the rows that hold a value of more than `max_bytes` bytes; those are malformed now."""
-    batch, found = chunk.batch, dict[int, tuple[str, int]]()
+    batch, large = chunk.batch, dict[int, tuple[str, int]]()
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         if array.type.id in _FIXED:
             continue
         if (sizes := _large(array, max_bytes)) is not None:
             for row in np.flatnonzero(sizes > max_bytes).tolist():
-                found.setdefault(row, (name, int(sizes[row])))
-    if not found:
+                large.setdefault(row, (name, int(sizes[row])))
+    if not large:
         return chunk
     at = chunk.positions()
     bad = [
         Malformed(
             int(at[row]),
-            _shown(batch.column(name).slice(row, 1)),
+            _cell_text(batch.column(name).slice(row, 1)),
             f"{size} bytes, more than source.max_cell_bytes: {max_bytes}",
             name,
         )
-        for row, (name, size) in sorted(found.items())
+        for row, (name, size) in sorted(large.items())
     ]
-    keep = np.delete(np.arange(batch.num_rows), sorted(found))
+    keep = np.delete(np.arange(batch.num_rows), sorted(large))
     # rows are given by their place from here on, so first_row says nothing more
     return Chunk(batch.take(pa.array(keep)), chunk.first_row, at[keep], (*chunk.malformed, *bad))
 
 
-def _shown(cell: pa.Array) -> str:
+def _cell_text(cell: pa.Array) -> str:
     cell = decoded(cell)
     if is_list(cell.type):
         cell = flatten(cell).values.slice(0, 1)

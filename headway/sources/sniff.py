@@ -31,30 +31,30 @@ _OTHERS = {
 _TEXT = {name for name, format in FORMATS.items() if format.text}
 
 
-def another(head: bytes, wanted: Format) -> tuple[str, str] | None:
+def another(head: bytes, expected: Format) -> tuple[str, str] | None:
     """What a file with these first bytes is, and what to do about it; None when it may be what is wanted."""
-    found = _format(head)
-    if found is not None and found != wanted and not (found in _TEXT and wanted in _TEXT):
-        return FORMATS[found].noun, f"say 'format: {found}'"
-    if found == wanted:
+    sniffed = _format(head)
+    if sniffed is not None and sniffed != expected and not (sniffed in _TEXT and expected in _TEXT):
+        return FORMATS[sniffed].noun, f"say 'format: {sniffed}'"
+    if sniffed == expected:
         return None
-    zipped = head.startswith(b"\x1f\x8b") and wanted in ("csv", "jsonl", "examples")
+    zipped = head.startswith(b"\x1f\x8b") and expected in ("csv", "jsonl", "examples")
     for magic, (what, fix) in _OTHERS.items():
         # a table may begin with <, text with anything
-        if head.startswith(magic) and not zipped and not (magic == b"<" and wanted in _TEXT):
+        if head.startswith(magic) and not zipped and not (magic == b"<" and expected in _TEXT):
             return what, fix
-    if wanted not in _TEXT and head and _is_text(head):
+    if expected not in _TEXT and head and _is_text(head):
         return "text", "say 'format: csv' if it is CSV, or check source.format and the path"
     return None
 
 
-def not_a(path: str, wanted: Format) -> DataError | None:
+def not_a(path: str, expected: Format) -> DataError | None:
     """The error for a file that is something else; None when its beginning does not show what it is."""
     with storage.open_file(path) as file, storage.reading(path):
-        found = another(file.read(_HEAD), wanted)
-    if found is None:
+        other = another(file.read(_HEAD), expected)
+    if other is None:
         return None
-    return DataError(f"is {found[0]}, not {FORMATS[wanted].noun}", where=path, fix=found[1])
+    return DataError(f"is {other[0]}, not {FORMATS[expected].noun}", where=path, fix=other[1])
 
 
 def _format(head: bytes) -> Format | None:

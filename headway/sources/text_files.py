@@ -49,8 +49,8 @@ class TextFile:
             head = next((data for _, data in self.blocks(0, None, 512, len)), b"")
             if not head:
                 raise DataError("the file is empty", where=self.path, fix="remove it, or write it again")
-        if found := another(head, "csv"):
-            raise DataError(f"is {found[0]}, not text", where=self.path, fix=found[1])
+        if other := another(head, "csv"):
+            raise DataError(f"is {other[0]}, not text", where=self.path, fix=other[1])
         if b"\0\0" in head:
             raise DataError("is not text: it holds zero bytes", where=self.path, fix="check source.format and the file")
 
@@ -104,12 +104,12 @@ class TextFile:
                 file.seek(start)
             at, rest = start, b""
             while True:
-                wanted = max(size, len(rest))  # twice as much each time that no line ends
+                most = max(size, len(rest))  # twice as much each time that no line ends
                 if end is not None and not self.gzip:
-                    wanted = min(wanted, end - at - len(rest))
-                more = self._more(source, wanted)
-                data = rest + more if rest else more
-                if not more:
+                    most = min(most, end - at - len(rest))
+                fresh = self._read(source, most)
+                data = rest + fresh if rest else fresh
+                if not fresh:
                     break
                 cut = last_end(data)
                 if cut:
@@ -125,12 +125,12 @@ class TextFile:
 
         Each is read in one go: megabytes copied cost as much as read.
         """
-        left = -(-(end - start) // size)
+        blocks = -(-(end - start) // size)
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             at = start
             while at < end:
-                stop = self._stop(file, at, at + (end - at) // max(left, 1), end)
-                left -= 1
+                stop = self._stop(file, at, at + (end - at) // max(blocks, 1), end)
+                blocks -= 1
                 data = bytes(file.read_at(stop - at, at))
                 if len(data) < stop - at:
                     raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)
@@ -158,7 +158,7 @@ class TextFile:
                 count += len(piece)
         return count
 
-    def _more(self, source: pa.NativeFile, size: int) -> bytes:
+    def _read(self, source: pa.NativeFile, size: int) -> bytes:
         try:
             return bytes(source.read(size)) if size else b""
         except (OSError, pa.ArrowException) as error:
@@ -259,7 +259,7 @@ class Quotes:
     def __init__(self, quote: str):
         self._quote = ord(quote)
         self._open = np.uint64(0)
-        self._found = np.empty(0, np.bool_)  # memory that is new for every block would cost more than the search
+        self._equal = np.empty(0, np.bool_)  # memory that is new for every block would cost more than the search
         self.newline_inside = False
 
     def feed(self, block: bytes | NDArray[np.uint8]) -> None:
@@ -279,10 +279,10 @@ class Quotes:
 
     def _words(self, data: NDArray[np.uint8], byte: int) -> NDArray[np.uint64]:
         """Where `byte` stands, as bits, the first one lowest; zeros fill the last word."""
-        if len(data) > len(self._found):
-            self._found = np.empty(len(data), np.bool_)
-        found = np.equal(data, byte, out=self._found[: len(data)])
-        packed = np.packbits(found, bitorder="little")
+        if len(data) > len(self._equal):
+            self._equal = np.empty(len(data), np.bool_)
+        equal = np.equal(data, byte, out=self._equal[: len(data)])
+        packed = np.packbits(equal, bitorder="little")
         if short := -len(packed) % (_WORD // 8):
             packed = np.append(packed, np.zeros(short, np.uint8))
         return packed.view("<u8")

@@ -44,27 +44,27 @@ class _Form:
 class Forms:
     """The types seen of each column, and of each object that holds columns."""
 
-    _found: dict[Way, dict[str, _Form]] = field(default_factory=dict)
+    _forms: dict[Way, dict[str, _Form]] = field(default_factory=dict)
     _ways: set[Way] = field(default_factory=set)
 
     def note(self, path: str, columns: Mapping[Way, Seen]) -> None:
         """The columns of some lines of a file."""
         objects: dict[Way, int] = {}
-        for way, seen in columns.items():
+        for way, column in columns.items():
             self._ways.add(way)
             for i in range(1, len(way)):
-                objects[way[:i]] = max(objects.get(way[:i], 0), seen.total)
-            if seen.form is not None:
-                self._add(way, seen.form, path, seen.values)
+                objects[way[:i]] = max(objects.get(way[:i], 0), column.total)
+            if column.form is not None:
+                self._add(way, column.form, path, column.values)
         for way, total in objects.items():
             self._add(way, _OBJECT, path, total)
 
     def _add(self, way: Way, form: str, path: str, values: int) -> None:
-        self._found.setdefault(way, {}).setdefault(form, _Form(path)).values += values
+        self._forms.setdefault(way, {}).setdefault(form, _Form(path)).values += values
 
     def clashes(self) -> dict[str, str]:
         """By column whose types conflict, or lie in an object whose types do: how they conflict."""
-        conflicts = {way: _conflict(way, found) for way, found in self._usual().items() if len(found) > 1}
+        conflicts = {way: _conflict(way, forms) for way, forms in self._usual().items() if len(forms) > 1}
         return {
             ".".join(way): next(conflicts[start] for start in _starts(way) if start in conflicts)
             for way in sorted(self._ways)
@@ -80,12 +80,12 @@ class Forms:
     def _usual(self, ways: Mapping[Way, str] | None = None) -> dict[Way, dict[str, _Form]]:
         """The forms of more than one value in a hundred."""
         usual = {}
-        for way in self._found if ways is None else ways:
-            found = self._found.get(way, {})
-            if any(name.startswith("a list") for name in found):  # of which an empty one may be any
-                found = {name: form for name, form in found.items() if name != EMPTY_LIST}
-            there = sum(form.values for form in found.values())
-            usual[way] = {name: form for name, form in found.items() if form.values * ONE_IN > there}
+        for way in self._forms if ways is None else ways:
+            forms = self._forms.get(way, {})
+            if any(name.startswith("a list") for name in forms):  # of which an empty one may be any
+                forms = {name: form for name, form in forms.items() if name != EMPTY_LIST}
+            values = sum(form.values for form in forms.values())
+            usual[way] = {name: form for name, form in forms.items() if form.values * ONE_IN > values}
         return usual
 
 
@@ -105,7 +105,7 @@ def _is_in(form: str, usual: Mapping[str, _Form]) -> bool:
     return form in usual or (form == EMPTY_LIST and any(name.startswith("a list") for name in usual))
 
 
-def _conflict(way: Way, found: Mapping[str, _Form]) -> str:
-    (one, first), (other, second) = list(found.items())[:2]
+def _conflict(way: Way, forms: Mapping[str, _Form]) -> str:
+    (form, first), (other_form, second) = list(forms.items())[:2]
     where = f" in {first.path}" if first.path != second.path else ""
-    return f"column {'.'.join(way)!r} is {one}{where} and {other} in {second.path}"
+    return f"column {'.'.join(way)!r} is {form}{where} and {other_form} in {second.path}"

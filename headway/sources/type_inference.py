@@ -49,9 +49,9 @@ def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
         if kind is None or _for_others(texts, odd):
             continue
         example = f", such as {odd[0].as_py()!r}" if len(odd) else ""
-        there = len(values) - values.null_count
+        present = len(values) - values.null_count
         if len(odd):
-            misfits[name] = f"{len(odd):,} of {there:,} sampled values {_what(odd)}{example}"
+            misfits[name] = f"{len(odd):,} of {present:,} sampled values {_what(odd)}{example}"
         stored = Column(name=name, type=kind, nullable=True, shape=(None,) if is_list(column.type) else ())
         numbers = [converted(chunk, stored) for chunk in column.chunks]
         table = table.set_column(place, name, pa.chunked_array(numbers, stored.arrow))
@@ -71,15 +71,15 @@ def not_one(counts: Mapping[int, int]) -> int:
 
 def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
     """`sample` that says of its columns of one value how many rows had several, of {values per row: rows}."""
-    found = {}
+    several_of = {}
     for name, counts in columns.items():
         if several := [values for values in counts if values > 1]:
             rows = sum(counts[values] for values in several)
-            found[name] = (
+            several_of[name] = (
                 f"{rows:,} of {sum(counts.values()):,} sampled rows {agree(rows, 'has', 'have')} several values, "
             )
-            found[name] += f"up to {max(several)}"
-    return replace(sample, several=found)
+            several_of[name] += f"up to {max(several)}"
+    return replace(sample, several=several_of)
 
 
 def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:

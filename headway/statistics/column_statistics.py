@@ -214,8 +214,8 @@ class ColumnStatistics:
             values = array.dictionary
             counts = np.bincount(indices, minlength=len(values))
         else:
-            found = pc.drop_null(array).value_counts()
-            values, counts = found.field("values"), found.field("counts").to_numpy()
+            counted = pc.drop_null(array).value_counts()
+            values, counts = counted.field("values"), counted.field("counts").to_numpy()
         self.count_words(values, counts)
 
     def count_words(self, values: pa.Array, counts: NDArray[np.int64]) -> None:
@@ -359,19 +359,19 @@ class ColumnStatistics:
         Exact while `complete`: the lowest value with at least that share of the rows at or below it. Else a t-digest's,
         whose rank is off by at most `rank_error`, and by far less towards both ends.
         """
-        wanted = np.asarray(at, np.float64)
+        shares = np.asarray(at, np.float64)
         if self.type == "bytes":
             raise ValueError(f"{self.name}: strings have no quantiles")
         if self.sketches is not None:
             assert self.minimum is not None and self.maximum is not None
-            found = np.clip(self.sketches.quantiles(wanted), self.minimum, self.maximum)
-            return np.where(wanted <= 0, self.minimum, np.where(wanted >= 1, self.maximum, found))
+            quantiles = np.clip(self.sketches.quantiles(shares), self.minimum, self.maximum)
+            return np.where(shares <= 0, self.minimum, np.where(shares >= 1, self.maximum, quantiles))
         assert self.numbers is not None
         values, counts = self.numbers.sorted()
         if not len(values):
-            return np.full(len(wanted), np.nan)
+            return np.full(len(shares), np.nan)
         ends = np.cumsum(counts)
-        places = np.searchsorted(ends, wanted * ends[-1] - 1e-9, side="left")
+        places = np.searchsorted(ends, shares * ends[-1] - 1e-9, side="left")
         return values[np.minimum(places, len(values) - 1)].astype(np.float64)
 
     def per_bin(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -392,8 +392,8 @@ class ColumnStatistics:
             ValueError: the column had too many distinct values to count them all.
         """
         if self.text is not None:
-            found, occurrences = self.text.top(k, min_count)
-            return list(zip(found.to_pylist(), occurrences.tolist(), strict=True))
+            words, occurrences = self.text.top(k, min_count)
+            return list(zip(words.to_pylist(), occurrences.tolist(), strict=True))
         if self.numbers is None:
             raise ValueError(
                 f"{self.name}: has more than {self.limits.distinct:,} distinct values, which were not counted"
@@ -424,22 +424,22 @@ class ColumnStatistics:
     def from_json(
         cls, value: dict[str, Any], *, limits: Limits | None = None, budget: Budget | None = None
     ) -> ColumnStatistics:
-        made = cls(value["name"], value["type"], tuple(value.get("shape", ())), limits=limits, budget=budget)
-        if made.shape:
-            made.elements, made.empty = value["elements"], value["empty"]
-            made.shortest_list, made.longest_list = value["shortest_list"], value["longest_list"]
-        made.rows, made.missing = value["rows"], value["missing"]
-        if made.type == "bytes":
-            made.bytes_total, made.shortest, made.longest = value["bytes"], value["shortest"], value["longest"]
+        column = cls(value["name"], value["type"], tuple(value.get("shape", ())), limits=limits, budget=budget)
+        if column.shape:
+            column.elements, column.empty = value["elements"], value["empty"]
+            column.shortest_list, column.longest_list = value["shortest_list"], value["longest_list"]
+        column.rows, column.missing = value["rows"], value["missing"]
+        if column.type == "bytes":
+            column.bytes_total, column.shortest, column.longest = value["bytes"], value["shortest"], value["longest"]
             if "sketches" in value:
-                made.sketches, made.text = Sketches.from_json(value["sketches"]), None
-            return made
-        made.nan, made.infinite = value.get("nan", 0), value.get("infinite", 0)
-        made.zeros, made.mean, made.m2 = value["zeros"], value["mean"], value["m2"]
-        made.minimum, made.maximum = value["min"], value["max"]
+                column.sketches, column.text = Sketches.from_json(value["sketches"]), None
+            return column
+        column.nan, column.infinite = value.get("nan", 0), value.get("infinite", 0)
+        column.zeros, column.mean, column.m2 = value["zeros"], value["mean"], value["m2"]
+        column.minimum, column.maximum = value["min"], value["max"]
         if "sketches" in value:
-            made.sketches, made.numbers = Sketches.from_json(value["sketches"]), None
-        return made
+            column.sketches, column.numbers = Sketches.from_json(value["sketches"]), None
+        return column
 
 
 def _whole(values: NDArray[np.float32]) -> NDArray[np.int32] | None:

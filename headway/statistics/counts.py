@@ -91,12 +91,12 @@ class Budget:
         self._held: WeakKeyDictionary[TextCounts, int] = WeakKeyDictionary()
         self._sum = 0
 
-    def note(self, counts: TextCounts, held: int) -> None:
+    def note(self, counts: TextCounts, size: int) -> None:
         """Take down what `counts` holds; spill it, or whichever holds most."""
         if self.folder is None:
             return
-        self._set(counts, held)
-        if held > self.column:
+        self._set(counts, size)
+        if size > self.column:
             self._set(counts, counts.spill(self.column // 2))
         if self._sum > self.total:
             self._sum = sum(self._held.values())  # less those that are gone
@@ -106,9 +106,9 @@ class Budget:
                 return
             self._set(widest, widest.spill(0))
 
-    def _set(self, counts: TextCounts, held: int) -> None:
-        self._sum += held - self._held.get(counts, 0)
-        self._held[counts] = held
+    def _set(self, counts: TextCounts, size: int) -> None:
+        self._sum += size - self._held.get(counts, 0)
+        self._held[counts] = size
 
 
 class TextCounts:
@@ -195,8 +195,8 @@ class TextCounts:
             self._clear()
             self._runs = [run]
         else:
-            found = list(self._streams())
-            values, counts = pa.concat_arrays([v for v, _ in found]), np.concatenate([c for _, c in found])
+            streams = list(self._streams())
+            values, counts = pa.concat_arrays([v for v, _ in streams]), np.concatenate([c for _, c in streams])
             self._clear()
             self._values, self._counts, self._runs = [values], [counts], []
             self._folded, self._held = len(values), values.nbytes + counts.nbytes
@@ -224,33 +224,33 @@ class TextCounts:
         """
         values: list[pa.Array] = []
         counts: list[NDArray[np.int64]] = []
-        held, least = 0, min_count
-        for more, occurrences in self.blocks():
+        total, least = 0, min_count
+        for block, occurrences in self.blocks():
             keep = occurrences >= least
             if unless is not None:
-                keep &= ~pc.is_in(more, value_set=unless).to_numpy(zero_copy_only=False)
+                keep &= ~pc.is_in(block, value_set=unless).to_numpy(zero_copy_only=False)
             if not keep.all():
-                more, occurrences = more.filter(pa.array(keep)), occurrences[keep]
-            values.append(more)
+                block, occurrences = block.filter(pa.array(keep)), occurrences[keep]
+            values.append(block)
             counts.append(occurrences)
-            held += len(more)
-            if k is not None and held > 4 * k + BLOCK:
+            total += len(block)
+            if k is not None and total > 4 * k + BLOCK:
                 # stable, and blocks come in rising order: among equals the first ones stay; a later one needs more
-                one, numbers = pa.concat_arrays(values), np.concatenate(counts)
+                words, numbers = pa.concat_arrays(values), np.concatenate(counts)
                 best = np.sort(np.argsort(-numbers, kind="stable")[:k])
-                values, counts, held = [one.take(pa.array(best))], [numbers[best]], k
+                values, counts, total = [words.take(pa.array(best))], [numbers[best]], k
                 least = max(min_count, int(counts[0].min()) + 1) if k else least
         if not values:
             return pa.array([], pa.large_binary()), np.zeros(0, np.int64)
-        one, numbers = pa.concat_arrays(values), np.concatenate(counts)
+        words, numbers = pa.concat_arrays(values), np.concatenate(counts)
         order = np.argsort(-numbers, kind="stable")[:k]
-        return one.take(pa.array(order)), numbers[order]
+        return words.take(pa.array(order)), numbers[order]
 
-    def others(self, known: pa.Array) -> tuple[int, int]:
-        """How many distinct values are not in `known`, and how often they occur together."""
+    def others(self, words: pa.Array) -> tuple[int, int]:
+        """How many distinct values are not in `words`, and how often they occur together."""
         distinct = rows = 0
         for values, counts in self.blocks():
-            unseen = ~pc.is_in(values, value_set=known).to_numpy(zero_copy_only=False)
+            unseen = ~pc.is_in(values, value_set=words).to_numpy(zero_copy_only=False)
             distinct += int(unseen.sum())
             rows += int(counts[unseen].sum())
         return distinct, rows

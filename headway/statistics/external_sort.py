@@ -104,11 +104,11 @@ def paired(
     """The values of two runs, each once and in no order within a block, with their occurrences in the one and the other."""
     for parts in _abreast([ours, theirs]):
         encoded = pa.concat_arrays([values for _, values, _ in parts]).dictionary_encode()
-        places, found, at = encoded.indices.to_numpy(), np.zeros((2, len(encoded.dictionary)), np.int64), 0
+        places, totals, at = encoded.indices.to_numpy(), np.zeros((2, len(encoded.dictionary)), np.int64), 0
         for side, values, counts in parts:
-            found[side, places[at : at + len(values)]] = counts
+            totals[side, places[at : at + len(values)]] = counts
             at += len(values)
-        yield encoded.dictionary, found[0], found[1]
+        yield encoded.dictionary, totals[0], totals[1]
 
 
 def _abreast(runs: Sequence[Iterable[Block]]) -> Iterator[list[tuple[int, pa.Array, NDArray[np.int64]]]]:
@@ -140,16 +140,16 @@ def reblocked(blocks: Iterable[Block], rows: int = BLOCK) -> Iterator[Block]:
     """The same rows in blocks of `rows`, the last one shorter: where they are cut says nothing of how they came about."""
     values: list[pa.Array] = []
     counts: list[NDArray[np.int64]] = []
-    held = 0
-    for more, occurrences in blocks:
-        values.append(more)
+    total = 0
+    for block, occurrences in blocks:
+        values.append(block)
         counts.append(occurrences)
-        held += len(more)
-        if held >= rows:
+        total += len(block)
+        if total >= rows:
             whole, numbers = pa.concat_arrays(values), np.concatenate(counts)
-            full = held - held % rows
+            full = total - total % rows
             for start in range(0, full, rows):
                 yield whole.slice(start, rows), numbers[start : start + rows]
-            values, counts, held = [whole.slice(full)], [numbers[full:]], held - full
-    if held:
+            values, counts, total = [whole.slice(full)], [numbers[full:]], total - full
+    if total:
         yield pa.concat_arrays(values), np.concatenate(counts)

@@ -54,37 +54,37 @@ class LabelSample:
             return []
         values, codes = _coded(label)
         counts = np.bincount(codes, minlength=len(values))
-        there = np.flatnonzero(counts)
-        if len(there) > MOST_CLASSES:
+        used = np.flatnonzero(counts)
+        if len(used) > MOST_CLASSES:
             self._know(None)
             return []
-        classes = column_hash(values.take(pa.array(there))).tolist()
+        classes = column_hash(values.take(pa.array(used))).tolist()
         if not self._know(classes):
             return []
         samples = [self._classes[value] for value in classes]
         bounds = np.zeros(len(values), np.uint64)
-        bounds[there] = [s.likely(n) for s, n in zip(samples, counts[there].tolist(), strict=True)]
+        bounds[used] = [s.likely(n) for s, n in zip(samples, counts[used].tolist(), strict=True)]
         few = np.flatnonzero(priority < bounds[codes])
         drawn = []
-        for sample, code in zip(samples, there.tolist(), strict=True):
-            mine = few[codes[few] == code]
-            if len(mine) < sample.rows and bounds[code] < sample.below:
-                mine = np.flatnonzero((codes == code) & (priority < sample.below))
-            mine = sample.least(mine, priority)
-            if len(mine):
-                drawn.append((sample, mine))
+        for sample, code in zip(samples, used.tolist(), strict=True):
+            chosen = few[codes[few] == code]
+            if len(chosen) < sample.rows and bounds[code] < sample.below:
+                chosen = np.flatnonzero((codes == code) & (priority < sample.below))
+            chosen = sample.least(chosen, priority)
+            if len(chosen):
+                drawn.append((sample, chosen))
         return drawn
 
-    def add(self, drawn: list[tuple[RowSample, Rows]], priority: Hashes, rows: Rows, taken: Stack) -> None:
+    def add(self, drawn: list[tuple[RowSample, Rows]], priority: Hashes, rows: Rows, stack: Stack) -> None:
         """Add what `choose` drew.
 
         Args:
-            taken: `kept` of the batch's rows `rows`, all that were drawn among them.
+            stack: `kept` of the batch's rows `rows`, all that were drawn among them.
         """
         places = np.zeros(len(priority), np.int64)
         places[rows] = np.arange(len(rows))
-        for sample, mine in drawn:
-            sample.add(priority[mine], taken.take(places[mine]))
+        for sample, chosen in drawn:
+            sample.add(priority[chosen], stack.take(places[chosen]))
 
     def _know(self, classes: list[int] | None) -> bool:
         """Make room for classes; False, for good, when there are too many of them."""
@@ -108,8 +108,8 @@ class LabelSample:
 
     def _drawn(self) -> list[tuple[int, Drawn]]:
         """Each class's rows, in the order of the classes' hashes."""
-        found = [(value, self._classes[value].drawn()) for value in sorted(self._classes)]
-        return [(value, drawn) for value, drawn in found if drawn is not None]
+        drawn_of = [(value, self._classes[value].drawn()) for value in sorted(self._classes)]
+        return [(value, drawn) for value, drawn in drawn_of if drawn is not None]
 
     def table(self) -> pa.Table | None:
         """The drawn rows, class after class. None: the label has no classes, or there are no rows."""
@@ -122,31 +122,31 @@ class LabelSample:
         if not drawn:
             path.unlink(missing_ok=True)
             return
-        priority = np.concatenate([one for _, (one, _) in drawn])
+        priority = np.concatenate([priorities for _, (priorities, _) in drawn])
         batch = with_priority(priority, joined([rows for _, (_, rows) in drawn]))
-        classes = np.concatenate([np.full(len(one), value, np.uint64) for value, (one, _) in drawn])
+        classes = np.concatenate([np.full(len(priorities), value, np.uint64) for value, (priorities, _) in drawn])
         whole = pa.Table.from_batches([batch]).append_column(_CLASS, pa.array(classes))
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, whole.schema) as writer:
             writer.write_table(whole, max_chunksize=self.rows)
 
     @classmethod
     def load(cls, path: Path, columns: int, *, rows: int) -> LabelSample:
-        """What `save` wrote of so many rows."""
-        made = cls.create(columns)
+        """The sample that `save` wrote; off if a split of `rows` rows has none."""
+        by_label = cls.create(columns)
         if not path.is_file():
-            made.off = rows > 0
-            return made
+            by_label.off = rows > 0
+            return by_label
         with pa.OSFile(str(path)) as file:  # not mapped: the file may go
             whole = pa.ipc.open_file(file).read_all()
         classes: Any = whole.column(_CLASS).to_numpy()
         whole = whole.drop_columns([_CLASS])
         priority, drawn = without_priority(whole)
         values, first = np.unique(classes, return_index=True)
-        made._know(values.tolist())
+        by_label._know(values.tolist())
         ends = [*first[1:].tolist(), len(classes)]
         for value, start, end in zip(values.tolist(), first.tolist(), ends, strict=True):
-            made._classes[value].add(priority[start:end], drawn.slice(start, end - start))
-        return made
+            by_label._classes[value].add(priority[start:end], drawn.slice(start, end - start))
+        return by_label
 
 
 def _coded(label: pa.Array) -> tuple[pa.Array, NDArray[Any]]:

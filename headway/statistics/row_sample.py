@@ -44,7 +44,7 @@ class RowSample:
 
     def __init__(self, rows: int):
         self.rows = rows
-        self._seen = 0
+        self._rows_seen = 0
         self._drawn: list[Drawn] = []
         self._pending = 0
         self.below = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -56,8 +56,8 @@ class RowSample:
 
     def choose(self, rows: int) -> tuple[Priority, NDArray[np.int64]]:
         """(the priority of each of so many further rows, those of them that may stay: they are to be added)."""
-        numbers = np.arange(self._seen, self._seen + rows, dtype=np.uint64)
-        self._seen += rows
+        numbers = np.arange(self._rows_seen, self._rows_seen + rows, dtype=np.uint64)
+        self._rows_seen += rows
         priority = mix64(numbers, _SALT)
         bound = self.likely(rows)
         chosen = np.flatnonzero(priority < bound)
@@ -69,11 +69,11 @@ class RowSample:
         """Of some rising rows those that may stay: the `rows` of least priority."""
         if len(chosen) < self.rows:
             return chosen
-        found = priority[chosen]
-        bound = np.partition(found, self.rows - 1)[self.rows - 1]
+        drawn = priority[chosen]
+        bound = np.partition(drawn, self.rows - 1)[self.rows - 1]
         # of an equal draw the rows that came first stay, so that none of this priority is needed any more
         self.below = min(self.below, bound)
-        return chosen[found <= bound][: self.rows]
+        return chosen[drawn <= bound][: self.rows]
 
     def likely(self, rows: int) -> np.uint64:
         """A bound that nearly always lets enough of so many rows through; it spares sorting all of them."""
@@ -87,7 +87,7 @@ class RowSample:
 
     def merge(self, other: RowSample) -> None:
         """Add the rows that another piece drew."""
-        self._seen = max(self._seen, other._seen)
+        self._rows_seen = max(self._rows_seen, other._rows_seen)
         drawn = other.drawn()
         if drawn is not None and len(drawn[0]):
             self.add(*drawn)
@@ -104,7 +104,7 @@ class RowSample:
         if not self._drawn:
             return None
         if len(self._drawn) > 1 or self._pending > self.rows or not self._ordered():
-            priority = np.concatenate([one for one, _ in self._drawn])
+            priority = np.concatenate([priorities for priorities, _ in self._drawn])
             order = np.argsort(priority, kind="stable")[: self.rows]
             rows = joined([stack for _, stack in self._drawn]).take(order)
             self._drawn, self._pending = [(priority[order], rows)], len(order)
@@ -134,22 +134,22 @@ class RowSample:
     @classmethod
     def load(cls, path: Path, columns: int) -> RowSample:
         """What `save` wrote; an empty sample when there is no file."""
-        made = cls.create(columns)
+        sample = cls.create(columns)
         if path.is_file():
             with pa.OSFile(str(path)) as file:  # not mapped: the file may go
-                made.add(*without_priority(pa.ipc.open_file(file).read_all()))
-        return made
+                sample.add(*without_priority(pa.ipc.open_file(file).read_all()))
+        return sample
 
 
 def with_priority(priority: Priority, rows: Stack) -> pa.RecordBatch:
     """Drawn rows as they are saved."""
-    found: list[pa.Array | None] = [None] * len(rows.names)
+    arrays: list[pa.Array | None] = [None] * len(rows.names)
     for kind, places in rows.places.items():
         block, mask = rows.values[kind], rows.present[kind]
         for row, i in enumerate(places):
             # in buffers of their own: those of a slice have slack, which would show in the bytes of the file
-            found[i] = pa.array(np.ascontiguousarray(block[row]), mask=None if mask is None else ~mask[row])
-    return pa.RecordBatch.from_arrays([pa.array(priority), *found], names=[PRIORITY, *rows.names])
+            arrays[i] = pa.array(np.ascontiguousarray(block[row]), mask=None if mask is None else ~mask[row])
+    return pa.RecordBatch.from_arrays([pa.array(priority), *arrays], names=[PRIORITY, *rows.names])
 
 
 def without_priority(table: pa.Table) -> Drawn:
@@ -177,8 +177,8 @@ def kept(rows: Stack) -> Stack:
         hashes = hashes[order] if rows.others else hashes
         places["uint64"] = sorted([*coded, *rows.others])
         values["uint64"] = hashes
-        there = hashes != NULL
-        present["uint64"] = None if there.all() else there
+        valid = hashes != NULL
+        present["uint64"] = None if valid.all() else valid
     for kind, mask in present.items():
         if mask is not None:  # what stands there must not show in a file
             values[kind] = np.where(mask, values[kind], values[kind].dtype.type(0))
@@ -188,18 +188,18 @@ def kept(rows: Stack) -> Stack:
 def _word_hashes(rows: Stack) -> NDArray[np.uint64]:
     """The hash of each row's word, of all columns of codes."""
     codes, mask = rows.values[CODES], rows.present[CODES]
-    found = np.full(codes.shape, NULL)
+    hashes = np.full(codes.shape, NULL)
     if int(rows.words.bases[-1]) <= codes.size or "hashes" in vars(rows.words):
         at = codes + rows.words.bases[:-1, None]
         if mask is None:
             return rows.words.hashes[at]
-        found[mask] = rows.words.hashes[at[mask]]
-        return found
+        hashes[mask] = rows.words.hashes[at[mask]]
+        return hashes
     for i, words in enumerate(rows.words.arrays):  # of which these rows use little
-        there = slice(None) if mask is None else mask[i]
-        used, which = np.unique(codes[i, there], return_inverse=True)
-        found[i, there] = column_hash(words.take(pa.array(used)))[which]
-    return found
+        valid = slice(None) if mask is None else mask[i]
+        used, which = np.unique(codes[i, valid], return_inverse=True)
+        hashes[i, valid] = column_hash(words.take(pa.array(used)))[which]
+    return hashes
 
 
 def numbers(array: pa.ChunkedArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -47,12 +47,12 @@ class Live:
     def merge(self, other: Live | Packed) -> None:
         self._digest.merge(other.whole())
 
-    def whole(self, more: NDArray[Any] = NOTHING) -> Any:
-        """A t-digest of all there is, and of `more` values."""
-        if not len(more):
+    def whole(self, values: NDArray[Any] = NOTHING) -> Any:
+        """A t-digest of all there is, and of `values`."""
+        if not len(values):
             return self._digest
         digest = datasketches.tdigest_double.deserialize(self._digest.serialize())
-        digest.update(np.array(more, np.float64))
+        digest.update(np.array(values, np.float64))
         return digest
 
 
@@ -85,7 +85,7 @@ class Packed:
     def _pack(self) -> None:
         self._packed, self._values, self._count = [self.whole().serialize()], [], 0
 
-    def whole(self, more: NDArray[Any] = NOTHING) -> Any:
+    def whole(self, values: NDArray[Any] = NOTHING) -> Any:
         """As of `Live`; a new one."""
         if self._packed:
             digest = datasketches.tdigest_double.deserialize(self._packed[0])
@@ -93,8 +93,8 @@ class Packed:
             digest = datasketches.tdigest_double(self._size)
         for other in self._packed[1:]:
             digest.merge(datasketches.tdigest_double.deserialize(other))
-        if self._values or len(more):
-            digest.update(np.concatenate([*self._values, more], dtype=np.float64))
+        if self._values or len(values):
+            digest.update(np.concatenate([*self._values, values], dtype=np.float64))
         return digest
 
 
@@ -110,9 +110,9 @@ def from_text(text: str, packed: int) -> Live | Packed:
         few = Packed(packed)
         few._packed = [raw]
         return few
-    made = Live(digest.k)
-    made._digest = digest
-    return made
+    sketch = Live(digest.k)
+    sketch._digest = digest
+    return sketch
 
 
 STEP = 8
@@ -251,10 +251,10 @@ class Sketches:
     @classmethod
     def from_json(cls, value: dict[str, str]) -> Sketches:
         quantiles = from_text(value["tdigest"], SMALL.digest)
-        made = cls(SMALL if isinstance(quantiles, Packed) else USUAL)
-        made._quantiles = quantiles
-        made._hashes = np.frombuffer(base64.b64decode(value["hashes"]), "<u8").astype(np.uint64)
-        return made
+        sketches = cls(SMALL if isinstance(quantiles, Packed) else USUAL)
+        sketches._quantiles = quantiles
+        sketches._hashes = np.frombuffer(base64.b64decode(value["hashes"]), "<u8").astype(np.uint64)
+        return sketches
 
 
 def _distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -76,8 +76,8 @@ class SplitStatistics:
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
         """Of no rows. Without a folder to spill to, text stays in memory however much it is."""
         limits, budget = _shares([column.type for column in columns], spill)
-        made = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
-        return cls({column.name: column for column in made})
+        columns_of = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
+        return cls({column.name: column for column in columns_of})
 
     def update(self, batch: pa.RecordBatch | Stack) -> None:
         """Add a batch of stored columns; columns it does not have are an error of the caller."""
@@ -99,29 +99,29 @@ class SplitStatistics:
                     column.update(arrays[name])
         priority, chosen = self.sample.choose(batch.num_rows)
         drawn = self.by_label.choose(label, priority) if label is not None else []
-        wanted = np.zeros(batch.num_rows, np.bool_)
-        for mine in (chosen, *(mine for _, mine in drawn)):
-            wanted[mine] = True
-        rows = np.flatnonzero(wanted)
+        sampled = np.zeros(batch.num_rows, np.bool_)
+        for part in (chosen, *(part for _, part in drawn)):
+            sampled[part] = True
+        rows = np.flatnonzero(sampled)
         if not len(rows):
             return
-        taken = kept(Stack.parts(stored, [rows])[0] if stack is None else stack.take(rows))
+        sampled_rows = kept(Stack.parts(stored, [rows])[0] if stack is None else stack.take(rows))
         if len(chosen):
-            self.sample.add(priority[chosen], taken.take(np.searchsorted(rows, chosen)))
-        self.by_label.add(drawn, priority, rows, taken)
+            self.sample.add(priority[chosen], sampled_rows.take(np.searchsorted(rows, chosen)))
+        self.by_label.add(drawn, priority, rows, sampled_rows)
 
     def _update_many(self, stack: Stack) -> None:
-        """Columns of a kind together."""
+        """Update the columns of each kind in one go."""
         columns = list(self._columns.values())
         for kind, places in stack.places.items():
-            mine = [columns[i] for i in places]
-            if kind != CODES and not mine[0].limits.wide:
-                for column, array in zip(mine, stack.arrays(kind), strict=True):
+            of_kind = [columns[i] for i in places]
+            if kind != CODES and not of_kind[0].limits.wide:
+                for column, array in zip(of_kind, stack.arrays(kind), strict=True):
                     column.update(array)
                 continue
             many = self._many.get(kind)
             if many is None:
-                many = self._many[kind] = Words(mine) if kind == CODES else Numbers(mine)
+                many = self._many[kind] = Words(of_kind) if kind == CODES else Numbers(of_kind)
             if isinstance(many, Words):
                 many.add(stack.values[kind], stack.present[kind], stack.words)
             else:
@@ -189,16 +189,16 @@ class SplitStatistics:
                 )
             limits, budget = _shares([c["type"] for c in value["columns"]], spill)
             columns = [ColumnStatistics.from_json(c, limits=limits, budget=budget) for c in value["columns"]]
-            made = cls({column.name: column for column in columns})
-            made.rows = value["rows"]
+            statistics = cls({column.name: column for column in columns})
+            statistics.rows = value["rows"]
             _load_counts(folder / COUNTS_NAME, columns, [c.get("distinct") for c in value["columns"]])
-            made.sample = RowSample.load(folder / SAMPLE_NAME, len(columns))
-            made.by_label = LabelSample.load(folder / LABEL_SAMPLE_NAME, len(columns), rows=made.rows)
+            statistics.sample = RowSample.load(folder / SAMPLE_NAME, len(columns))
+            statistics.by_label = LabelSample.load(folder / LABEL_SAMPLE_NAME, len(columns), rows=statistics.rows)
         except (OSError, ValueError, TypeError, LookupError, RuntimeError, pa.ArrowException) as error:
             raise DataError(
                 f"statistics cannot be read: {error}", where=str(folder), fix="delete the folder and run again"
             ) from None
-        return made
+        return statistics
 
 
 def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
@@ -325,9 +325,9 @@ def _summary(column: ColumnStatistics, top: int) -> dict[str, Any]:
             "max": column.maximum,
         }
     if column.complete:
-        row["top"] = [[_shown(value), count] for value, count in column.top(top)]
+        row["top"] = [[_json_value(value), count] for value, count in column.top(top)]
     return row
 
 
-def _shown(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     return value.decode("utf-8", "backslashreplace")[:60] if isinstance(value, bytes) else value

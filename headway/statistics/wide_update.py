@@ -55,11 +55,11 @@ class Numbers:
         self._rows += rows
         each = max(_LEAST, _BLOCK // rows)
         for start in range(0, len(self.columns), each):
-            mine = slice(start, start + each)
-            self._add(mine, np.array(values[mine]), None if present is None else present[mine])
+            part = slice(start, start + each)
+            self._add(part, np.array(values[part]), None if present is None else present[part])
 
-    def _add(self, mine: slice, block: Block, present: Mask | None) -> None:
-        held = self._clean(mine, block, present)
+    def _add(self, part: slice, block: Block, present: Mask | None) -> None:
+        held = self._clean(part, block, present)
         rows = block.shape[1]
         block.sort(axis=1)
         used = np.arange(rows) < held[:, None] if (held < rows).any() else None
@@ -70,33 +70,33 @@ class Numbers:
         if used is not None:
             zeros &= used
             first &= used
-        self._zeros[mine] += np.count_nonzero(zeros, axis=1)
-        self._fold(mine, held, *_moments(block, held, used), block)
+        self._zeros[part] += np.count_nonzero(zeros, axis=1)
+        self._fold(part, held, *_moments(block, held, used), block)
         at = np.flatnonzero(first)
         distinct = block.ravel()[at].astype(np.int64 if block.dtype == np.int64 else np.float64)
         ends = np.cumsum(np.count_nonzero(first, axis=1))
         bounds = np.concatenate([[0], ends])
         late: list[int] = []
-        if not self._sketched[mine].all():
-            late = self._count(mine, distinct, _counts(at, held, ends, rows), bounds)
-        sketched = self._sketched[mine] & (held > 0)
+        if not self._sketched[part].all():
+            late = self._count(part, distinct, _counts(at, held, ends, rows), bounds)
+        sketched = self._sketched[part] & (held > 0)
         self._sketched[late] = True
         if not sketched.any():
             return
-        self._note(mine, hashes_of(distinct), np.diff(bounds), sketched)
+        self._note(part, hashes_of(distinct), np.diff(bounds), sketched)
         sizes = held.tolist()
         for i in np.flatnonzero(sketched).tolist():
-            sketches = self.columns[mine.start + i].sketches
+            sketches = self.columns[part.start + i].sketches
             assert sketches is not None
             sketches.add_sorted(block[i, : sizes[i]])
 
-    def _clean(self, mine: slice, block: Block, present: Mask | None) -> NDArray[Any]:
+    def _clean(self, part: slice, block: Block, present: Mask | None) -> NDArray[Any]:
         """Put what sorts behind all values in the place of what is not finite; how many values each column has."""
         rows = block.shape[1]
         held = np.full(len(block), rows)
         if present is not None:
             held = np.count_nonzero(present, axis=1)
-            self._missing[mine] += rows - held
+            self._missing[part] += rows - held
             np.copyto(block, np.iinfo(np.int64).max if block.dtype == np.int64 else np.inf, where=~present)
         if block.dtype == np.int64:
             return held
@@ -104,33 +104,33 @@ class Numbers:
         good = np.count_nonzero(finite, axis=1)
         if (good < held).any():
             nan = np.count_nonzero(np.isnan(block), axis=1)
-            self._nan[mine] += nan
-            self._infinite[mine] += held - good - nan
+            self._nan[part] += nan
+            self._infinite[part] += held - good - nan
             np.copyto(block, np.inf, where=~finite)
         block += np.float32(0)  # -0.0 counts as 0.0
         return good
 
-    def _fold(self, mine: slice, held: NDArray[Any], means: NDArray[Any], squares: NDArray[Any], block: Block) -> None:
+    def _fold(self, part: slice, held: NDArray[Any], means: NDArray[Any], squares: NDArray[Any], block: Block) -> None:
         """Chan, Golub and LeVeque's pairwise update (1979), and the extremes."""
-        before = self._held[mine]
+        before = self._held[part]
         total = np.maximum(before + held, 1)
         with np.errstate(all="ignore"):
-            delta = means - self._means[mine]
-            self._means[mine] += delta * held / total
-            self._squares[mine] += squares + delta * delta * before * held / total
+            delta = means - self._means[part]
+            self._means[part] += delta * held / total
+            self._squares[part] += squares + delta * delta * before * held / total
         low, high = block[:, 0], block[np.arange(len(block)), np.maximum(held - 1, 0)]
         new, some = before == 0, held > 0
-        self._lows[mine] = np.where(some, np.where(new, low, np.minimum(low, self._lows[mine])), self._lows[mine])
-        self._highs[mine] = np.where(some, np.where(new, high, np.maximum(high, self._highs[mine])), self._highs[mine])
-        self._held[mine] += held
+        self._lows[part] = np.where(some, np.where(new, low, np.minimum(low, self._lows[part])), self._lows[part])
+        self._highs[part] = np.where(some, np.where(new, high, np.maximum(high, self._highs[part])), self._highs[part])
+        self._held[part] += held
 
-    def _count(self, mine: slice, distinct: Block, counts: NDArray[np.int64], bounds: NDArray[Any]) -> list[int]:
+    def _count(self, part: slice, distinct: Block, counts: NDArray[np.int64], bounds: NDArray[Any]) -> list[int]:
         """Add to the complete counts of those columns that keep them. A column whose first batch has too many values keeps
         none, and takes no part in this; returned are those that have too many with this batch, which is in their sketches.
         """
         edges, late = bounds.tolist(), []
-        for i in np.flatnonzero(~self._sketched[mine]).tolist():
-            place, span = mine.start + i, slice(edges[i], edges[i + 1])
+        for i in np.flatnonzero(~self._sketched[part]).tolist():
+            place, span = part.start + i, slice(edges[i], edges[i + 1])
             column = self.columns[place]
             if edges[i + 1] - edges[i] > column.limits.distinct and column.uncounted():
                 self._sketched[place] = True
@@ -140,7 +140,7 @@ class Numbers:
                     late.append(place)
         return late
 
-    def _note(self, mine: slice, hashes: NDArray[np.uint64], lengths: NDArray[Any], which: Mask) -> None:
+    def _note(self, part: slice, hashes: NDArray[np.uint64], lengths: NDArray[Any], which: Mask) -> None:
         """Keep the least hashes of each of the columns `which`.
 
         Args:
@@ -148,7 +148,7 @@ class Numbers:
         """
         if self._least is None:
             self._least = np.full((len(self.columns), self.columns[0].limits.sketches().size.hashes), _ALL)
-        kept = self._least[mine]
+        kept = self._least[part]
         size = kept.shape[1]
         good = hashes < np.repeat(np.where(which, kept[:, -1], np.uint64(0)), lengths)
         starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -176,7 +176,7 @@ class Numbers:
             return
         figures = (self._missing, self._nan, self._infinite, self._zeros, self._held)
         moments = (self._means, self._squares, self._lows, self._highs)
-        each = zip(self.columns, *(one.tolist() for one in (*figures, *moments)), strict=True)
+        each = zip(self.columns, *(array.tolist() for array in (*figures, *moments)), strict=True)
         for i, (column, missing, nan, infinite, zeros, held, mean, m2, low, high) in enumerate(each):
             column.rows += self._rows
             column.missing += missing

@@ -135,8 +135,8 @@ def kind(name: str) -> str | None:
         return "folder" if Path(name).is_dir() else "file" if Path(name).is_file() else None
     filesystem, path = resolve(name.rstrip("/"))
     with reading(name):
-        found = filesystem.get_file_info(path).type
-    return {pafs.FileType.File: "file", pafs.FileType.Directory: "folder"}.get(found)
+        info_type = filesystem.get_file_info(path).type
+    return {pafs.FileType.File: "file", pafs.FileType.Directory: "folder"}.get(info_type)
 
 
 def matches(pattern: str) -> list[str]:
@@ -152,21 +152,21 @@ def matches(pattern: str) -> list[str]:
         names = {tuple(name.split("/")[2 : 2 + len(parts)]) for name in below(f"{scheme}://{'/'.join(parts[:first])}")}
         whole = [name for name in names if len(name) == len(parts) and all(map(fnmatch.fnmatchcase, name, parts))]
         return sorted(f"{scheme}://{'/'.join(name)}" for name in whole)
-    found = ["/".join(parts[:first])]
+    paths = ["/".join(parts[:first])]
     filesystem, _ = resolve(pattern)
     for place in range(first, len(parts)):
-        wanted, last = parts[place], place == len(parts) - 1
-        if not has_magic(wanted):
-            found = [f"{base}/{wanted}" for base in found]
+        glob_part, last = parts[place], place == len(parts) - 1
+        if not has_magic(glob_part):
+            paths = [f"{base}/{glob_part}" for base in paths]
             if last:
-                found = [name for name in found if kind(f"{scheme}://{name}")]
+                paths = [name for name in paths if kind(f"{scheme}://{name}")]
             continue
         deeper = []
-        for base in found:
+        for base in paths:
             with reading(f"{scheme}://{base}"):
                 infos = filesystem.get_file_info(pafs.FileSelector(base, allow_not_found=True))
             for info in infos:
-                if fnmatch.fnmatchcase(info.base_name, wanted) and (last or info.type == pafs.FileType.Directory):
+                if fnmatch.fnmatchcase(info.base_name, glob_part) and (last or info.type == pafs.FileType.Directory):
                     deeper.append(info.path)
-        found = deeper
-    return sorted(f"{scheme}://{name}" for name in found)
+        paths = deeper
+    return sorted(f"{scheme}://{name}" for name in paths)

@@ -55,8 +55,8 @@ def _difference(old: Any, new: Any, at: str) -> str | None:
                 return f"{where} is new"
             if name not in new:
                 return f"{where} is gone"
-            if found := _difference(old[name], new[name], where):
-                return found
+            if difference := _difference(old[name], new[name], where):
+                return difference
         return f"{at}: another order"
     return f"{at}: {_short(old)} -> {_short(new)}"
 
@@ -65,8 +65,8 @@ def _by_path(entries: list[Any]) -> dict[str, Any] | None:
     """Files by their path; None when these are not files, or a path stands twice."""
     if not all(isinstance(entry, dict) and isinstance(entry.get("path"), str) for entry in entries):
         return None
-    found = {entry["path"]: entry for entry in entries}
-    return found if len(found) == len(entries) else None
+    by_path = {entry["path"]: entry for entry in entries}
+    return by_path if len(by_path) == len(entries) else None
 
 
 def _short(value: Any) -> str:

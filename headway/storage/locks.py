@@ -121,7 +121,7 @@ class Lock:
     def _write(self) -> None:
         replace_text(self.path, self._claim_text())
 
-    def _claim_text(self, **more: Any) -> str:
+    def _claim_text(self, **fields: Any) -> str:
         """What its file says: who holds it, since when, and until when it has to be renewed."""
         facts = {
             "token": self._token,
@@ -132,7 +132,7 @@ class Lock:
             "renewed": now(),
             "expires": time.time() + self._lease,
         }
-        return json.dumps(self._facts | facts | more, indent=1) + "\n"
+        return json.dumps(self._facts | facts | fields, indent=1) + "\n"
 
     def _renew(self) -> None:
         while not self._stop.wait(self._lease / 4):
@@ -177,15 +177,15 @@ def wait_while(
     Raises:
         Locked: somebody still is after `wait_seconds`.
     """
-    deadline, told = time.monotonic() + wait_seconds, False
+    deadline, announced = time.monotonic() + wait_seconds, False
     while (owner := holder()) is not None:
-        if not told:
-            told = True
+        if not announced:
+            announced = True
             on_wait(describe(owner))
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             raise Locked(f"held by {describe(owner)}", where=where, fix=fix(owner))
-        time.sleep(min(left, _POLL_SECONDS))
+        time.sleep(min(remaining, _POLL_SECONDS))
 
 
 def gone(owner: dict[str, Any]) -> bool:

@@ -73,13 +73,13 @@ class Manifest(Frozen):
 
 def tools() -> dict[str, str]:
     """Versions of what the output was made with; for people, never part of a fingerprint."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in TOOLS:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def read(folder: Path) -> Manifest | None:
@@ -144,13 +144,13 @@ def crc32c(blocks: Iterable[Any]) -> tuple[int, str]:
 
 def entries(folder: Path, *, sync: bool) -> tuple[FileEntry, ...]:
     """An entry for every file under `folder` but the manifest, sorted by path; synced to disk when asked."""
-    found = []
+    entries = []
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / NAME):
         size, crc = checksum(path)
         if sync:
             sync_path(path)
-        found.append(FileEntry(path=path.relative_to(folder).as_posix(), bytes=size, crc32c=crc))
-    return tuple(found)
+        entries.append(FileEntry(path=path.relative_to(folder).as_posix(), bytes=size, crc32c=crc))
+    return tuple(entries)
 
 
 Figure = TypeVar("Figure")
@@ -168,28 +168,28 @@ def on_disk(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
 
 def size(path: Path) -> int | str:
     """Bytes of a file; for `on_disk`."""
-    found = path.stat()
-    return found.st_size if stat.S_ISREG(found.st_mode) else "is not a file"
+    info = path.stat()
+    return info.st_size if stat.S_ISREG(info.st_mode) else "is not a file"
 
 
 def sizes_problem(manifest: Manifest, size_of: Callable[[str], int | str]) -> str | None:
     """The first file that does not have its size; None when all do. `size_of` gives bytes, or why there are none."""
     for entry in manifest.files:
-        if (found := size_of(entry.path)) != entry.bytes:
+        if (actual := size_of(entry.path)) != entry.bytes:
             return f"{entry.path} " + (
-                found if isinstance(found, str) else f"has {found} bytes instead of {entry.bytes}"
+                actual if isinstance(actual, str) else f"has {actual} bytes instead of {entry.bytes}"
             )
     return None
 
 
-def checksum_problems(manifest: Manifest, found: Iterable[tuple[int, str] | str]) -> list[tuple[str, str]]:
+def checksum_problems(manifest: Manifest, states: Iterable[tuple[int, str] | str]) -> list[tuple[str, str]]:
     """(file, problem) for each file whose size or checksum is not what the manifest says.
 
     Args:
         found: of each file its `checksum`, or why there is none.
     """
     problems = []
-    for entry, actual in zip(manifest.files, found, strict=True):
+    for entry, actual in zip(manifest.files, states, strict=True):
         if isinstance(actual, str):
             problems.append((entry.path, actual))
         elif actual[0] != entry.bytes:

@@ -59,7 +59,7 @@ class BucketLock(Lock):
 
     def _claims(self) -> dict[str, dict[str, Any]]:
         """Every claim by its key."""
-        found = {}
+        claims = {}
         for key in self._bucket.listing(self._folder):
             data = self._bucket.read(key)
             if data is None:
@@ -68,8 +68,8 @@ class BucketLock(Lock):
                 value = json.loads(data)
             except ValueError:
                 value = None
-            found[key] = value if isinstance(value, dict) else {}
-        return found
+            claims[key] = value if isinstance(value, dict) else {}
+        return claims
 
     @property
     def _claim(self) -> str:

@@ -70,8 +70,8 @@ class Bucket:
     def check(self) -> None:
         """Raise StoreError unless the bucket is there and can be asked."""
         first = self._base.split("/", 1)[0]
-        found = self._try(self.url, lambda: self._files.get_file_info(first))
-        if found.type == pafs.FileType.NotFound:
+        info = self._try(self.url, lambda: self._files.get_file_info(first))
+        if info.type == pafs.FileType.NotFound:
             raise StoreError(f"there is no bucket {first!r}", where=self.url, fix="create it; Headway never does")
 
     def listing(self, prefix: str = "") -> dict[str, Found]:
@@ -166,8 +166,8 @@ class Bucket:
 
         def action() -> bool:
             with path.open("wb") as out:
-                found = self._stream(key, out.write)
-            check(*found)
+                size_and_crc = self._stream(key, out.write)
+            check(*size_and_crc)
             return True
 
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -190,11 +190,7 @@ class Bucket:
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; those that are gone already are as good."""
-
-        def one(key: str) -> None:
-            self._ask(key, lambda: self._files.delete_file(self._path(key)))
-
-        each(one, keys)
+        each(lambda key: self._ask(key, lambda: self._files.delete_file(self._path(key))), keys)
 
     def delete_folder(self, prefix: str) -> None:
         """Delete everything below a folder, in as few requests as the bucket allows."""

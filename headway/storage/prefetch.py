@@ -101,7 +101,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         """What the last `ensure` that failed has raised: a reader in between may not pass it on as it was."""
         self.fetched, self.fetched_bytes, self.waited = 0, 0, 0.0
         """Files and bytes got from the bucket, and the seconds that readers waited."""
-        self._old = self._found() if self._limit is not None else collections.OrderedDict()
+        self._old = self._ingested_files() if self._limit is not None else collections.OrderedDict()
         self._bytes = sum(self._old.values())
         self._make_room(None, urgent=False)
 
@@ -244,30 +244,30 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
 
     # --- the disk
 
-    def _found(self) -> collections.OrderedDict[str, int]:
+    def _ingested_files(self) -> collections.OrderedDict[str, int]:
         """Bytes of the ingested files that lie here unchecked: those that this reader has no use for first, then the
         ones used longest ago."""
-        found = []
+        files = []
         for path in (self._root / "stages" / "ingest").rglob("*"):
             with contextlib.suppress(OSError):
                 about = path.stat()
                 if path.is_file() and path.name != NAME:
-                    found.append((str(path) in self._files, about.st_mtime, str(path), about.st_size))
-        return collections.OrderedDict((name, size) for _, _, name, size in sorted(found))
+                    files.append((str(path) in self._files, about.st_mtime, str(path), about.st_size))
+        return collections.OrderedDict((name, size) for _, _, name, size in sorted(files))
 
     def _make_room(self, coming: str | None, *, urgent: bool) -> bool:
         """Drop files until one more fits; false when it does not, which the urgent ones do not wait for."""
         if self._limit is None:
             return True
-        more = self._files[coming].bytes - self._old.get(coming, 0) if coming else 0
+        needed = self._files[coming].bytes - self._old.get(coming, 0) if coming else 0
         pinned = {coming, *self._recent, *(path for path, waiting in self._waiting.items() if waiting)}
-        used = [path for path, asked in self._here.items() if asked and path not in pinned]
-        candidates = [*(path for path in self._old if path not in pinned), *used]
+        candidates = [path for path in self._old if path not in pinned]
+        candidates += [path for path, used in self._here.items() if used and path not in pinned]
         if urgent:
-            candidates += [path for path, asked in reversed(self._here.items()) if not asked and path not in pinned]
+            candidates += [path for path, used in reversed(self._here.items()) if not used and path not in pinned]
         now = time.time()
         for path in candidates:
-            if self._bytes + more <= self._limit:
+            if self._bytes + needed <= self._limit:
                 return True
             if path in self._old:
                 with contextlib.suppress(OSError):
@@ -275,7 +275,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
                         continue
             remove(Path(path))
             self._forget(path)
-        return self._bytes + more <= self._limit
+        return self._bytes + needed <= self._limit
 
     def _forget(self, path: str) -> None:
         if self._here.pop(path, None) is not None:

@@ -25,10 +25,10 @@ _FIRST_NAMESPACE = "pid:[4026531836]"
 @functools.cache
 def _namespace() -> str:
     try:
-        found = str(Path("/proc/self/ns/pid").readlink())
+        namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return ""
-    return "" if found == _FIRST_NAMESPACE else "+" + found.strip("pid:[]")
+    return "" if namespace == _FIRST_NAMESPACE else "+" + namespace.strip("pid:[]")
 
 
 def place() -> str:

@@ -71,7 +71,7 @@ class BucketStore(Store):
         super().__init__(cache)
         self.bucket, self.limit = Bucket(url), limit
         self._listings: dict[str, tuple[float, dict[str, Found]]] = {}
-        self._known: dict[str, tuple[Found, tuple[Manifest, str] | None]] = {}
+        self._manifests: dict[str, tuple[Found, tuple[Manifest, str] | None]] = {}
 
     @property
     def name(self) -> str:
@@ -92,14 +92,14 @@ class BucketStore(Store):
     def _listing(self, key: str) -> dict[str, Found]:
         """Every object of the stage or the model that `key` belongs to, as it was a moment ago."""
         area = "/".join(key.split("/")[:2])
-        known = self._listings.get(area)
-        if known is None or time.monotonic() > known[0]:
+        cached = self._listings.get(area)
+        if cached is None or time.monotonic() > cached[0]:
             began = time.monotonic()
-            found = self.bucket.listing(area)
+            files = self.bucket.listing(area)
             took = time.monotonic() - began
             # a listing that takes long is asked for less often
-            known = self._listings[area] = (time.monotonic() + max(_LISTING_SECONDS, 10 * took), found)
-        return known[1]
+            cached = self._listings[area] = (time.monotonic() + max(_LISTING_SECONDS, 10 * took), files)
+        return cached[1]
 
     def _forget(self) -> None:
         """Look anew next time: something was written, or a lock was taken."""
@@ -108,13 +108,13 @@ class BucketStore(Store):
     def _placed(self, folder: Path) -> tuple[Manifest, str] | None:
         """The valid manifest of an output or a version, and the attempt that it names."""
         key = f"{self._key(folder)}/{manifests.NAME}"
-        found = self._listing(key).get(key)
-        if found is None:
+        file = self._listing(key).get(key)
+        if file is None:
             return None
-        known = self._known.get(key)
-        if known is None or known[0] != found:
-            known = self._known[key] = (found, self._parse(key, self.bucket.read(key)))
-        return known[1]
+        cached = self._manifests.get(key)
+        if cached is None or cached[0] != file:
+            cached = self._manifests[key] = (file, self._parse(key, self.bucket.read(key)))
+        return cached[1]
 
     def _parse(self, key: str, data: bytes | None) -> tuple[Manifest, str] | None:
         try:
@@ -134,8 +134,8 @@ class BucketStore(Store):
         each(lambda name: self._placed(self.output(stage, name)), fingerprints)
 
     def manifest(self, folder: Path) -> Manifest | None:
-        found = self._placed(folder)
-        return found[0] if found else None
+        placed = self._placed(folder)
+        return placed[0] if placed else None
 
     _manifest = manifest
 
@@ -145,23 +145,23 @@ class BucketStore(Store):
 
     def _files(self, folder: Path) -> str:
         """Where the files of a folder lie: in its attempt; beside each other in a serving copy, which has none."""
-        found = self._placed(folder)
-        return f"{self._key(folder)}/{found[1]}" if found else self._key(folder)
+        placed = self._placed(folder)
+        return f"{self._key(folder)}/{placed[1]}" if placed else self._key(folder)
 
     def sizes_problem(self, folder: Path, manifest: Manifest) -> str | None:
         base = self._files(folder)
         listed = self._listing(base)
 
         def size_of(name: str) -> int | str:
-            found = listed.get(f"{base}/{name}")
-            return "is gone" if found is None else found.bytes
+            file = listed.get(f"{base}/{name}")
+            return "is gone" if file is None else file.bytes
 
         return manifests.sizes_problem(manifest, size_of)
 
     def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
         base = self._files(folder)
-        found = each(lambda entry: self.bucket.checksum(f"{base}/{entry.path}") or "is gone", manifest.files)
-        return manifests.checksum_problems(manifest, found)
+        states = each(lambda entry: self.bucket.checksum(f"{base}/{entry.path}") or "is gone", manifest.files)
+        return manifests.checksum_problems(manifest, states)
 
     def children(self, folder: Path) -> list[str]:
         key = self._key(folder)
@@ -192,46 +192,46 @@ class BucketStore(Store):
         return folder
 
     def localize(self, value: Any, *, later: bool = False) -> RemoteFiles | None:
-        wanted: dict[Path, set[str] | None] = {}
+        files_of: dict[Path, set[str] | None] = {}
         root = str(self.root) + os.sep
         for name in {str(text) for text in names(value)}:
             parts = Path(name).relative_to(self.root).parts if name.startswith(root) else ()
             if len(parts) < 3 or parts[0] not in ("stages", "models"):
                 continue
             folder, inner = self.root.joinpath(*parts[:3]), "/".join(parts[3:])
-            known = wanted.setdefault(folder, set())
+            files = files_of.setdefault(folder, set())
             if not inner:
-                wanted[folder] = None
-            elif known is not None:
-                known.add(inner)
-        staged = [folder for folder in sorted(wanted) if later and folder.parent == self.stages / "ingest"]
-        self._fetch({folder: wanted[folder] for folder in sorted(wanted) if folder not in staged})
+                files_of[folder] = None
+            elif files is not None:
+                files.add(inner)
+        staged = [folder for folder in sorted(files_of) if later and folder.parent == self.stages / "ingest"]
+        self._fetch({folder: files_of[folder] for folder in sorted(files_of) if folder not in staged})
         if not staged:
             return None
         folders = []
         for folder in staged:
-            key, entries, _ = self._entries(folder, wanted[folder])
+            key, entries, _ = self._entries(folder, files_of[folder])
             folders.append(RemoteFolder(path=folder, key=key, files=tuple(entries)))
         return RemoteFiles(url=self.bucket.url, root=self.root, limit=self.limit, folders=tuple(folders))
 
-    def _entries(self, folder: Path, wanted: set[str] | None) -> tuple[str, list[FileEntry], Manifest]:
-        """Where the files of an output or a version lie in the bucket, and those that are wanted; None: all."""
-        found = self._placed(folder)
-        if found is None:
+    def _entries(self, folder: Path, paths: set[str] | None) -> tuple[str, list[FileEntry], Manifest]:
+        """Where the files of an output or a version lie in the bucket, and those at or below `paths`; None: all."""
+        placed = self._placed(folder)
+        if placed is None:
             where = self.bucket.name(self._key(folder))
             raise StoreError("is gone", where=where, fix="headway run makes it again")
-        manifest, attempt = found
-        entries = [e for e in manifest.files if wanted is None or any(_inside(e.path, name) for name in wanted)]
+        manifest, attempt = placed
+        entries = [e for e in manifest.files if paths is None or any(_inside(e.path, name) for name in paths)]
         return f"{self._key(folder)}/{attempt}", entries, manifest
 
-    def _fetch(self, wanted: Mapping[Path, set[str] | None]) -> None:
+    def _fetch(self, files_of: Mapping[Path, set[str] | None]) -> None:
         """Have these files of outputs and versions on the disk: all at once, each checked, each by a rename."""
         missing: list[tuple[str, Path, int, str]] = []
         whole: dict[Path, Manifest] = {}
-        for folder, chosen in wanted.items():
-            key, entries, manifest = self._entries(folder, chosen)
+        for folder, paths in files_of.items():
+            key, entries, manifest = self._entries(folder, paths)
             trusted = manifests.read(folder) == manifest
-            if chosen is None and not trusted:
+            if paths is None and not trusted:
                 whole[folder] = manifest
             for entry in entries:
                 path = folder / entry.path
@@ -274,15 +274,15 @@ class BucketStore(Store):
         attempt = uuid.uuid4().hex[:12]
         base = f"{key}/{attempt}"
         self.bucket.put_all((f"{base}/{e.path}", folder / e.path, e.crc32c) for e in manifest.files)
-        there = self.bucket.listing(base)
+        listing = self.bucket.listing(base)
         for entry in manifest.files:
-            found = there.get(f"{base}/{entry.path}")
-            if found is None or found.bytes != entry.bytes:
+            stored = listing.get(f"{base}/{entry.path}")
+            if stored is None or stored.bytes != entry.bytes:
                 name = self.bucket.name(f"{base}/{entry.path}")
                 raise StoreError("the uploaded object is missing or has the wrong size", where=name, fix="run again")
         value = {"attempt": attempt, **manifest.model_dump(mode="json")}
         self.bucket.write(f"{key}/{manifests.NAME}", (json.dumps(value, indent=1) + "\n").encode())
-        self._known.pop(f"{key}/{manifests.NAME}", None)
+        self._manifests.pop(f"{key}/{manifests.NAME}", None)
         self._forget()
 
     def place(self, aside: Path, target: Path) -> None:
@@ -325,10 +325,10 @@ class BucketStore(Store):
         now = time.time()
         for area in ("stages", "models"):
             attempts: dict[Path, list[int]] = {}
-            for key, found in self.bucket.listing(area).items():
+            for key, file in self.bucket.listing(area).items():
                 parts = key.split("/")
                 if len(parts) > 4:
-                    attempts.setdefault(self.root.joinpath(*parts[:4]), []).append(found.changed)
+                    attempts.setdefault(self.root.joinpath(*parts[:4]), []).append(file.changed)
             for folder, changed in attempts.items():
                 if now - max(changed) / 1e9 < self.orphan_seconds:
                     continue
@@ -371,28 +371,28 @@ class BucketStore(Store):
     def _put_new(self, folder: Path) -> None:
         """Put the whole checkpoints that the bucket lacks; a failure costs another machine some steps, not this one."""
         with contextlib.suppress(StoreError, OSError):
-            there = self.bucket.listing(self._key(folder))
+            listing = self.bucket.listing(self._key(folder))
             for step in folder.iterdir() if folder.is_dir() else []:
                 done = f"{self._key(step)}/{_LAST[1]}"
-                if step.name.isdigit() and done not in there:
+                if step.name.isdigit() and done not in listing:
                     self._put_plain(step, self._key(step))
 
     def _get_checkpoints(self, folder: Path, keep_best: int) -> None:
         """Fetch the newest whole checkpoint and the best ones unless they are here; the training checks their crc32c
         itself."""
         key = self._key(folder)
-        there = self.bucket.listing(key)
-        whole = [name.split("/")[-2] for name in there if name.endswith("/" + _LAST[1])]
+        listing = self.bucket.listing(key)
+        whole = [name.split("/")[-2] for name in listing if name.endswith("/" + _LAST[1])]
         steps = sorted(int(step) for step in whole if step.isdigit())
-        wanted = {*steps[-1:], *self._best(key, steps, keep_best)}
-        missing = [step for step in wanted if not (folder / str(step)).is_dir()]
+        needed = {*steps[-1:], *self._best(key, steps, keep_best)}
+        missing = [step for step in needed if not (folder / str(step)).is_dir()]
         asides = {step: self.staging / mark(f"get-{step}") for step in missing}
 
         def fetch(item: tuple[int, str]) -> None:
             step, name = item
             self.bucket.copy(name, asides[step] / name.removeprefix(f"{key}/{step}/"))
 
-        each(fetch, [(step, name) for step in missing for name in there if name.startswith(f"{key}/{step}/")])
+        each(fetch, [(step, name) for step in missing for name in listing if name.startswith(f"{key}/{step}/")])
         for step, aside in asides.items():
             self._swap(aside, folder / str(step))
 
@@ -406,8 +406,8 @@ class BucketStore(Store):
             except (ValueError, KeyError, TypeError):  # none was looked at there, or it is torn
                 return None
 
-        found = [one for one in each(loss, steps) if one is not None] if most else []
-        return [step for _, step in sorted(found)[:most]]
+        losses = [pair for pair in each(loss, steps) if pair is not None] if most else []
+        return [step for _, step in sorted(losses)[:most]]
 
 
 def _inside(name: str, key: str) -> bool:

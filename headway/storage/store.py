@@ -77,14 +77,14 @@ class Store:
         return self._judge(self.output(stage, fingerprint), stage, fingerprint)[1]
 
     def _judge(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
-        """(its manifest, None) of a folder that is that output; (None, why not) of one that is not; two None of nothing."""
-        found = self.manifest(folder)
-        if found is None:
+        """(manifest, None) if the folder is that output, (None, reason) if it is not, (None, None) if nothing is there."""
+        manifest = self.manifest(folder)
+        if manifest is None:
             return None, "its manifest is gone or damaged" if self._is_there(folder) else None
-        if (found.stage, found.fingerprint) != (stage, fingerprint):
-            return None, f"its manifest is that of {found.stage}/{found.fingerprint}"
-        problem = self.sizes_problem(folder, found)
-        return (None, problem) if problem else (found, None)
+        if (manifest.stage, manifest.fingerprint) != (stage, fingerprint):
+            return None, f"its manifest is that of {manifest.stage}/{manifest.fingerprint}"
+        problem = self.sizes_problem(folder, manifest)
+        return (None, problem) if problem else (manifest, None)
 
     # --- what a bucket does otherwise; every path is one below `root`
 
@@ -140,8 +140,8 @@ class Store:
 
     def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
         """(file, problem) for each file that is not what the manifest says. Reads every byte."""
-        found = (manifests.on_disk(folder / entry.path, manifests.checksum) for entry in manifest.files)
-        return manifests.checksum_problems(manifest, found)
+        states = (manifests.on_disk(folder / entry.path, manifests.checksum) for entry in manifest.files)
+        return manifests.checksum_problems(manifest, states)
 
     def place(self, aside: Path, target: Path) -> None:
         """Make a folder that was written aside visible as `target`, which is not there yet."""
@@ -244,8 +244,8 @@ class Store:
     def manifests(self, stage: str) -> list[Manifest]:
         """Every valid manifest of a stage, newest first."""
         folder = self.stages / stage
-        found = [m for name in self.children(folder) if (m := self._manifest(folder / name)) is not None]
-        return sorted(found, key=lambda m: m.created, reverse=True)
+        manifests_there = [m for name in self.children(folder) if (m := self._manifest(folder / name)) is not None]
+        return sorted(manifests_there, key=lambda m: m.created, reverse=True)
 
     def _manifest(self, folder: Path) -> Manifest | None:
         """As it was read last, if it has not changed: a plan over a year of days asks for each a hundred times."""
@@ -253,13 +253,13 @@ class Store:
             changed = (folder / manifests.NAME).stat().st_mtime_ns
         except OSError:
             return None
-        known = self._read.get(folder)
-        if known is None or known[0] != changed:
-            found = manifests.read(folder)
-            if found is None:
+        cached = self._read.get(folder)
+        if cached is None or cached[0] != changed:
+            manifest = manifests.read(folder)
+            if manifest is None:
                 return None
-            self._read[folder] = known = (changed, found)
-        return known[1]
+            self._read[folder] = cached = (changed, manifest)
+        return cached[1]
 
     def nearest(self, stage: str, key: Key) -> Manifest | None:
         """The output of the stage whose key has most in common with `key`; the newest of equals."""
@@ -285,13 +285,13 @@ class Store:
 
     def output_problems(self, stage: str, folder: Path) -> Iterator[tuple[Path, str]]:
         """(file, problem) of one output. Reads every byte of it."""
-        found = self.manifest(folder)
-        if found is None:
+        manifest = self.manifest(folder)
+        if manifest is None:
             yield folder / manifests.NAME, "is gone or damaged"
             return
-        if (found.stage, found.fingerprint) != (stage, folder.name):
-            yield folder / manifests.NAME, f"is that of {found.stage}/{found.fingerprint}"
-        for name, problem in self.checksum_problems(folder, found):
+        if (manifest.stage, manifest.fingerprint) != (stage, folder.name):
+            yield folder / manifests.NAME, f"is that of {manifest.stage}/{manifest.fingerprint}"
+        for name, problem in self.checksum_problems(folder, manifest):
             yield folder / name, problem
 
     def sweep(self) -> list[Path]:
@@ -354,8 +354,8 @@ class Staging:
         manifests.write(self.path, manifest)
         sync_folders(self.path)
         self._store._commit(self.path, self._stage, self._fingerprint)
-        found = self._store.find(self._stage, self._fingerprint)
-        if found is None:
+        stored = self._store.find(self._stage, self._fingerprint)
+        if stored is None:
             where = str(self._store.output(self._stage, self._fingerprint))
             raise StoreError("was removed or damaged as it was written", where=where, fix="run again")
-        return found
+        return stored

@@ -17,25 +17,25 @@ from pathlib import Path
 
 def imported_files(file: Path) -> list[Path]:
     """`file` first, then what it imports from its own folder, directly or through others; sorted."""
-    folder, found, todo = file.parent, {file}, [file]
+    folder, files, todo = file.parent, {file}, [file]
     while todo:
         for name in _imports(todo.pop(), folder):
             for path in _files(folder, name):
-                if path not in found:
-                    found.add(path)
+                if path not in files:
+                    files.add(path)
                     todo.append(path)
-    return [file, *sorted(found - {file})]
+    return [file, *sorted(files - {file})]
 
 
 def digest(file: Path) -> str:
     """SHA-256 of the file, and of those beside it that it imports."""
     first, *others = imported_files(file)
-    found = hashlib.sha256(first.read_bytes())
+    checksum = hashlib.sha256(first.read_bytes())
     for path in others:
         name, data = path.relative_to(file.parent).as_posix(), path.read_bytes()
-        found.update(f"\0{name}\0{len(data)}\0".encode())
-        found.update(data)
-    return found.hexdigest()
+        checksum.update(f"\0{name}\0{len(data)}\0".encode())
+        checksum.update(data)
+    return checksum.hexdigest()
 
 
 def is_local(folder: Path, name: str) -> bool:

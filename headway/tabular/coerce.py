@@ -61,10 +61,10 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
     arrays: list[pa.Array] = []
     tables: list[pa.Table] = []
     bad: NDArray[np.bool_] | None = None
-    found = dict(zip(batch.schema.names, batch.columns, strict=True))
-    once = len(found) == batch.num_columns
+    by_name = dict(zip(batch.schema.names, batch.columns, strict=True))
+    once = len(by_name) == batch.num_columns
     for column in columns:
-        raw = found.get(column.name) if once else None
+        raw = by_name.get(column.name) if once else None
         if raw is None:
             raw = _find(batch, column.name)
         if _is_stored(raw, column):
@@ -144,8 +144,8 @@ def _one_per_row(table: pa.Table) -> pa.Table:
 
 
 def _any(masks: Sequence[_Mask]) -> _Mask:
-    found = [mask for mask in masks if mask is not None]
-    return np.logical_or.reduce(found) if found else None
+    present = [mask for mask in masks if mask is not None]
+    return np.logical_or.reduce(present) if present else None
 
 
 def _missing(array: pa.Array, wrong: NDArray[np.bool_] | None, column: Column) -> NDArray[np.bool_] | None:
@@ -177,9 +177,9 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
     def of_rows(mask: _Mask) -> _Mask:
         if mask is None or not mask.any():
             return None
-        found = np.zeros(len(raw), np.bool_)
-        found[rows[mask]] = True
-        return found
+        in_rows = np.zeros(len(raw), np.bool_)
+        in_rows[rows[mask]] = True
+        return in_rows
 
     gaps = flat.values.is_null().to_numpy(zero_copy_only=False) if flat.values.null_count else None
     faults: list[_Fault] = [(of_rows(wrong), f"an element {reason}"), (of_rows(gaps), "an element is null")]
@@ -213,9 +213,9 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
 def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
     """Each distinct text goes through the rule once."""
     raw = raw if pa.types.is_dictionary(raw.type) else raw.dictionary_encode()
-    made, wrong = parsed(_valid(raw.dictionary), rule)
+    values, wrong = parsed(_valid(raw.dictionary), rule)
     if rule.temporal is None:
-        made, wrong, reason = _from_text(made, column)
+        values, wrong, reason = _from_text(values, column)
     else:
         reason = f"is not a {rule.as_} of the form {rule.format or 'ISO'}"
     if wrong is not None:
@@ -224,7 +224,7 @@ def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArr
             codes = pc.fill_null(raw.indices, len(wrong)).to_numpy()
             wrong = np.append(wrong, False)
         wrong = np.asarray(wrong[codes])
-    return made.take(raw.indices), wrong if wrong is not None and wrong.any() else None, reason
+    return values.take(raw.indices), wrong if wrong is not None and wrong.any() else None, reason
 
 
 def _valid(raw: pa.Array) -> pa.StringArray:
@@ -280,7 +280,7 @@ def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool
             fits = pc.and_(fits, pc.or_(finite, pc.match_substring_regex(trimmed, _NO_DIGITS)))
             numbers = pc.if_else(fits, numbers, pa.scalar(None, pa.float64()))
         array, wrong, _ = _to_float(numbers, column)
-        return array, _either(_not(fits), wrong), "is not a number that fits float32"
+        return array, _any([_not(fits), wrong]), "is not a number that fits float32"
     lower = pc.utf8_lower(trimmed)
     truth = pc.is_in(lower, value_set=pa.array(["true", "false"]))
     digits = pc.match_substring_regex(trimmed, _INTEGER)
@@ -300,12 +300,6 @@ def _not(fits: pa.Array) -> NDArray[np.bool_] | None:
     """Where `fits` is known to be false: null input is null, not wrong."""
     wrong = pc.invert(pc.fill_null(fits, True)).to_numpy(zero_copy_only=False)
     return wrong if wrong.any() else None
-
-
-def _either(left: NDArray[np.bool_] | None, right: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return left | right
 
 
 def _to_float(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:

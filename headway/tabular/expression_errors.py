@@ -26,23 +26,23 @@ class Overflow(DataError):
 
 def is_overflow(error: Exception) -> bool:
     """Whether Arrow's checked arithmetic refused a result."""
-    said = ("overflow", "not in range")  # the second of uint64 values that meet int64
-    return isinstance(error, pa.ArrowInvalid) and any(words in str(error) for words in said)
+    messages = ("overflow", "not in range")  # the second of uint64 values that meet int64
+    return isinstance(error, pa.ArrowInvalid) and any(words in str(error) for words in messages)
 
 
 def overflow(text: str, node: ast.expr, batch: pa.RecordBatch, row: int | None) -> Overflow:
     """The error for the part `node` of an expression whose result of row `row` does not fit int64."""
     names = [name for name in _names(node) if name in batch.schema.names]
-    held = [f"{name} = {batch.column(name)[row].as_py()}" for name in names] if row is not None else []
-    values = f" ({', '.join(held)})" if held else ""
-    one = (names[0] if names[0].isidentifier() else f"col({names[0]!r})") if names else "2"
-    made = Overflow(
+    assigned = [f"{name} = {batch.column(name)[row].as_py()}" for name in names] if row is not None else []
+    values = f" ({', '.join(assigned)})" if assigned else ""
+    operand = (names[0] if names[0].isidentifier() else f"col({names[0]!r})") if names else "2"
+    error = Overflow(
         f"{ast.unparse(node)} does not fit int64{values}",
         where=f"expression {text!r}",
-        fix=f"compute with decimal numbers (1.0 * {one} in place of {one}), or mend the value",
+        fix=f"compute with decimal numbers (1.0 * {operand} in place of {operand}), or mend the value",
     )
-    made.row = row
-    return made
+    error.row = row
+    return error
 
 
 def misfit(text: str, node: ast.expr, schema: pa.Schema, error: Exception) -> DataError:
@@ -51,21 +51,21 @@ def misfit(text: str, node: ast.expr, schema: pa.Schema, error: Exception) -> Da
     kinds = {name: kind_of(schema.field(name).type) for name in names}
     if (condition := _not_a_condition(node, kinds)) is not None:
         return DataError(condition[0], where=f"expression {text!r}", fix=condition[1])
-    held = [f"column {name!r} holds {kind}" for name, kind in kinds.items()]
-    held += [f"{value!r} is {'text' if isinstance(value, str) else 'a number'}" for value in _constants(node)]
+    types = [f"column {name!r} holds {kind}" for name, kind in kinds.items()]
+    types += [f"{value!r} is {'text' if isinstance(value, str) else 'a number'}" for value in _constants(node)]
     reason = str(error).splitlines()[0]
     # what Arrow says of types it has no function for is in its own words, and says no more than we do
     why = f" ({reason})" if isinstance(node, ast.Call) or not _OF_TYPES.search(reason) else ""
     part = "" if ast.unparse(node) == text.strip() else f"in {ast.unparse(node)!r}: "
-    problem = f"{part}{', and '.join([*held[:-2], ' and '.join(held[-2:])])}: these types cannot be combined{why}"
+    problem = f"{part}{', and '.join([*types[:-2], ' and '.join(types[-2:])])}: these types cannot be combined{why}"
     return DataError(problem, where=f"expression {text!r}", fix=_fix(node, kinds))
 
 
 def no_condition(text: str, node: ast.expr, kind: pa.DataType) -> ConfigError:
     """The error for an expression that gives values where a condition is wanted."""
-    said = ast.unparse(node)
-    name = said if isinstance(node, ast.Name | ast.Call) else f"({said})"
-    like = {"text": f"{name} == 'a'", "true or false": said}.get(kind_of(kind), f"{name} > 0")
+    expression = ast.unparse(node)
+    name = expression if isinstance(node, ast.Name | ast.Call) else f"({expression})"
+    like = {"text": f"{name} == 'a'", "true or false": expression}.get(kind_of(kind), f"{name} > 0")
     return ConfigError(
         f"gives {kind_of(kind)}, but a condition is needed", where=f"expression {text!r}", fix=f"write {like}, say"
     )
@@ -94,17 +94,17 @@ _OPERATOR = re.compile(
 
 def foreign_operator(text: str) -> str | None:
     """What to write in place of the operators of another language; None when there are none."""
-    found = next(
+    operator = next(
         (it for match in _OPERATOR.finditer(text) if (it := match[1] or match[2]) in _OPERATORS | _WORDS), None
     )
-    if found is None:
+    if operator is None:
         return None
     written = _OPERATOR.sub(_ours, text).strip()
     try:
         ast.parse(written, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         written = ""
-    return f"write {(_OPERATORS | _WORDS)[found]!r} in place of {found!r}" + (f": {written}" if written else "")
+    return f"write {(_OPERATORS | _WORDS)[operator]!r} in place of {operator!r}" + (f": {written}" if written else "")
 
 
 def _ours(match: re.Match[str]) -> str:
@@ -173,14 +173,14 @@ def _not_a_condition(node: ast.expr, kinds: dict[str, str]) -> tuple[str, str] |
 
 
 def _names(node: ast.expr) -> list[str]:
-    found = []
+    names = []
     for part in ast.walk(node):
         match part:
             case ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)]):
-                found.append(name)
+                names.append(name)
             case ast.Name(id=name):
-                found.append(name)
-    return list(dict.fromkeys(found))
+                names.append(name)
+    return list(dict.fromkeys(names))
 
 
 def _constants(node: ast.expr) -> list[object]:

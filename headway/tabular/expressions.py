@@ -337,14 +337,14 @@ def _compare(op: ast.cmpop, left: ast.expr, right: ast.expr, batch: pa.RecordBat
     if isinstance(op, ast.IsNot):
         return pc.is_valid(value)
     if isinstance(op, ast.In | ast.NotIn):
-        found = _found(value, [item for item in _items(right) or () if item is not None])
+        among = _among(value, [item for item in _items(right) or () if item is not None])
         # SQL: null in (...) is null, not false
-        found = pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
-        return pc.invert(found) if isinstance(op, ast.NotIn) else found
+        among = pc.if_else(pc.is_valid(value), among, pa.scalar(None, pa.bool_()))
+        return pc.invert(among) if isinstance(op, ast.NotIn) else among
     return _COMPARE[type(op)](*_together(value, _evaluate(right, batch)))
 
 
-def _found(value: Value, items: list[Any]) -> Value:
+def _among(value: Value, items: list[Any]) -> Value:
     """Which values are among constants that are all of one kind."""
     kind = value.type
     if not items or pa.types.is_null(kind):

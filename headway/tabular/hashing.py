@@ -73,10 +73,10 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 
             break
         start = offsets[rows] + 8 * k
         word = np.zeros(len(rows), U64)
-        left = np.minimum(lengths[rows] - 8 * k, 8)
+        remaining = np.minimum(lengths[rows] - 8 * k, 8)
         for byte in range(8):
             value = padded[start + byte].astype(U64) << U64(8 * byte)
-            word |= np.where(byte < left, value, U64(0))
+            word |= np.where(byte < remaining, value, U64(0))
         state[rows] = mix64(state[rows] ^ word, k)
     return state
 

@@ -73,10 +73,10 @@ class LabelConfig(Frozen):
 
     def stored(self, columns: tuple[Column, ...]) -> Column:
         """The label as a stored column, given the coerced columns it is made of."""
-        wanted = self.columns()
-        mine = [column for column in columns if column.name in wanted]
-        empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in mine], names=[c.name for c in mine])
-        missing = sorted(wanted - set(empty.schema.names))
+        names = self.columns()
+        read = [column for column in columns if column.name in names]
+        empty = pa.RecordBatch.from_arrays([pa.array([], c.arrow) for c in read], names=[c.name for c in read])
+        missing = sorted(names - set(empty.schema.names))
         if missing:
             raise ConfigError(f"the label needs column {missing[0]!r}, which the source does not have", where="label")
         kind = self.compute(empty).type

@@ -140,8 +140,8 @@ def with_null_slots(values: pa.Array, present: NDArray[np.bool_], length: int) -
     """The values of a vector column's rows that are `present`, with `length` nulls for each other row."""
     if present.all():
         return values
-    held = np.repeat(present, length)
-    return values.take(pa.array(np.cumsum(held) - 1, mask=~held))
+    filled = np.repeat(present, length)
+    return values.take(pa.array(np.cumsum(filled) - 1, mask=~filled))
 
 
 def split_text(raw: pa.Array, separator: str) -> pa.Array:

@@ -47,13 +47,13 @@ class RowSplit:
         Args:
             names: of the file's columns; None: whatever is asked for can be read.
         """
-        made = dict(types)
+        raw_types = dict(types)
         for name, column in self._apart.items():
             if name in self._extra and (names is None or name in names):
-                made[name] = raw_type(column)
+                raw_types[name] = raw_type(column)
             elif column.type == "bytes" and not column.shape and name in types and _is_number(types[name]):
-                made[name] = raw_type(column)  # the text is hashed as it stands, and read as a number afterwards
-        return made
+                raw_types[name] = raw_type(column)  # the text is hashed as it stands, and read as a number afterwards
+        return raw_types
 
     def assigned(self, batch: pa.RecordBatch, raw: pa.RecordBatch, kept: NDArray[np.int64] | None) -> Assigned:
         """The splits of a coerced batch.
@@ -71,8 +71,8 @@ class RowSplit:
                 return column_hash(stored[name])
             if name not in files:
                 return np.full(batch.num_rows, NULL)
-            found = _lenient(files[name], self._apart[name])
-            return found if kept is None else found[kept]
+            array = _lenient(files[name], self._apart[name])
+            return array if kept is None else array[kept]
 
         return assigned(self._config, batch, list(self._hashed), hashes)
 
@@ -83,8 +83,8 @@ _SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "
 
 def _differ(read: Column, hashed: Column) -> bool:
     """Whether the stored values are not those to hash."""
-    said, wanted = (column.model_dump(exclude=set(_SAME)) for column in (read, hashed))
-    return said != wanted or bool(read.shape) != bool(hashed.shape)
+    read_as, hashed_as = (column.model_dump(exclude=set(_SAME)) for column in (read, hashed))
+    return read_as != hashed_as or bool(read.shape) != bool(hashed.shape)
 
 
 def _is_number(kind: pa.DataType) -> bool:

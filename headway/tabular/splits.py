@@ -157,10 +157,10 @@ def assigned(
 def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
     assert config.column is not None
     meaning: dict[str, Any] = dict(config.values) if config.values else {name: name for name in SPLITS}
-    found = decoded(batch.column(config.column))
-    if not pa.types.is_binary(found.type):
-        found = found.cast(pa.string()).cast(pa.binary())
-    encoded = found.dictionary_encode()
+    texts = decoded(batch.column(config.column))
+    if not pa.types.is_binary(texts.type):
+        texts = texts.cast(pa.string()).cast(pa.binary())
+    encoded = texts.dictionary_encode()
     lookup = []
     for value in (raw.decode("utf-8", "backslashreplace") for raw in encoded.dictionary.to_pylist()):
         if value not in meaning:
@@ -255,13 +255,13 @@ def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[P
         if config.mode == "hash" and config.test == 0.0:
             parts["test"] = []
         return parts
-    held = config.eval_spans + config.test_spans
-    if len(spans) <= held:
+    holdout_spans = config.eval_spans + config.test_spans
+    if len(spans) <= holdout_spans:
         raise ConfigError(
-            f"the window has {counted(len(spans), 'span')} ({', '.join(spans)}), and {held} of them are held out",
+            f"the window has {counted(len(spans), 'span')} ({', '.join(spans)}), and {holdout_spans} of them are held out",
             where="split.mode: time",
-            fix=f"take a window of at least {held + 1}, or split by hash",
+            fix=f"take a window of at least {holdout_spans + 1}, or split by hash",
         )
-    train, rest = list(spans[: len(spans) - held]), list(spans[len(spans) - held :])
+    train, rest = list(spans[: len(spans) - holdout_spans]), list(spans[len(spans) - holdout_spans :])
     named = {"train": train, "eval": rest[: config.eval_spans], "test": rest[config.eval_spans :]}
     return {name: [(span, ALL) for span in part] for name, part in named.items()}

@@ -71,7 +71,7 @@ class Dictionaries:
         """The columns whose words differ."""
         if self is other:
             return []
-        return [i for i, (mine, its) in enumerate(zip(self.arrays, other.arrays, strict=True)) if not mine.equals(its)]
+        return [i for i, (one, two) in enumerate(zip(self.arrays, other.arrays, strict=True)) if not one.equals(two)]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Stack:
 
     @classmethod
     def parts(
-        cls, batch: pa.RecordBatch, rows: Sequence[NDArray[np.int64] | None], known: Dictionaries | None = None
+        cls, batch: pa.RecordBatch, rows: Sequence[NDArray[np.int64] | None], earlier: Dictionaries | None = None
     ) -> list[Stack]:
         """For each of `rows` those rows of a batch, in their order; None: all of them.
 
@@ -106,23 +106,23 @@ class Stack:
         arrays, names = batch.columns, batch.schema.names
         places, dictionaries, others = _places(arrays)
         words = Dictionaries(dictionaries)
-        if known is not None and len(known.arrays) == len(dictionaries) and not known.differing(words):
-            words = known
+        if earlier is not None and len(earlier.arrays) == len(dictionaries) and not earlier.differing(words):
+            words = earlier
         counts = [batch.num_rows if some is None else len(some) for some in rows]
-        made = [
+        stacks = [
             cls(names, n, places, {k: np.empty((len(p), n), DTYPES[k]) for k, p in places.items()}, {}, words, {})
             for n in counts
         ]
-        for kind, mine in places.items():
-            for start, block, present in _stacked(arrays, mine, kind, batch.num_rows):
-                for some, stack in zip(rows, made, strict=True):
+        for kind, columns in places.items():
+            for start, block, present in _stacked(arrays, columns, kind, batch.num_rows):
+                for some, stack in zip(rows, stacks, strict=True):
                     stack._fill(kind, start, block, present, some)
-            for stack in made:
+            for stack in stacks:
                 stack.present.setdefault(kind, None)
-        for some, stack in zip(rows, made, strict=True):
+        for some, stack in zip(rows, stacks, strict=True):
             for i, array in others.items():
                 stack.others[i] = array if some is None else array.take(pa.array(some))
-        return made
+        return stacks
 
     def _fill(
         self, kind: str, start: int, block: NDArray[Any], present: Mask | None, rows: NDArray[np.int64] | None
@@ -150,8 +150,8 @@ class Stack:
 
     def take(self, rows: NDArray[np.int64]) -> Stack:
         """Some rows in the order given, by copy."""
-        wanted = pa.array(rows)
-        return self._each(len(rows), lambda block: block.take(rows, axis=1), lambda array: array.take(wanted))
+        places = pa.array(rows)
+        return self._each(len(rows), lambda block: block.take(rows, axis=1), lambda array: array.take(places))
 
     def _each(self, n: int, some: Callable[[NDArray[Any]], NDArray[Any]], other: Callable[[Any], Any]) -> Stack:
         values = {kind: some(block) for kind, block in self.values.items()}
@@ -161,21 +161,21 @@ class Stack:
 
     def arrays(self, kind: str) -> list[pa.Array]:
         """The columns of one kind of block as Arrow arrays, by reference where that can be."""
-        made = _sliced(self.values[kind], self.present[kind])
+        arrays = _sliced(self.values[kind], self.present[kind])
         if kind != CODES:
-            return made
-        pairs = zip(made, self.words.arrays, strict=True)
+            return arrays
+        pairs = zip(arrays, self.words.arrays, strict=True)
         return [pa.DictionaryArray.from_arrays(codes, words, safe=False) for codes, words in pairs]
 
     def columns(self) -> list[pa.Array]:
         """All columns as Arrow arrays."""
-        found: list[Any] = [None] * len(self.names)
+        columns: list[Any] = [None] * len(self.names)
         for kind, places in self.places.items():
             for i, array in zip(places, self.arrays(kind), strict=True):
-                found[i] = array
+                columns[i] = array
         for i, array in self.others.items():
-            found[i] = array
-        return found
+            columns[i] = array
+        return columns
 
     def column(self, name: str) -> pa.Array:
         """One column as an Arrow array."""
@@ -259,14 +259,14 @@ def joined(stacks: Sequence[Stack]) -> Stack:
 
 def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], Dictionaries]:
     """The blocks of codes, of all stacks' words."""
-    held = stacks[0].words
+    dictionaries = stacks[0].words
     if CODES not in stacks[0].places:
-        return [], held
+        return [], dictionaries
     codes = [stacks[0].values[CODES]]
     for stack in stacks[1:]:
         block = stack.values[CODES]
-        if odd := held.differing(stack.words):
-            block, words = block.copy(), list(held.arrays)
+        if odd := dictionaries.differing(stack.words):
+            block, words = block.copy(), list(dictionaries.arrays)
             for i in odd:
                 both = pa.concat_arrays([words[i], stack.words.arrays[i]]).dictionary_encode()
                 places, own = both.indices.to_numpy(), len(words[i])
@@ -276,9 +276,9 @@ def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], Dictio
                         before[i] = _other_codes(before[i], places[:own])
                 block[i] = _other_codes(block[i], places[own:])
                 words[i] = both.dictionary
-            held = Dictionaries(words)
+            dictionaries = Dictionaries(words)
         codes.append(block)
-    return codes, held
+    return codes, dictionaries
 
 
 def _other_codes(codes: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:

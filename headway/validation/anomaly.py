@@ -43,13 +43,13 @@ def errors(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 def summary_table(result: dict[str, Any]) -> list[dict[str, str]]:
     """A row of text for each anomaly, errors first, for a terminal or an artifact."""
-    shown = ("severity", "kind", "where", "column", "message", "fix")
-    return [{name: anomaly.get(name) or "" for name in shown} for anomaly in result["anomalies"]]
+    fields = ("severity", "kind", "where", "column", "message", "fix")
+    return [{name: anomaly.get(name) or "" for name in fields} for anomaly in result["anomalies"]]
 
 
-def listed(found: list[tuple[Any, int]], total: int) -> str:
+def listed(counts: list[tuple[Any, int]], total: int) -> str:
     """The first few of `total` values, each with its rows."""
-    named = ", ".join(f"{value_text(value)} ({count:,})" for value, count in found[:LISTED])
+    named = ", ".join(f"{value_text(value)} ({count:,})" for value, count in counts[:LISTED])
     return named + (f" and {total - LISTED:,} more" if total > LISTED else "")
 
 

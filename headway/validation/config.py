@@ -74,7 +74,7 @@ class ColumnValidation(Frozen):
     drift: ColumnDrift = ColumnDrift()
     severity: dict[str, Severity] = Field(default={}, description="by kind: error, warning, info or ignore")
 
-    _known = field_validator("severity")(_kinds)
+    _check_kinds = field_validator("severity")(_kinds)
 
 
 class ValidateConfig(Frozen):
@@ -103,13 +103,13 @@ class ValidateConfig(Frozen):
     severity: dict[str, Severity] = Field(default={}, description="by kind: error, warning, info or ignore")
     columns: dict[str, ColumnValidation] = Field(default={}, description="what differs for single columns")
 
-    _known = field_validator("severity")(_kinds)
+    _check_kinds = field_validator("severity")(_kinds)
 
-    def check(self, known: Sequence[str], *, where: str) -> None:
+    def check(self, names: Sequence[str], *, where: str) -> None:
         """ConfigError when a column is named that does not exist."""
         for name in self.columns:
-            if name != LABEL and name not in known:
-                raise no_column(name, known, where=f"{where}: validation.columns")
+            if name != LABEL and name not in names:
+                raise no_column(name, names, where=f"{where}: validation.columns")
 
     def unseen(self, column: str) -> float:
         own = self.columns.get(column)
@@ -124,8 +124,8 @@ class ValidateConfig(Frozen):
         own = self.columns.get(column)
         return self.drift.model_copy(update=own.drift.model_dump(exclude_none=True)) if own else self.drift
 
-    def settled(self, found: Anomaly) -> Anomaly | None:
+    def settled(self, anomaly: Anomaly) -> Anomaly | None:
         """The anomaly with the gravity that the config gives it; None when it is to be ignored."""
-        own = self.columns.get(found.column or "")
-        severity = (own.severity.get(found.kind) if own else None) or self.severity.get(found.kind) or found.severity
-        return None if severity == "ignore" else found.model_copy(update={"severity": severity})
+        own, kind = self.columns.get(anomaly.column or ""), anomaly.kind
+        severity = (own.severity.get(kind) if own else None) or self.severity.get(kind) or anomaly.severity
+        return None if severity == "ignore" else anomaly.model_copy(update={"severity": severity})

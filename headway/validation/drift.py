@@ -39,15 +39,15 @@ def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float,
     if ours.text is None or theirs.text is None:
         raise ValueError(f"{ours.name}: the values were not counted, so there are no shares to compare")
     n, m = max(ours.values, 1), max(theirs.values, 1)
-    found = -1.0, b"", 0.0, 0.0
+    largest = -1.0, b"", 0.0, 0.0
     # block by block: there may be millions of words
     for values, a, b in paired(ours.text.blocks(), theirs.text.blocks()):
         change = np.abs(a / n - b / m)
         top = float(change.max())
-        if top > found[0]:
+        if top > largest[0]:
             at = min(np.flatnonzero(change == top).tolist(), key=lambda i: values[i].as_py())
-            found = top, values[at].as_py(), float(a[at] / n), float(b[at] / m)
-    return found if found[0] >= 0 else (0.0, b"", 0.0, 0.0)
+            largest = top, values[at].as_py(), float(a[at] / n), float(b[at] / m)
+    return largest if largest[0] >= 0 else (0.0, b"", 0.0, 0.0)
 
 
 def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
@@ -108,12 +108,12 @@ def _flat(column: ColumnStatistics) -> bool:
 
 def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds: DriftConfig) -> Iterator[Anomaly]:
     name = ours.name
-    told = "the label" if name == LABEL else f"column {name!r}"
+    which = "the label" if name == LABEL else f"column {name!r}"
     now, before = _absent(ours), _absent(theirs)
     if abs(now - before) > bounds.missing:
         yield _anomaly(
             name,
-            f"{told} is missing in {now:.2%} of the train rows, and was in {before:.2%} of {whose} "
+            f"{which} is missing in {now:.2%} of the train rows, and was in {before:.2%} of {whose} "
             f"(a change of {abs(now - before):.3f}; the limit is {bounds.missing:g})",
             "missing",
             abs(now - before),
@@ -122,14 +122,14 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
         return
     if ours.text is None or theirs.text is None:
         if ours.type == "bytes":
-            yield _uncounted(ours, theirs, told, whose)
+            yield _uncounted(ours, theirs, which, whose)
             return
     else:
         distance, value, share, was = l_infinity(ours, theirs)
         if distance > bounds.l_infinity:
             yield _anomaly(
                 name,
-                f"{told} has drifted from {whose}: {value_text(value)} is {share:.2%} of its train values, and was "
+                f"{which} has drifted from {whose}: {value_text(value)} is {share:.2%} of its train values, and was "
                 f"{was:.2%} (L-infinity distance {distance:.3f}; the limit is {bounds.l_infinity:g})",
                 "l_infinity",
                 distance,
@@ -140,7 +140,7 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
         worst = "jensen_shannon" if divergence > bounds.jensen_shannon else "quantile"
         yield _anomaly(
             name,
-            f"{told} has drifted from {whose}: its median went from {_figures(theirs, [0.5])} to {_figures(ours, [0.5])}, "
+            f"{which} has drifted from {whose}: its median went from {_figures(theirs, [0.5])} to {_figures(ours, [0.5])}, "
             f"its 5% to 95% range from {_figures(theirs, [0.05, 0.95])} to {_figures(ours, [0.05, 0.95])} "
             f"(Jensen-Shannon divergence {divergence:.3f}, limit {bounds.jensen_shannon:g}; "
             f"quantile distance {shift:.3f}, limit {bounds.quantile:g})",
@@ -149,10 +149,10 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
         )
 
 
-def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, told: str, whose: str) -> Anomaly:
+def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, whose: str) -> Anomaly:
     """Values that are images or documents have no shares to compare."""
     longest = max(ours.longest or 0, theirs.longest or 0)
-    message = f"the values of {told} were not compared with those of {whose}: they have up to {longest:,} bytes, and "
+    message = f"the values of {which} were not compared with those of {whose}: they have up to {longest:,} bytes, and "
     message += f"values are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared"
     fix = f"nothing to do; validation.columns.{ours.name}.severity.drift: ignore leaves this out"
     return finding("info", "drift", "train", message, fix, column=ours.name)
@@ -160,13 +160,13 @@ def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, told: str, whos
 
 def _absent(column: ColumnStatistics) -> float:
     """The share of rows without a value that can be compared: null, NaN or infinite."""
-    there = column.present if column.type == "bytes" else column.finite
-    return 1 - there / column.rows if column.rows else 1.0
+    present = column.present if column.type == "bytes" else column.finite
+    return 1 - present / column.rows if column.rows else 1.0
 
 
 def _figures(column: ColumnStatistics, at: list[float]) -> str:
-    shown = [value_text(float(value)) for value in column.quantile(at)]
-    return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+    texts = [value_text(float(value)) for value in column.quantile(at)]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _anomaly(column: str, message: str, bound: str, distance: float) -> Anomaly:
@@ -177,8 +177,8 @@ def _anomaly(column: str, message: str, bound: str, distance: float) -> Anomaly:
 
 def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
     """Classes that the champion learnt from and that no train row has any more; both sides must be complete classes."""
-    left = {value for value, _ in ours.top()}
-    gone = [(value, count) for value, count in theirs.top() if value not in left]
+    values = {value for value, _ in ours.top()}
+    gone = [(value, count) for value, count in theirs.top() if value not in values]
     if gone:
         message = f"no train row has a label that {whose} was trained on: {listed(gone, len(gone))}"
         fix = "check the label expression and the spans of the window, or widen the window"
@@ -193,24 +193,24 @@ def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig
         fix = "log more requests, or lower validation.drift.min_rows"
         yield finding("info", "skew", "serving", message, fix)
         return
-    for name, asked in logged.columns.items():
+    for name, requested in logged.columns.items():
         taught = train.columns.get(name)
-        if taught is None or taught.type != asked.type or not _flat(asked):
+        if taught is None or taught.type != requested.type or not _flat(requested):
             continue
-        if asked.missing == asked.rows and taught.present:
-            message = f"none of the {asked.rows:,} logged requests has a value of {name!r}; "
+        if requested.missing == requested.rows and taught.present:
+            message = f"none of the {requested.rows:,} logged requests has a value of {name!r}; "
             message += f"{taught.present / taught.rows:.2%} of the train rows do"
             fix = f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}"
             yield finding("warning", "skew", "serving", message, fix, column=name)
             continue
-        for found in _column(asked, taught, "the train rows", config.drift_of(name)):
-            message = found.message.replace(
+        for drifted in _column(requested, taught, "the train rows", config.drift_of(name)):
+            message = drifted.message.replace(
                 "has drifted from the train rows", "is distributed differently in requests than in training"
             )
             message = message.replace("of the train rows, and", "of the logged requests, and").replace(
                 "of its train values, and", "of the logged values, and"
             )
             message = message.replace("in those of the train rows", "in the train rows")
-            fix = (found.fix or "").replace("check what changed in the source", "make it in serving as in the source")
+            fix = (drifted.fix or "").replace("check what changed in the source", "make it in serving as in the source")
             fix = fix.replace("if it is right", "if it is meant to differ")
-            yield found.model_copy(update={"kind": "skew", "where": "serving", "message": message, "fix": fix})
+            yield drifted.model_copy(update={"kind": "skew", "where": "serving", "message": message, "fix": fix})

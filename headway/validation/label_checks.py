@@ -58,7 +58,7 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
     lacking = [(value, count) for value, count in ours if value not in {value for value, _ in theirs}]
     if lacking and label.present:
         # a class of three rows may miss eval by chance, one that should have had a row there is a broken split
-        wanted = max(count for _, count in lacking) * label.present / train.present
+        expected = max(count for _, count in lacking) * label.present / train.present
         message = f"none of the {label.present:,} {split} rows has "
         message += f"{agree(len(lacking), 'the label', 'one of the labels')} {listed(lacking, len(lacking))} "
         message += f"of train: metrics of {split} say nothing about "
@@ -66,7 +66,7 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
         fix = "give eval a larger share (split.eval), split by a key of many values (split.key) or by a column that is "
         fix += "stratified by the label (split.mode: column), or widen the window"
         yield finding(
-            "error" if split == "eval" and (wanted >= 1 or len(ours) == 2) else "warning",
+            "error" if split == "eval" and (expected >= 1 or len(ours) == 2) else "warning",
             "missing class",
             split,
             message,

@@ -62,8 +62,8 @@ def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anoma
 
 def _places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
     """Where each of the named columns stands. A table looks through all of its names for one, and there may be thousands."""
-    wanted = set(names)
-    return {name: place for place, name in enumerate(rows.column_names) if name in wanted}
+    named = set(names)
+    return {name: place for place, name in enumerate(rows.column_names) if name in named}
 
 
 def _bits(values: pa.ChunkedArray) -> bytes:
@@ -134,12 +134,12 @@ def _codes(values: pa.ChunkedArray) -> Codes:
     """A bucket for each row; a missing value has one of its own."""
     missing = values.is_null().to_numpy()
     if (pa.types.is_integer(values.type) and values.type != pa.uint64()) or pa.types.is_floating(values.type):
-        found, good = numbers(values)
+        floats, good = numbers(values)
         if not good.any():
             return np.zeros(len(values), np.int64)
         # with both ends: a few least values are told from the rest as well as a few greatest
-        edges = np.unique(np.quantile(found[good], np.linspace(0, 1, _BUCKETS + 1), method="inverted_cdf"))
-        codes = np.searchsorted(edges, found, "left")
+        edges = np.unique(np.quantile(floats[good], np.linspace(0, 1, _BUCKETS + 1), method="inverted_cdf"))
+        codes = np.searchsorted(edges, floats, "left")
         codes = np.where(good, codes + 1, 0)
     else:
         codes = np.unique(values.fill_null(0).to_numpy(), return_inverse=True)[1] + 1

@@ -59,7 +59,7 @@ def requests(path: Path, columns: Sequence[Column]) -> Logged:
         DataError: the file holds no request, or a TFRecord is damaged.
     """
     statistics = SplitStatistics.create(columns)
-    wanted = [column.model_copy(update={"nullable": True}) for column in columns]
+    read_as = [column.model_copy(update={"nullable": True}) for column in columns]
     rows, unfit, first = 0, 0, ""
 
     def add(number: int, reason: str, place: str) -> None:
@@ -76,7 +76,7 @@ def requests(path: Path, columns: Sequence[Column]) -> Logged:
             add(numbers(bad.row), reason, place)
         at = chunk.positions()
         for start in range(0, chunk.batch.num_rows, _BATCH):
-            coerced = coerce(chunk.batch.slice(start, _BATCH), wanted)
+            coerced = coerce(chunk.batch.slice(start, _BATCH), read_as)
             statistics.update(coerced.batch)
             for bad in coerced.rejected.to_pylist():
                 add(numbers(int(at[start + bad["row"]])), f"{bad['column']!r}: {bad['value']!r} {bad['reason']}", place)
@@ -131,7 +131,7 @@ def _json(path: Path, names: Sequence[str], types: Mapping[str, pa.DataType]) ->
 
 def _one_a_line(data: bytes, before: int) -> tuple[bytes, list[int]]:
     """Requests, one a line, and the number of the line of the file that each comes from."""
-    found, numbers = list[bytes](), list[int]()
+    requests, numbers = list[bytes](), list[int]()
     for number, line in enumerate(data.split(b"\n"), before + 1):
         if not line.strip(b" \t\r"):
             continue
@@ -141,6 +141,6 @@ def _one_a_line(data: bytes, before: int) -> tuple[bytes, list[int]]:
                 value = json.loads(line)
                 if isinstance(value, dict) and isinstance(value.get("instances"), list):
                     rows = [json.dumps(row).encode() for row in value["instances"]]
-        found += rows
+        requests += rows
         numbers += [number] * len(rows)
-    return b"\n".join(found), numbers
+    return b"\n".join(requests), numbers

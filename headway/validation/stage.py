@@ -98,17 +98,17 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
     if request.split is not None:
         report = stratification(splits, request.task, request.split, request.config.stratification)
     raised += [*(Anomaly.model_validate(anomaly) for anomaly in proof["anomalies"]), *report.anomalies]
-    found = [settled for anomaly in raised if (settled := request.config.settled(anomaly)) is not None]
-    found.sort(key=lambda anomaly: SEVERITIES.index(anomaly.severity))
+    anomalies = [settled for anomaly in raised if (settled := request.config.settled(anomaly)) is not None]
+    anomalies.sort(key=lambda anomaly: SEVERITIES.index(anomaly.severity))
     result = {
-        "anomalies": [anomaly.model_dump(mode="json") for anomaly in found],
-        "errors": sum(anomaly.severity == "error" for anomaly in found),
-        "warnings": sum(anomaly.severity == "warning" for anomaly in found),
+        "anomalies": [anomaly.model_dump(mode="json") for anomaly in anomalies],
+        "errors": sum(anomaly.severity == "error" for anomaly in anomalies),
+        "warnings": sum(anomaly.severity == "warning" for anomaly in anomalies),
         "splits": _table([row | _proven(proof["splits"].get(row["split"], {})) for row in report.rows]),
         "proof": proof["says"],
     }
     (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    for anomaly in found:
+    for anomaly in anomalies:
         monitor.log(f"{anomaly.severity}: {anomaly.message}")
     return result
 
@@ -151,8 +151,8 @@ def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
 
 
 def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
-    wanted = {"train": request.config.min_train_rows, "eval": request.config.min_eval_rows}
-    for name, least in wanted.items():
+    minimums = {"train": request.config.min_train_rows, "eval": request.config.min_eval_rows}
+    for name, least in minimums.items():
         rows = splits[name].rows if name in splits else 0
         if rows < least:
             message = f"the {name} split has {counted(rows, 'row')}; at least {least:,} are needed"
@@ -162,7 +162,7 @@ def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Ite
             message = f"the eval split has only {counted(rows, 'row')}, so its metrics are uncertain"
             fix = "widen the window, or give eval a larger share"
             yield finding("warning", "few rows", name, message, fix)
-    for name in sorted(set(splits) - set(wanted)):
+    for name in sorted(set(splits) - set(minimums)):
         if not splits[name].rows:
             message = f"the {name} split has no rows"
             fix = "widen the window, or change the split"
@@ -181,8 +181,8 @@ def _content(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
         return
     features = [name for name in train.columns if name != LABEL]
     if request.features is not None:
-        wanted = set(request.features)
-        features = [name for name in features if name in wanted]
+        chosen = set(request.features)
+        features = [name for name in features if name in chosen]
     for name in train.columns:
         if name != LABEL and name in request.schema_:
             yield from constant(train.columns[name])

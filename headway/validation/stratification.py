@@ -70,34 +70,34 @@ def stratification(
     for name, statistics in splits.items():
         share = statistics.rows / total if total else 0.0
         row: dict[str, str | int] = {"split": name, "rows": statistics.rows, "share": f"{share:.2%}"}
-        if (wanted := _wanted(split, name)) is not None:
-            row["asked for"] = f"{wanted:.2%}"
-            report.anomalies += _off(name, statistics.rows, total, wanted)
+        if (target := _share_of(split, name)) is not None:
+            row["asked for"] = f"{target:.2%}"
+            report.anomalies += _off(name, statistics.rows, total, target)
         label = statistics.columns.get(LABEL)
         if label is not None and train is not None and kind is not None:
             row |= _described(label, train, kind)
-            found = compare(train, label, kind) if name != "train" else None
-            if found is not None:
-                row |= {"difference": number(round(found.effect, 4)), "p": f"{found.p:.2g}"}
-                report.anomalies += _differs(name, train, label, kind, found, split, config)
+            difference = compare(train, label, kind) if name != "train" else None
+            if difference is not None:
+                row |= {"difference": number(round(difference.effect, 4)), "p": f"{difference.p:.2g}"}
+                report.anomalies += _differs(name, train, label, kind, difference, split, config)
         report.rows.append(row)
     return report
 
 
-def _wanted(split: SplitConfig, name: str) -> float | None:
+def _share_of(split: SplitConfig, name: str) -> float | None:
     if split.mode != "hash":
         return None
     return {"train": 1.0 - split.eval - split.test, "eval": split.eval, "test": split.test}.get(name)
 
 
-def _off(name: str, rows: int, total: int, wanted: float) -> Iterator[Anomaly]:
+def _off(name: str, rows: int, total: int, target: float) -> Iterator[Anomaly]:
     """The rows that fell to a split against the share that was asked for: one-sample z-test of a proportion."""
-    expected = total * wanted
+    expected = total * target
     if min(expected, total - expected) < _EXPECTED:
         return
-    z = (rows - expected) / math.sqrt(expected * (1 - wanted))
+    z = (rows - expected) / math.sqrt(expected * (1 - target))
     if normal_tails(z) < 1e-4 and abs(rows - expected) > _SHARE * expected:
-        message = f"{name} has {rows / total:.2%} of the rows, and {wanted:.2%} were asked for: a few keys, or a few "
+        message = f"{name} has {rows / total:.2%} of the rows, and {target:.2%} were asked for: a few keys, or a few "
         message += "rows repeated many times in the files, make up many of the rows"
         fix = "check the keys with the most rows; another split.salt assigns them to other splits"
         yield finding("warning", "split share", name, message, fix)
@@ -211,16 +211,16 @@ def _differs(
     train: ColumnStatistics,
     label: ColumnStatistics,
     kind: str,
-    found: Difference,
+    difference: Difference,
     split: SplitConfig,
     config: StratificationConfig,
 ) -> Iterator[Anomaly]:
-    if found.p >= config.p or abs(found.effect) < config.effect:
+    if difference.p >= config.p or abs(difference.effect) < config.effect:
         return
-    ours, theirs = (next(iter(_described(one, train, kind).values())) for one in (train, label))
+    ours, theirs = (next(iter(_described(side, train, kind).values())) for side in (train, label))
     what = "its mean is" if kind == "regression" else "it is"
     by_time = split.mode == "time"
-    chance = f"p {found.p:.1g}" if found.p > 0 else "p below 1e-300"
+    chance = f"p {difference.p:.1g}" if difference.p > 0 else "p below 1e-300"
     because = ": splits by time differ as the data change" if by_time else ", which is more than chance gives"
     fix = "nothing to do, unless metrics on such an eval split do not tell about future data"
     if split.mode == "column":
@@ -228,5 +228,5 @@ def _differs(
     elif not by_time:
         fix = "check keys with very many rows; another split.salt assigns them to other splits"
     message = f"the label of {name} is distributed differently than in train: {what} {theirs} in {name} and {ours} in "
-    message += f"train ({abs(found.effect):.2f} standard deviations, {chance}){because}"
+    message += f"train ({abs(difference.effect):.2f} standard deviations, {chance}){because}"
     yield finding("info" if by_time else "warning", "stratification", name, message, fix, column=LABEL)

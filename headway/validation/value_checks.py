@@ -74,11 +74,11 @@ def _domain(split: str, column: ColumnStatistics, schema: Schema, config: Valida
         fix += f"{column.name!r} out of the schema file"
         yield finding("warning", "unseen values", split, message, fix, column=column.name)
         return
-    known = pa.array([value.encode() for value in schema.domains[column.name]], pa.large_binary())
-    unseen, rows = column.text.others(known)
+    words = pa.array([value.encode() for value in schema.domains[column.name]], pa.large_binary())
+    unseen, rows = column.text.others(words)
     if not unseen:
         return
-    values, counts = column.text.top(LISTED, unless=known)
+    values, counts = column.text.top(LISTED, unless=words)
     examples = list(zip(values.to_pylist(), counts.tolist(), strict=True))
     share = rows / column.values
     message = f"column {column.name!r} has values the schema does not know in {rows:,} of {column.values:,} {split} "

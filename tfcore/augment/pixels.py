@@ -60,8 +60,8 @@ def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: in
 def _coloured(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, first: int) -> tf.Tensor:
     """gain * (mixed - mean) + mean + offset: hue and saturation mix the channels, contrast is the gain."""
     _, height, width, channels = pixels.shape
-    one = tf.ones_like(draws.uniform(0))
-    gain, offset = one, 0.0 * one
+    ones = tf.ones_like(draws.uniform(0))
+    gain, offset = ones, 0.0 * ones
     if config.brightness:
         offset = 255.0 * draws.between(first + BRIGHTNESS, -config.brightness, config.brightness)
     if config.contrast:
@@ -71,7 +71,7 @@ def _coloured(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, first: int
     mean = tf.cast(tf.reduce_sum(tf.cast(flat, tf.int32), 1), tf.float32) / float(height * width * channels)
     minus = (gain * mean - mean - offset)[:, None]
     if channels != 3 or not (config.saturation or config.hue):
-        made = _to_bytes(tf.cast(flat, tf.float32) * gain[:, None] - minus)
+        coloured = _to_bytes(tf.cast(flat, tf.float32) * gain[:, None] - minus)
     else:
         planes = tf.unstack(tf.reshape(pixels, [-1, height * width, 3]), axis=2)
         red, green, blue = (tf.cast(plane, tf.float32) for plane in planes)
@@ -80,18 +80,18 @@ def _coloured(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, first: int
             # differences only: the graph's optimizer adds a chain of sums up in another order than eager execution
             value = red * (gain * to_red)[:, None] - green * (-gain * to_green)[:, None]
             mixed.append(_to_bytes(value - blue * (-gain * to_blue)[:, None] - minus))
-        made = tf.stack(mixed, 2)
-    return tf.reshape(made, [-1, height, width, channels])
+        coloured = tf.stack(mixed, 2)
+    return tf.reshape(coloured, [-1, height, width, channels])
 
 
 def _matrix(draws: Draws, config: AugmentConfig, first: int) -> list[list[tf.Tensor]]:
     """3 by 3 factors [rows] from the channels to the new channels."""
     if config.hue:
-        found = tf.gather(tf.constant(hue_matrices(config.hue)), draws.below(first + HUE, ANGLES))
-        turn = [[found[:, i, j] for j in range(3)] for i in range(3)]
+        matrices = tf.gather(tf.constant(hue_matrices(config.hue)), draws.below(first + HUE, ANGLES))
+        turn = [[matrices[:, i, j] for j in range(3)] for i in range(3)]
     else:
-        one = tf.ones_like(draws.uniform(0))
-        turn = [[one * float(i == j) for j in range(3)] for i in range(3)]
+        ones = tf.ones_like(draws.uniform(0))
+        turn = [[ones * float(i == j) for j in range(3)] for i in range(3)]
     if not config.saturation:
         return turn
     keep = draws.between(first + SATURATION, 1.0 - config.saturation, 1.0 + config.saturation)

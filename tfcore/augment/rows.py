@@ -66,19 +66,19 @@ class Augment:
         self.chunk = max(8, min(CHUNK_ROWS, CHUNK_BYTES // max(1, row)))
         """Rows that are varied at a time."""
 
-    def placed(self, window: Batch, order: tf.Tensor, seen: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
+    def placed(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
         """What has to be known of each row of `window[order][seen:]`, as more columns.
 
         Args:
             order: int32 [rows], the window's permutation.
             first: int64, the index in the epoch of the window's first row.
         """
-        index = (first + tf.range(tf.size(order, tf.int64)))[seen:]
-        made = {_INDEX: index, _EPOCH: tf.fill(tf.shape(index), tf.cast(epoch, tf.int64))}
+        index = (first + tf.range(tf.size(order, tf.int64)))[skipped:]
+        columns = {_INDEX: index, _EPOCH: tf.fill(tf.shape(index), tf.cast(epoch, tf.int64))}
         if self._config.mixup:
-            before = tf.roll(order, 1, 0)[seen:]
-            made |= {_PARTNER + name: tf.gather(value, before) for name, value in window.items()}
-        return made
+            before = tf.roll(order, 1, 0)[skipped:]
+            columns |= {_PARTNER + name: tf.gather(value, before) for name, value in window.items()}
+        return columns
 
     def __call__(self, rows: Batch) -> Batch:
         """`rows` with what `placed` added -> rows as the model takes them, varied; dtypes and ranges as they were."""
@@ -118,11 +118,11 @@ class Augment:
             keep = (draws.uniform(_MIX_LISTS) < share)[:, None]
             mixed["lists"] = tf.where(keep, rows["lists"], partner["lists"])
         label_share = tf.math.divide_no_nan(own, weight)
-        mine, theirs = rows["label"], partner["label"]
+        label, other = rows["label"], partner["label"]
         if self.soft:
-            mine, theirs = (tf.one_hot(label, self.classes, dtype=tf.float32) for label in (mine, theirs))
+            label, other = (tf.one_hot(classes, self.classes, dtype=tf.float32) for classes in (label, other))
             label_share = label_share[:, None]
-        mixed["label"] = label_share * mine + (1.0 - label_share) * theirs
+        mixed["label"] = label_share * label + (1.0 - label_share) * other
         return mixed
 
     def _noisy(self, numeric: tf.Tensor, draws: Draws) -> tf.Tensor:
@@ -146,31 +146,30 @@ class _Columns:
             # the parts of a date are missing together
             number = first.setdefault(dates.get(fitted.column.name, fitted.column.name), place)
             kind = "numeric" if fitted.size is None else "categorical" if fitted.width is None else "lists"
-            shown = when_missing(fitted)
+            inputs = when_missing(fitted)
             width = len(fitted.numeric_names()) if kind == "numeric" else fitted.width or 1
-            owners[kind] += [-1 if shown is None else number] * width
-            missing[kind] += [0.0] * width if shown is None else shown
+            owners[kind] += [-1 if inputs is None else number] * width
+            missing[kind] += [0.0] * width if inputs is None else inputs
             if kind == "numeric":
                 values += _values(fitted)
         self.values = np.asarray(values, np.float32)
         """1 where a numeric input is a value, 0 where it only says that one is missing. [numeric]"""
         self._owners = {kind: np.asarray(owner, np.int32) for kind, owner in owners.items()}
-        self._missing = {kind: np.asarray(shown, np.float32) for kind, shown in missing.items()}
+        self._missing = {kind: np.asarray(inputs, np.float32) for kind, inputs in missing.items()}
 
     def hidden(self, rows: Batch, dropped: tf.Tensor) -> Batch:
         """The inputs with the columns of `dropped` (bool [rows, columns]) missing."""
-        made: Batch = {}
+        hidden: Batch = {}
         for kind, owner in self._owners.items():
             if not len(owner):
                 continue
             value = rows[kind]
             mask = tf.gather(dropped, np.maximum(owner, 0), axis=1) & (owner >= 0)
-            made[kind] = tf.where(mask, self._missing[kind].astype(value.dtype.as_numpy_dtype), value)
-        return made
+            hidden[kind] = tf.where(mask, self._missing[kind].astype(value.dtype.as_numpy_dtype), value)
+        return hidden
 
 
 def _values(fitted: Fitted) -> list[float]:
     names = len(fitted.numeric_names())
-    said = 0 if fitted.pixels is None else names
-    said = said or fitted.missing_indicator + fitted.nan_indicator
-    return [1.0] * (names - said) + [0.0] * said
+    indicators = fitted.missing_indicator + fitted.nan_indicator if fitted.pixels is None else names
+    return [1.0] * (names - indicators) + [0.0] * indicators

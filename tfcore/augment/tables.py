@@ -43,8 +43,8 @@ def beta_quantiles(alpha: float) -> NDArray[np.float32]:
 @lru_cache(maxsize=4)
 def hue_matrices(share: float) -> NDArray[np.float32]:
     """Turns of the colour plane by -share to share of a round that leave the brightness (Y of YIQ) as it is."""
-    made = []
+    matrices = []
     for angle in np.linspace(-share, share, ANGLES) * 2 * np.pi:
         turn = np.array([[1, 0, 0], [0, np.cos(angle), -np.sin(angle)], [0, np.sin(angle), np.cos(angle)]])
-        made.append(np.linalg.inv(_TO_YIQ) @ turn @ _TO_YIQ)
-    return np.stack(made).astype(np.float32)
+        matrices.append(np.linalg.inv(_TO_YIQ) @ turn @ _TO_YIQ)
+    return np.stack(matrices).astype(np.float32)

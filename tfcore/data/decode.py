@@ -20,9 +20,9 @@ from tfcore.transform.raw_column import RawColumn, raw_columns
 class Decoder:
     """Records to raw columns, by the manifest's feature spec; only the columns that are asked for."""
 
-    def __init__(self, columns: Sequence[Column], rows_per_record: int, wanted: Sequence[str]):
-        asked = set(wanted)
-        self.columns = [column for column in columns if column.name in asked]
+    def __init__(self, columns: Sequence[Column], rows_per_record: int, names: Sequence[str]):
+        read = set(names)
+        self.columns = [column for column in columns if column.name in read]
         self.grouped = rows_per_record > 1
         self._spec = feature_spec(self.columns, rows_per_record) if self.grouped else {}
 
@@ -33,8 +33,8 @@ class Decoder:
             nullable = [column.name for column in self.columns if column.nullable]
             present = {}
             if nullable:  # at once, since a wide table has thousands
-                known = tf.cast(tf.stack([parsed[f"{name}/present"] for name in nullable]), tf.bool)
-                present = dict(zip(nullable, tf.unstack(known, len(nullable)), strict=True))
+                flags = tf.cast(tf.stack([parsed[f"{name}/present"] for name in nullable]), tf.bool)
+                present = dict(zip(nullable, tf.unstack(flags, len(nullable)), strict=True))
             return {column.name: self._group(column, parsed, present.get(column.name)) for column in self.columns}
         return raw_columns(parse_examples(records, self.columns), self.columns)
 
@@ -46,7 +46,7 @@ class Decoder:
         """
         types = [tf.as_dtype(entry["dtype"]) for entry in self._spec.values()]
         padding = {dtype: tf.zeros([], dtype) for dtype in types}
-        found = tf.raw_ops.ParseExampleV2(
+        parsed = tf.raw_ops.ParseExampleV2(
             serialized=record,
             names=[],
             sparse_keys=[],
@@ -59,7 +59,7 @@ class Decoder:
             ragged_split_types=[],
             dense_shapes=[[None, *entry.get("shape", [])] for entry in self._spec.values()],
         )
-        return dict(zip(self._spec, found.dense_values, strict=True))
+        return dict(zip(self._spec, parsed.dense_values, strict=True))
 
     @staticmethod
     def _group(column: Column, parsed: Mapping[str, tf.Tensor], present: tf.Tensor | None) -> RawColumn:
@@ -100,14 +100,15 @@ class Labeler:
             weight = tf.cast(index >= 0, tf.float32)
             index = tf.maximum(index, 0)
         else:
-            known = tf.ones_like(raw, tf.bool) if raw.dtype.is_integer else tf.math.is_finite(raw)
+            valid = tf.ones_like(raw, tf.bool) if raw.dtype.is_integer else tf.math.is_finite(raw)
             # 0 times NaN is NaN, so the label goes as well as the weight
-            index, weight = tf.where(known, raw, tf.zeros_like(raw)), tf.cast(known, tf.float32)
+            index, weight = tf.where(valid, raw, tf.zeros_like(raw)), tf.cast(valid, tf.float32)
         if self._class_weights is not None:
             weight *= tf.gather(self._class_weights, tf.cast(index, tf.int32))
         if self._weight is not None:
             column = columns[self._weight.name]
-            given = tf.cast(column.plain(), tf.float32)
-            usable = tf.math.is_finite(given) if column.present is None else tf.math.is_finite(given) & column.present
-            weight *= tf.where(usable, given, tf.zeros_like(given))
+            weights = tf.cast(column.plain(), tf.float32)
+            usable = tf.math.is_finite(weights)
+            usable = usable if column.present is None else usable & column.present
+            weight *= tf.where(usable, weights, tf.zeros_like(weights))
         return tf.cast(index, tf.int32 if self._label.task == "multiclass" else tf.float32), weight

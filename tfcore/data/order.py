@@ -126,9 +126,9 @@ class Plan:
 
 def ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64], dtype: DTypeLike = np.int64) -> NDArray[Any]:
     """Ranges of integers, `counts` of them from each of `firsts` on, one behind the other; `dtype` must hold them."""
-    made = np.arange(counts.sum(), dtype=dtype)
-    made += np.repeat((firsts - (np.cumsum(counts) - counts)).astype(dtype), counts)
-    return made
+    integers = np.arange(counts.sum(), dtype=dtype)
+    integers += np.repeat((firsts - (np.cumsum(counts) - counts)).astype(dtype), counts)
+    return integers
 
 
 def chunks(runs: NDArray[np.int64], skip: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -54,9 +54,9 @@ class OwnedRows:
         specs: dict[str, Any] = {}
 
         def rows() -> Batch:
-            made, *_ = read(*piece)
-            specs.update({name: (value.shape[1:], value.dtype) for name, value in made.items()})
-            return made
+            batch, *_ = read(*piece)
+            specs.update({name: (value.shape[1:], value.dtype) for name, value in batch.items()})
+            return batch
 
         def zeros() -> Batch:
             count = tf.gather(self._counts, tf.gather(self._begin, shard) + number)
@@ -66,8 +66,8 @@ class OwnedRows:
             }
 
         own = tf.gather(self._own, shard)
-        made = tf.cond(own, rows, zeros)
+        batch = tf.cond(own, rows, zeros)
         for name, (shape, _) in specs.items():
-            made[name] = tf.ensure_shape(made[name], [None, *shape])
-        made[OWN] = tf.fill([tf.shape(made["label"])[0]], own)
-        return made, shard, number
+            batch[name] = tf.ensure_shape(batch[name], [None, *shape])
+        batch[OWN] = tf.fill([tf.shape(batch["label"])[0]], own)
+        return batch, shard, number

@@ -158,7 +158,7 @@ def training_dataset(
 
         def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
             number = i + begin
-            seen = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_in_window), tf.constant(0))
+            skipped = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_in_window), tf.constant(0))
             if groups is None:
                 n = tf.shape(next(iter(rows.values())))[0]
                 key = tf.stack([seed64 * 1_000_003 + epoch, number])
@@ -166,8 +166,8 @@ def training_dataset(
                 before = number * window_rows
             else:
                 order, before = numpy_op(groups.window, _WINDOW, stateful=False)(epoch, number)
-            places = {} if augment is None else augment.placed(rows, order, seen, epoch, before)
-            order = order[seen:]
+            places = {} if augment is None else augment.placed(rows, order, skipped, epoch, before)
+            order = order[skipped:]
             if groups is None:
                 return {name: tf.gather(value, order) for name, value in rows.items()} | places
             if kept is not None and late:
@@ -232,16 +232,16 @@ def look_through(shards: Shards, names: Sequence[str], of: Callable[[dict[str, R
     reader = Reader(shards, names)
     shards.ahead()
     pieces = reader.in_order()
-    seen = pieces.map(lambda *piece: of(reader(*piece).columns), num_parallel_calls=AUTOTUNE, deterministic=True)
-    return safe(seen, shards)
+    results = pieces.map(lambda *piece: of(reader(*piece).columns), num_parallel_calls=AUTOTUNE, deterministic=True)
+    return safe(results, shards)
 
 
 def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
     """The class of each row, by shard; only labels are parsed."""
     labels = look_through(shards, labeler.needs, lambda columns: tf.cast(labeler(columns)[0], tf.uint16))
-    found = [label.numpy() for label in labels]
+    classes = [label.numpy() for label in labels]
     ends = np.cumsum([sum(rows) for rows in shards.rows])[:-1]
-    return np.split(np.concatenate(found) if found else np.zeros(0, np.uint16), ends)
+    return np.split(np.concatenate(classes) if classes else np.zeros(0, np.uint16), ends)
 
 
 def least_label(shards: Shards, labeler: Labeler) -> float:
@@ -306,8 +306,8 @@ def evaluation_dataset(
 def _longest(shards: Shards, column: Column) -> int:
     """The longest list of a column; at least 1."""
     name = column.name
-    found = look_through(shards, [name], lambda columns: tf.reduce_max(tf.concat([columns[name].lengths, [1]], 0)))
-    return max(map(int, found), default=1)
+    lengths = look_through(shards, [name], lambda columns: tf.reduce_max(tf.concat([columns[name].lengths, [1]], 0)))
+    return max(map(int, lengths), default=1)
 
 
 def _pad(value: tf.Tensor, missing: tf.Tensor, batch: int) -> tf.Tensor:
@@ -331,9 +331,9 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
         if shards.stager is not None and shards.stager.error is not None:
             raise shards.stager.error from None
         reraise(error)
-        if said := python_text(error):
+        if message := python_text(error):
             raise PythonOpError(
-                f"a Python function of the input pipeline raised {said}",
+                f"a Python function of the input pipeline raised {message}",
                 fix="make it a tfcore.graph.python_op: its exception then comes with its whole traceback",
             ) from error
         if SCOPE in (op_of(error) or "").split("/"):
@@ -352,8 +352,8 @@ def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
         except DataError as damage:
             return damage
     where = str(Path(shards.paths[0]).parent) if shards.paths else None
-    said = str(error.message) if error is not None else "one is not a tf.Example"
-    lines = re.sub(r"\{\{.*?\}\} ", "", said).strip().splitlines() or [""]
+    message = str(error.message) if error is not None else "one is not a tf.Example"
+    lines = re.sub(r"\{\{.*?\}\} ", "", message).strip().splitlines() or [""]
     problem = f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}"
     return DataError(
         problem,

@@ -51,9 +51,9 @@ class Reader:
         own: bool [shards]; of row groups, the shards that are opened. Records of others come empty; None: all are opened.
     """
 
-    def __init__(self, shards: Shards, wanted: Sequence[str], own: NDArray[np.bool_] | None = None):
+    def __init__(self, shards: Shards, names: Sequence[str], own: NDArray[np.bool_] | None = None):
         self._shards, self._own = shards, own
-        self._decoder = Decoder(shards.columns, shards.rows_per_record, wanted)
+        self._decoder = Decoder(shards.columns, shards.rows_per_record, names)
         self._paths = tf.constant(shards.paths, tf.string)
         self._held = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
         self.grouped = self._decoder.grouped

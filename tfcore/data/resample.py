@@ -90,8 +90,8 @@ class Resampling:
         place = hash_of(tf.cast(places, tf.uint64), tf.cast(shard + 1, tf.uint64))
         drawn = hash_of(tf.bitwise.bitwise_xor(place, tf.cast(epoch, tf.uint64)), resample.seed)
         drawn = tf.cast(tf.bitwise.right_shift(drawn, tf.constant(64 - _BITS, tf.uint64)), tf.int64)
-        more = tf.cast(drawn < tf.gather(resample.part, classes), tf.int64)
-        copies = (tf.gather(resample.whole, classes) + more) * tf.cast(keep, tf.int64)
+        extra = tf.cast(drawn < tf.gather(resample.part, classes), tf.int64)
+        copies = (tf.gather(resample.whole, classes) + extra) * tf.cast(keep, tf.int64)
         if resample.weights is not None:
             factor = tf.gather(tf.constant(resample.weights, tf.float32), classes)
             rows = rows | {"weight": rows["weight"] * factor}

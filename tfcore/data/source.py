@@ -89,7 +89,7 @@ class Feed:
         Raises:
             ConfigError: it asks for more, or is not a function.
         """
-        _asked(function)
+        _row_parameter(function)
         return cls(Shards((), (), tuple(columns), ROWS_PER_RECORD), function)
 
     @property
@@ -126,12 +126,12 @@ class Feed:
             pieces, read = reader.in_order(), lambda *piece: reader(*piece).columns
 
         def element(*piece: tf.Tensor) -> dict[str, Any]:
-            made: dict[str, Any] = {}
+            columns: dict[str, Any] = {}
             for name, column in read(*piece).items():
-                made[name] = _tensor(column, spec[name])
+                columns[name] = _tensor(column, spec[name])
                 if name + PRESENT in spec:
-                    made[name + PRESENT] = tf.ensure_shape(column.present, [None])
-            return {name: made[name] for name in spec}
+                    columns[name + PRESENT] = tf.ensure_shape(column.present, [None])
+            return {name: columns[name] for name in spec}
 
         return pieces.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
@@ -187,67 +187,67 @@ class Feed:
 
     def _arrow(self, first_row: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         assert self._generator is not None
-        asked = _asked(self._generator)
-        if asked is None:
+        parameter = _row_parameter(self._generator)
+        if parameter is None:
             batches = self._generator()
-        elif asked.kind is asked.POSITIONAL_ONLY:
+        elif parameter.kind is parameter.POSITIONAL_ONLY:
             batches = self._generator(first_row)
         else:
-            batches = self._generator(**{asked.name: first_row})
+            batches = self._generator(**{parameter.name: first_row})
         if not isinstance(batches, Iterable) or isinstance(batches, Mapping):
             raise DataError(
                 f"expected batches, one after another, given {type(batches).__name__}",
                 where="the generator",
                 fix="yield each batch, or return an iterator or a list of them",
             )
-        for number, given in enumerate(batches):
-            batch = as_batch(given, self.columns, f"the generator's batch {number}")
+        for number, values in enumerate(batches):
+            batch = as_batch(values, self.columns, f"the generator's batch {number}")
             if batch.num_rows:
                 yield first_row, batch
             first_row += batch.num_rows
 
 
-def _asked(function: Generator) -> inspect.Parameter | None:
-    """What a generator function is told a row by, if it is; ConfigError if it asks for anything else."""
+def _row_parameter(function: Generator) -> inspect.Parameter | None:
+    """The parameter that takes the number of the first row, if there is one; ConfigError if others are required."""
     where, fix = "Feed.from_generator", "def batches(first_row): ..., or def batches(): ..."
     if not callable(function):
         problem = f"expected a function that gives batches, given {type(function).__name__}"
         raise ConfigError(problem, where=where, fix=fix)
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     try:
-        takes = [one for one in inspect.signature(function).parameters.values() if one.kind not in variable]
+        takes = [item for item in inspect.signature(function).parameters.values() if item.kind not in variable]
     except ValueError:  # a built-in that does not tell
         return None
-    asked = [one for one in takes if one.default is one.empty or one.name == "first_row"]
-    if len(asked) > 1:
-        names = " and ".join(one.name for one in asked)
+    asking = [item for item in takes if item.default is item.empty or item.name == "first_row"]
+    if len(asking) > 1:
+        names = " and ".join(item.name for item in asking)
         problem = f"the function has the parameters {names}; it is given the number of the first row only"
         raise ConfigError(problem, where=where, fix=fix)
-    return asked[0] if asked else None
+    return asking[0] if asking else None
 
 
-def as_batch(given: Batch, columns: Sequence[Column], where: str) -> pa.RecordBatch:
+def as_batch(values: Batch, columns: Sequence[Column], where: str) -> pa.RecordBatch:
     """One batch of the stored columns, in their order, from Arrow or NumPy.
 
     Raises:
         DataError: naming the column, what is expected, and what was given.
     """
-    if isinstance(given, pa.Table):
-        given = {name: given.column(name).combine_chunks() for name in given.schema.names}
-    elif isinstance(given, pa.RecordBatch):
-        given = {name: given.column(name) for name in given.schema.names}
-    if not isinstance(given, Mapping):
-        raise DataError(f"expected a dict of arrays or an Arrow batch, given {type(given).__name__}", where=where)
-    known = {column.name for column in columns}
-    known |= {column.name + PRESENT for column in columns if column.nullable}
-    for name in given:
-        if name not in known:
-            raise DataError(f"column {name!r} is not expected", where=where, fix=suggest(str(name), sorted(known)))
+    if isinstance(values, pa.Table):
+        values = {name: values.column(name).combine_chunks() for name in values.schema.names}
+    elif isinstance(values, pa.RecordBatch):
+        values = {name: values.column(name) for name in values.schema.names}
+    if not isinstance(values, Mapping):
+        raise DataError(f"expected a dict of arrays or an Arrow batch, given {type(values).__name__}", where=where)
+    names = {column.name for column in columns}
+    names |= {column.name + PRESENT for column in columns if column.nullable}
+    for name in values:
+        if name not in names:
+            raise DataError(f"column {name!r} is not expected", where=where, fix=suggest(str(name), sorted(names)))
     arrays = []
     for column in columns:
-        if column.name not in given:
+        if column.name not in values:
             raise DataError(f"column {column.name!r}: expected {_expected(column)}, given nothing", where=where)
-        arrays.append(_array(given[column.name], given.get(column.name + PRESENT), column, where))
+        arrays.append(_array(values[column.name], values.get(column.name + PRESENT), column, where))
     rows = [len(array) for array in arrays]
     for column, count in zip(columns, rows, strict=True):
         if count != rows[0]:
@@ -258,8 +258,8 @@ def as_batch(given: Batch, columns: Sequence[Column], where: str) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
-def _array(given: Any, present: Any, column: Column, where: str) -> pa.Array:
-    array = given if isinstance(given, pa.Array) else _from_numpy(given, present, column, where)
+def _array(values: Any, present: Any, column: Column, where: str) -> pa.Array:
+    array = values if isinstance(values, pa.Array) else _from_numpy(values, present, column, where)
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if column.type == "bytes" and not column.shape and is_text(kind):
         array = array if pa.types.is_dictionary(array.type) else array.cast(pa.binary())
@@ -276,36 +276,36 @@ def _array(given: Any, present: Any, column: Column, where: str) -> pa.Array:
     return array
 
 
-def _from_numpy(given: Any, present: Any, column: Column, where: str) -> pa.Array:
+def _from_numpy(values: Any, present: Any, column: Column, where: str) -> pa.Array:
     if column.is_list:
         try:
-            return pa.array(given, column.arrow)
+            return pa.array(values, column.arrow)
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
-            raise _differs(column, f"{type(given).__name__} ({str(error).splitlines()[0]})", where) from None
-    if not isinstance(given, np.ndarray):
-        raise _differs(column, f"{type(given).__name__} {given!r:.40}", where)
-    kind_fits = given.dtype.kind in "SO" if column.type == "bytes" else given.dtype == column.type
-    if not kind_fits or given.ndim != 1 + len(column.shape) or given.shape[1:] != column.shape:
-        raise _differs(column, f"{given.dtype} {list(given.shape)}", where)
+            raise _differs(column, f"{type(values).__name__} ({str(error).splitlines()[0]})", where) from None
+    if not isinstance(values, np.ndarray):
+        raise _differs(column, f"{type(values).__name__} {values!r:.40}", where)
+    kind_fits = values.dtype.kind in "SO" if column.type == "bytes" else values.dtype == column.type
+    if not kind_fits or values.ndim != 1 + len(column.shape) or values.shape[1:] != column.shape:
+        raise _differs(column, f"{values.dtype} {list(values.shape)}", where)
     mask = None
     if present is not None:
-        if getattr(present, "dtype", None) != np.bool_ or np.shape(present) != given.shape[:1]:
-            raise DataError(f"column {column.name + PRESENT!r}: expected bool [{len(given)}]", where=where)
+        if getattr(present, "dtype", None) != np.bool_ or np.shape(present) != values.shape[:1]:
+            raise DataError(f"column {column.name + PRESENT!r}: expected bool [{len(values)}]", where=where)
         mask = ~present
     try:
         if not column.shape:
-            return pa.array(given, column.arrow, mask=mask)
-        flat = pa.array(given.reshape(-1), column.element.arrow)
+            return pa.array(values, column.arrow, mask=mask)
+        flat = pa.array(values.reshape(-1), column.element.arrow)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise _differs(column, f"{given.dtype} ({str(error).splitlines()[0]})", where) from None
+        raise _differs(column, f"{values.dtype} ({str(error).splitlines()[0]})", where) from None
     return pa.FixedSizeListArray.from_arrays(flat, column.length, mask=None if mask is None else pa.array(mask))
 
 
-def _same_lists(given: pa.DataType, column: Column) -> bool:
-    lists = pa.types.is_fixed_size_list(given) if column.length else pa.types.is_list(given)
-    if not lists or (column.length and given.list_size != column.length):
+def _same_lists(dtype: pa.DataType, column: Column) -> bool:
+    lists = pa.types.is_fixed_size_list(dtype) if column.length else pa.types.is_list(dtype)
+    if not lists or (column.length and dtype.list_size != column.length):
         return False
-    value = given.value_type.value_type if pa.types.is_dictionary(given.value_type) else given.value_type
+    value = dtype.value_type.value_type if pa.types.is_dictionary(dtype.value_type) else dtype.value_type
     return is_text(value) if column.type == "bytes" else value == column.element.arrow
 
 
@@ -321,8 +321,8 @@ def _expected(column: Column) -> str:
     return f"{column.type} {['rows', *column.shape]}".replace("'", "")
 
 
-def _differs(column: Column, given: str, where: str) -> DataError:
-    return DataError(f"column {column.name!r}: expected {_expected(column)}, given {given}", where=where)
+def _differs(column: Column, actual: str, where: str) -> DataError:
+    return DataError(f"column {column.name!r}: expected {_expected(column)}, given {actual}", where=where)
 
 
 def _tensor(column: RawColumn, spec: tf.TypeSpec) -> Any:

@@ -61,12 +61,12 @@ def live_stacks(
 
     rows = feed.records(first_row).map(prepared, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     dataset = varied(rows.rebatch(stack * batch, drop_remainder=True)).map(stacked).prefetch(1)
-    given = 0
+    stacks = 0
     for value in feed.safe(dataset):
-        given += 1
+        stacks += 1
         yield value
     raise DataError(
-        f"ended after {given * stack * batch:,} rows that fill whole stacks of {stack} batches of {batch}, but the "
+        f"ended after {stacks * stack * batch:,} rows that fill whole stacks of {stack} batches of {batch}, but the "
         "training needs more",
         where="the generator",
         fix="lower training.steps, training.batch_size or training.steps_per_call, or give more rows",

@@ -45,16 +45,16 @@ class Converted:
 @contextmanager
 def conversions(files: Sequence[Path]) -> Iterator[list[Callable[..., Any]]]:
     """The functions of `files`, or of folders, that are converted within it; each once, in order."""
-    wanted = [file.resolve() for file in files]
-    found: dict[Any, Callable[..., Any]] = {}
+    paths = [file.resolve() for file in files]
+    converted: dict[Any, Callable[..., Any]] = {}
 
     def noting(convert: Callable[..., Any]) -> Callable[..., Any]:
         def note(entity: Any, context: Any) -> Any:
             code = getattr(inspect.unwrap(entity), "__code__", None)
             if code is not None:
                 path = Path(code.co_filename).resolve()
-                if any(path == file or file in path.parents for file in wanted):
-                    found.setdefault(code, entity)
+                if any(path == file or file in path.parents for file in paths):
+                    converted.setdefault(code, entity)
             return convert(entity, context)
 
         return note
@@ -64,4 +64,4 @@ def conversions(files: Sequence[Path]) -> Iterator[list[Callable[..., Any]]]:
         with converting(noting):
             yield functions
     finally:
-        functions += found.values()
+        functions += converted.values()

@@ -47,14 +47,14 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
     began = time.perf_counter()
     try:
         with watched(model) as layers:
-            part = learner.one.part(batch)
-            done = learner.one.finish(part, learner.one.keep())
+            part = learner.train_step.part(batch)
+            done = learner.train_step.finish(part, learner.train_step.keep())
         after = [variable.numpy() for variable in trained]
     finally:
         for variable, value in zip(everything, kept, strict=True):
             variable.assign(value)
-    unreached = learner.one.unreached_eagerly
-    gradients = [None if v.path in unreached else one for v, one in zip(trained, part.gradients, strict=True)]
+    unreached = learner.train_step.unreached_eagerly
+    gradients = [None if v.path in unreached else g for v, g in zip(trained, part.gradients, strict=True)]
     return {
         "inputs": [{"name": name} | summarize(value) for name, value in batch.items()],
         "layers": layers,

@@ -59,12 +59,12 @@ def _problem(kind: str, where: str, problem: str, fix: str | None = None) -> Pro
 
 def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
     """Where a NaN or an infinity first comes from: inputs, weights, then layers in the order in which they ran."""
-    fed = [one for one in eager["inputs"] if not_finite(one)]
-    for one in fed:
-        yield _problem("not finite", f"input {one['name']!r}", _how_many(one), "look at the columns' transforms")
-    held = [one for one in eager["variables"] if not_finite(one["weight"])]
-    for one in held:
-        yield _problem("not finite", f"variable {one['name']!r}", f"{_how_many(one['weight'])} before the step")
+    fed = [row for row in eager["inputs"] if not_finite(row)]
+    for row in fed:
+        yield _problem("not finite", f"input {row['name']!r}", _how_many(row), "look at the columns' transforms")
+    held = [row for row in eager["variables"] if not_finite(row["weight"])]
+    for row in held:
+        yield _problem("not finite", f"variable {row['name']!r}", f"{_how_many(row['weight'])} before the step")
     bad = [layer for layer in eager["layers"] if any(map(not_finite, layer["outputs"]))]
     if bad:
         first = bad[0]
@@ -89,11 +89,11 @@ def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
         yield _problem(
             "not finite", "the loss", "is not finite though every layer's output is", "look at labels and weights"
         )
-    gradients = [one for one in eager["variables"] if one["gradient"] and not_finite(one["gradient"])]
+    gradients = [row for row in eager["variables"] if row["gradient"] and not_finite(row["gradient"])]
     if gradients and not bad and not eager["excused"]:
         yield _problem(
             "not finite",
-            f"the gradient of {some([one['name'] for one in gradients], 4, repr)}",
+            f"the gradient of {some([row['name'] for row in gradients], 4, repr)}",
             "is not finite though the layers' outputs are",
             "look for sqrt, norm or division at 0, and for tf.where around one: both its branches are differentiated",
         )
@@ -101,18 +101,18 @@ def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _how_many(*summaries: Mapping[str, Any]) -> str:
     counts = [
-        (sum(int(one.get(kind, 0)) for one in summaries), word) for kind, word in (("nan", "NaN"), ("inf", "infinite"))
+        (sum(int(row.get(kind, 0)) for row in summaries), word) for kind, word in (("nan", "NaN"), ("inf", "infinite"))
     ]
-    size = ", ".join(f"{one['dtype']} {one['shape']}" for one in summaries)
+    size = ", ".join(f"{row['dtype']} {row['shape']}" for row in summaries)
     return " and ".join(f"{count:,} {word}" for count, word in counts if count) + f" in {size}"
 
 
 def starting(variables: Sequence[Mapping[str, Any]]) -> set[str]:
     """The variables that are 0 and about to learn: a linear path, or an output, begins there on purpose."""
     return {
-        one["name"]
-        for one in variables
-        if one["weight"].get("zeros") == 1.0 and one["gradient"] and one["gradient"].get("zeros", 1.0) < 1.0
+        row["name"]
+        for row in variables
+        if row["weight"].get("zeros") == 1.0 and row["gradient"] and row["gradient"].get("zeros", 1.0) < 1.0
     }
 
 
@@ -121,8 +121,8 @@ def _dead(layers: Sequence[Mapping[str, Any]], learning: set[str]) -> Iterator[P
         if layer["weights"] and learning.issuperset(layer["weights"]):
             continue
         where = f"layer {layer['layer']!r} ({layer['type']})"
-        summaries = [one for one in layer["outputs"] if "zeros" in one and one["dtype"].startswith(("float", "bfloat"))]
-        if summaries and all(one["zeros"] == 1.0 for one in summaries):
+        summaries = [row for row in layer["outputs"] if "zeros" in row and row["dtype"].startswith(("float", "bfloat"))]
+        if summaries and all(row["zeros"] == 1.0 for row in summaries):
             if layer["largest_input"]:
                 fix = "look at its weights and bias; a ReLU that is never above 0 never learns"
                 yield _problem("dead layer", where, "gives zeros only, though it is given others", fix)
@@ -131,9 +131,9 @@ def _dead(layers: Sequence[Mapping[str, Any]], learning: set[str]) -> Iterator[P
 
 
 def _gradients(variables: Sequence[Mapping[str, Any]], later: Sequence[str]) -> Iterator[Problem]:
-    for one in variables:
-        where = f"variable {one['name']!r}"
-        gradient = one["gradient"]
+    for row in variables:
+        where = f"variable {row['name']!r}"
+        gradient = row["gradient"]
         if gradient is None:
             fix = (
                 "is its layer used, is there a tf.stop_gradient, an integer or a numpy_op on the way to the loss, "
@@ -141,19 +141,19 @@ def _gradients(variables: Sequence[Mapping[str, Any]], later: Sequence[str]) -> 
             )
             yield _problem("no gradient", where, "no gradient reaches it: it will stay as it is", fix)
         elif not not_finite(gradient) and gradient["zeros"] == 1.0:
-            if one["name"] not in later:
+            if row["name"] not in later:
                 yield _problem("zero gradient", where, "its gradient is 0 everywhere on this batch")
         elif largest(gradient) > LARGE_GRADIENT:
-            told = f"its gradient goes up to {largest(gradient):.3g}"
-            yield _problem("exploding", where, told, "set training.clip_norm, or look at the ranges of the layers")
+            message = f"its gradient goes up to {largest(gradient):.3g}"
+            yield _problem("exploding", where, message, "set training.clip_norm, or look at the ranges of the layers")
 
 
 def _still(variables: Sequence[Mapping[str, Any]], still: Sequence[str]) -> Iterator[Problem]:
-    for one in variables:
-        if one["name"] in still and one["gradient"] and largest(one["gradient"]) > 0.0:
+    for row in variables:
+        if row["name"] in still and row["gradient"] and largest(row["gradient"]) > 0.0:
             yield _problem(
                 "eager is not graph",
-                f"variable {one['name']!r}",
+                f"variable {row['name']!r}",
                 "it has a gradient eagerly and none compiled: training will not change it",
                 "look for Python that runs only eagerly, or once while it is traced",
             )
@@ -164,25 +164,25 @@ def _ranges(layers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         most = max(map(largest, layer["outputs"]), default=0.0)
         # a Rescaling is told its range, as that of a regression's label
         if layer["type"] != "Rescaling" and most > LARGE and most > GROWTH * max(1.0, layer["largest_input"]):
-            told = f"goes up to {most:.3g}, given values up to {layer['largest_input']:.3g}"
-            yield _problem("exploding", f"layer {layer['layer']!r} ({layer['type']})", told)
+            message = f"goes up to {most:.3g}, given values up to {layer['largest_input']:.3g}"
+            yield _problem("exploding", f"layer {layer['layer']!r} ({layer['type']})", message)
             return  # all that follow are large for its sake
 
 
 def _changes(variables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    large = [one for one in variables if (one["change"] or 0.0) > LARGE_CHANGE and len(one["weight"]["shape"]) > 1]
+    large = [row for row in variables if (row["change"] or 0.0) > LARGE_CHANGE and len(row["weight"]["shape"]) > 1]
     if large:
-        worst = max(large, key=lambda one: one["change"])
-        told = f"one step changes it by {worst['change']:.0%} of its length"
-        more = f", and {len(large) - 1} more by over {LARGE_CHANGE:.0%}" if len(large) > 1 else ""
-        yield _problem("large step", f"variable {worst['name']!r}", told + more, "lower training.learning_rate")
+        worst = max(large, key=lambda row: row["change"])
+        message = f"one step changes it by {worst['change']:.0%} of its length"
+        others = f", and {len(large) - 1} more by over {LARGE_CHANGE:.0%}" if len(large) > 1 else ""
+        yield _problem("large step", f"variable {worst['name']!r}", message + others, "lower training.learning_rate")
 
 
 def _steps(eager: Mapping[str, Any], losses: Sequence[float | None], applied: Sequence[bool]) -> Iterator[Problem]:
     skipped = [i for i, done in enumerate(applied) if not done]
     if skipped and (eager["applied"] or eager["excused"]):
-        told = f"step {skipped[0]} of the compiled ones was skipped, its loss or gradients not finite"
-        yield _problem("not finite", "training", f"{told}: {len(skipped)} of {len(applied)} were")
+        message = f"step {skipped[0]} of the compiled ones was skipped, its loss or gradients not finite"
+        yield _problem("not finite", "training", f"{message}: {len(skipped)} of {len(applied)} were")
     if losses and losses[0] is not None and eager["loss"] is None:
         yield _problem(
             "eager is not graph",

@@ -62,31 +62,31 @@ class Graph:
 
     def copies(self) -> list[dict[str, Any]]:
         """The kinds of node that run on the host though the step does not: [{op, count, why, names}]."""
-        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        nodes: dict[tuple[str, str], list[str]] = defaultdict(list)
         for node in self.nodes:
             if node.op in PYTHON_NODES:
-                found[node.op, "a Python function runs on the host"].append(node.name)
+                nodes[node.op, "a Python function runs on the host"].append(node.name)
             elif node.op not in _BOOKKEEPING and not _has_kernel(node, _GPU):
-                found[node.op, _why(node)].append(node.name)
-        told = [
-            {"op": op, "count": len(names), "why": why, "names": names[:_NAMES]} for (op, why), names in found.items()
+                nodes[node.op, _why(node)].append(node.name)
+        copies = [
+            {"op": op, "count": len(names), "why": why, "names": names[:_NAMES]} for (op, why), names in nodes.items()
         ]
         python = python_functions(self.definition)
-        for one in told:
-            if one["op"] in PYTHON_NODES:
-                one["functions"] = python
-        return sorted(told, key=lambda one: (one["op"] not in PYTHON_NODES, -one["count"], one["op"]))
+        for entry in copies:
+            if entry["op"] in PYTHON_NODES:
+                entry["functions"] = python
+        return sorted(copies, key=lambda entry: (entry["op"] not in PYTHON_NODES, -entry["count"], entry["op"]))
 
     def breaks_xla(self) -> list[dict[str, Any]]:
         """The kinds of node that no XLA kernel is there for: [{op, count, names}]; empty before XLA was ever asked."""
         if not xla_is_known():
             return []
-        found: dict[str, list[str]] = defaultdict(list)
+        nodes: dict[str, list[str]] = defaultdict(list)
         functions = {function.signature.name for function in self.definition.library.function}
         for node in self.nodes:
             if node.op not in _BOOKKEEPING | _CALLS | functions and not _has_kernel(node, _XLA):
-                found[node.op].append(node.name)
-        return [{"op": op, "count": len(names), "names": names[:_NAMES]} for op, names in sorted(found.items())]
+                nodes[node.op].append(node.name)
+        return [{"op": op, "count": len(names), "names": names[:_NAMES]} for op, names in sorted(nodes.items())]
 
 
 def has_gpu_kernels() -> bool:

@@ -57,11 +57,11 @@ def debug_step(
     """
     train = request.train
     users = [file for file in (train.module, train.preprocess) if file is not None]
-    said: list[str] = []
+    logged: list[str] = []
     with (
         staged(remote, monitor) as stager,
         conversions([*users, Path(__file__).parents[1]]) as functions,
-        _session(train, _Listening(monitor, said), stager, request.checkpoints) as training,
+        _session(train, _Listening(monitor, logged), stager, request.checkpoints) as training,
     ):
         steps = min(request.steps, training.total - training.start)  # further there are no knobs
         if not steps:
@@ -74,7 +74,7 @@ def debug_step(
         walk.compiled(0)
         monitor.check()
         folder = out / "profile" if request.profile and steps > 1 else None
-        told = profiled(lambda i: walk.compiled(i + 1), steps - 1, folder)
+        profile = profiled(lambda i: walk.compiled(i + 1), steps - 1, folder)
         later = walk.later()
     out.mkdir(parents=True, exist_ok=True)
     report = {
@@ -85,14 +85,14 @@ def debug_step(
         "eager_seconds": walk.eager.pop("seconds"),
         **walk.eager,
         "autograph": _autograph([Converted.of(function) for function in functions], out, bool(users)),
-        "graph": _graph(training.learner, walk.stack, said),
+        "graph": _graph(training.learner, walk.stack, logged),
         "compiled": {
             "first": training.start,
             "losses": walk.losses,
             "applied": walk.applied,
-            "seconds": told.pop("seconds"),
+            "seconds": profile.pop("seconds"),
         },
-        "profile": told or None,
+        "profile": profile or None,
     }
     (out / REPORT).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return report
@@ -147,11 +147,11 @@ class _Walk:
 
         Nothing learns behind a layer that starts at zero until that layer has made its first step.
         """
-        zero = {one["name"] for one in self.eager["variables"] if (one["gradient"] or {}).get("zeros") == 1.0}
+        zero = {row["name"] for row in self.eager["variables"] if (row["gradient"] or {}).get("zeros") == 1.0}
         if not zero or not starting(self.eager["variables"]):
             return []
-        seen = eager_step(self._learner, self._batch, self.knobs)["variables"]
-        return sorted(one["name"] for one in seen if one["name"] in zero and one["gradient"]["zeros"] < 1.0)
+        variables = eager_step(self._learner, self._batch, self.knobs)["variables"]
+        return sorted(row["name"] for row in variables if row["name"] in zero and row["gradient"]["zeros"] < 1.0)
 
     def compiled(self, number: int) -> None:
         """Run step `number` from the start; each once, in order."""
@@ -172,9 +172,9 @@ class _Walk:
         self.losses.append(float(outcome.losses[0]) if np.isfinite(outcome.losses[0]) else None)
         self.applied.append(bool(outcome.applied[0] or outcome.retryable[0]))
         if not number and outcome.applied[0] and self.eager["applied"]:
-            moved = {one["name"] for one in self.eager["variables"] if one["moved"]}
+            moved = {row["name"] for row in self.eager["variables"] if row["moved"]}
             same = (v.path for v, value in zip(trained, before, strict=True) if np.array_equal(v.numpy(), value))
-            self.still = sorted(moved.intersection(same).union(self._learner.one.unreached))
+            self.still = sorted(moved.intersection(same).union(self._learner.train_step.unreached))
         if number and self.applied.index(self.applied[-1]) == number and not self.applied[-1]:
             self._learner.step.assign_sub(1)  # what dropout draws from
             self._look(number)
@@ -184,44 +184,44 @@ class _Walk:
 class _Listening(Monitor):
     """Passes everything on, and keeps what was said."""
 
-    def __init__(self, inner: Monitor, said: list[str]):
+    def __init__(self, inner: Monitor, lines: list[str]):
         super().__init__(inner.stop)
-        self._inner, self._said = inner, said
+        self._inner, self._lines = inner, lines
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
         self._inner.progress(done, total, unit, **facts)
 
     def log(self, line: str) -> None:
-        self._said.append(line)
+        self._lines.append(line)
         self._inner.log(line)
 
 
 def _autograph(converted: list[Converted], out: Path, users: bool) -> dict[str, Any]:
     functions = []
-    for number, one in enumerate(converted):
+    for number, source in enumerate(converted):
         folder = out / "autograph"
         folder.mkdir(exist_ok=True)
-        file = folder / f"{number:02d}_{''.join(c if c.isalnum() else '_' for c in one.name)}.py"
-        file.write_text(one.code, encoding="utf-8")
-        functions.append({"name": one.name, "place": one.place, "file": str(file), "code": one.code})
+        file = folder / f"{number:02d}_{''.join(c if c.isalnum() else '_' for c in source.name)}.py"
+        file.write_text(source.code, encoding="utf-8")
+        functions.append({"name": source.name, "place": source.place, "file": str(file), "code": source.code})
     says = "the training step is traced without AutoGraph: its loop is tf.while_loop, its branches tf.cond"
     if users and not functions:
         says += "; nothing of the user's module is converted, so Python's if and for in a layer run while it is traced"
     return {"functions": functions, "says": says}
 
 
-def _graph(learner: Learner, stack: Mapping[str, tf.Tensor], said: list[str]) -> dict[str, Any]:
+def _graph(learner: Learner, stack: Mapping[str, tf.Tensor], logged: list[str]) -> dict[str, Any]:
     graph = Graph.of(learner._run.trace())
     gpus = len(tf.config.list_physical_devices("GPU"))
     copies = graph.copies()
     if not has_gpu_kernels():
-        copies = [one for one in copies if "no kernel" not in one["why"]]  # of anything
+        copies = [row for row in copies if "no kernel" not in row["why"]]  # of anything
     which = "these nodes of the step" if copies else "no node of the step"
     if gpus:
         says = f"{which} run on the CPU, though there is a GPU: what they read and give is copied"
     else:
         says = f"there is one device here, the CPU, so nothing is copied; beside a GPU {which} would run on the CPU"
-    refused = [line for line in said if "XLA cannot compile" in line]
+    refused = [line for line in logged if "XLA cannot compile" in line]
     return {
         "ops": graph.ops,
         "nodes": sum(graph.ops.values()),

@@ -53,13 +53,12 @@ def watched(model: keras.Model) -> Iterator[list[dict[str, Any]]]:
 
 def _operations(model: keras.Model) -> list[Any]:
     """Layers, also inside of others, and the plain ops of functional models."""
-    found: dict[int, Any] = {}
+    operations: dict[int, Any] = {}
     for layer in flat_layers(model):
-        if layer is not model:
-            found[id(layer)] = layer
-        for operation in getattr(layer, "operations", None) or ():
-            found[id(operation)] = operation
-    return [one for one in found.values() if not isinstance(one, keras.layers.InputLayer) and "call" not in vars(one)]
+        own = [] if layer is model else [layer]
+        operations |= {id(operation): operation for operation in [*own, *(getattr(layer, "operations", None) or ())]}
+    inputs = keras.layers.InputLayer
+    return [op for op in operations.values() if not isinstance(op, inputs) and "call" not in vars(op)]
 
 
 def _watch(
@@ -72,15 +71,15 @@ def _watch(
         except HeadwayError:
             raise
         except Exception as error:
-            shapes = ", ".join(_told(tensor) for tensor in _tensors((arguments, keywords))) or "nothing"
+            shapes = ", ".join(_described(tensor) for tensor in _tensors((arguments, keywords))) or "nothing"
             first = (str(error).strip().splitlines() or ["no message"])[0]
             raise HeadwayError(
                 f"raised {type(error).__name__}: {first}", where=f"layer {operation.name!r}, given {shapes}"
             ) from error
         finally:
             depth[0] -= 1
-        given = _tensors((arguments, keywords))
-        inputs = [summarize(tensor) for tensor in given]
+        tensors = _tensors((arguments, keywords))
+        inputs = [summarize(tensor) for tensor in tensors]
         outputs = _tensors(result)
         calls.append(
             {
@@ -91,7 +90,7 @@ def _watch(
                 "bad_inputs": sum(map(not_finite, inputs)),
                 "largest_input": max(map(largest, inputs), default=0.0),
                 "dead": _dead(outputs),
-                "dead_inputs": max((_dead([tensor]) or 0.0 for tensor in given), default=0.0),
+                "dead_inputs": max((_dead([tensor]) or 0.0 for tensor in tensors), default=0.0),
                 "weights": [variable.path for variable in getattr(operation, "trainable_variables", ())],
             }
         )
@@ -115,5 +114,5 @@ def _dead(outputs: list[Any]) -> float | None:
     return float(np.mean((values == 0).all(axis=0))) if values.size else None
 
 
-def _told(tensor: Any) -> str:
+def _described(tensor: Any) -> str:
     return f"{tf.as_dtype(tensor.dtype).name} {tensor.shape}"

@@ -49,15 +49,15 @@ def profiled(step: Callable[[int], None], steps: int, folder: Path | None) -> di
     finally:
         if folder is not None:
             tf.profiler.experimental.stop()
-    told: dict[str, Any] = {"seconds": seconds}
+    profile: dict[str, Any] = {"seconds": seconds}
     if folder is not None:
         files = sorted(path for path in folder.rglob("*") if path.is_file())
-        told |= {
+        profile |= {
             "folder": str(folder),
             "files": [path.relative_to(folder).as_posix() for path in files],
             "top": _top([path for path in files if path.name.endswith(".xplane.pb")]),
         }
-    return told
+    return profile
 
 
 def _top(files: list[Path]) -> list[dict[str, Any]]:

@@ -118,12 +118,12 @@ class _Watch:
         self.timeout, self.start = timeout, max(start, timeout)
 
     def result(self) -> dict[str, Any]:
-        told, deadline = False, None
+        stopping, deadline = False, None
         while len(self.results) + len(self.failures) < len(self.members):
-            if self.monitor.cancelled() and not told:
+            if self.monitor.cancelled() and not stopping:
                 if self.ready < len(self.members):  # none has been called yet, and would take no notice
                     raise Cancelled("stopped on request, before the first step")
-                told = True
+                stopping = True
                 self.members[0].send({"stop": True})
             self._take()
             if 0 in self.results:  # it has written everything: what another does now changes nothing
@@ -174,14 +174,14 @@ class _Watch:
         failures = self.failures
         if failures and self.monitor.cancelled() and all(error is None for error in failures.values()):
             return Cancelled("stopped on request, before the first step")
-        told = [n for n, error in failures.items() if error is not None and error["kind"] is not None]
-        if told:
-            error = failures[told[0]]
+        reported = [n for n, error in failures.items() if error is not None and error["kind"] is not None]
+        if reported:
+            error = failures[reported[0]]
             assert error is not None
             kind = KINDS.get(error["kind"], HeadwayError)
-            where = (
-                error["where"] if kind is Cancelled or len(self.members) == 1 else _joined(self.names[told[0]], error)
-            )
+            where = error["where"]
+            if kind is not Cancelled and len(self.members) > 1:
+                where = _joined(self.names[reported[0]], error)
             return kind(error["problem"], where=where, fix=error["fix"])
         suspects = [n for n in self.beating if self._silent(n, min(SUSPECT_SECONDS, self.timeout))]
         suspects += [n for n in range(len(self.members)) if self._silent(n, self.start)]

@@ -36,13 +36,12 @@ class Incompatible(Exception):
 
 
 class Scores:
-    """One batch's predictions: `given` as the model gave them (float32), `exact` in float64."""
+    """One batch's `predictions` as the model gave them (float32), `exact` in float64."""
 
-    def __init__(self, task: Task, given: Any, logits: Any = None):
-        self.given: NDArray[np.float32] = np.asarray(given, np.float32)
-        self.exact: NDArray[np.float64] = (
-            self.given.astype(np.float64) if logits is None else _from_logits(task, np.asarray(logits, np.float64))
-        )
+    def __init__(self, task: Task, predictions: Any, logits: Any = None):
+        self.predictions: NDArray[np.float32] = np.asarray(predictions, np.float32)
+        exact = np.asarray(self.predictions if logits is None else logits, np.float64)
+        self.exact: NDArray[np.float64] = exact if logits is None else _from_logits(task, exact)
 
 
 def _from_logits(task: Task, logits: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -74,8 +73,8 @@ class TrainedScorer:
             specs = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in inputs.items()}
             # not compiled: the exported graph is not either, and predictions are compared with its
             self._predict = GraphFunction(self._outputs, {"inputs": specs})
-        output, given = self._predict(inputs=inputs)
-        return Scores(self._task, given, output[:, 0] if self._task != "multiclass" else output)
+        output, predictions = self._predict(inputs=inputs)
+        return Scores(self._task, predictions, output[:, 0] if self._task != "multiclass" else output)
 
     def _outputs(self, inputs: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         output = tf.cast(self._model(inputs, training=False), tf.float32)
@@ -127,21 +126,21 @@ class SavedModelScorer:
             outputs = self._function(**feed)
         except tf.errors.OpError as error:
             raise Incompatible(f"it fails on these rows: {error.message.splitlines()[0]}") from None
-        given = outputs[self._output].numpy()
+        predictions = outputs[self._output].numpy()
         if self._label.task == "multiclass":
-            self._check_classes(given, outputs.get("class"), batch["valid"].numpy())
+            self._check_classes(predictions, outputs.get("class"), batch["valid"].numpy())
         logits = outputs.get("logit") if self._label.task == "binary" else None
-        return Scores(self._label.task, given, None if logits is None else logits.numpy())
+        return Scores(self._label.task, predictions, None if logits is None else logits.numpy())
 
-    def _check_classes(self, given: NDArray[np.float32], named: tf.Tensor | None, valid: NDArray[np.bool_]) -> None:
+    def _check_classes(self, scores: NDArray[np.float32], named: tf.Tensor | None, valid: NDArray[np.bool_]) -> None:
         """The class it names for the likeliest probability has to be ours at that place."""
         if named is None:
             return
         ours = np.asarray([_text(name) for name in self._label.classes or ()])
         theirs = np.asarray([_text(name) for name in named.numpy().tolist()])
-        wrong = np.flatnonzero(valid & (ours[given.argmax(1)] != theirs))
+        wrong = np.flatnonzero(valid & (ours[scores.argmax(1)] != theirs))
         if len(wrong):
-            place = int(given[wrong[0]].argmax())
+            place = int(scores[wrong[0]].argmax())
             raise Incompatible(f"its class {place} is {theirs[wrong[0]]!r}, and the label's is {ours[place]!r}")
 
 
@@ -166,12 +165,12 @@ def _signature(path: Path) -> Any:
 def _match(function: Any, path: Path, stored: Mapping[str, Column]) -> dict[str, tuple[str, str]]:
     """{input: (column, "values", "present" or "length")} of the signature; Incompatible where a stored column is another."""
     try:
-        taken = describe_model(path).columns
+        columns = describe_model(path).columns
     except StoreError as error:
         raise Incompatible(error.problem) from None
-    given, names = function.structured_input_signature[1], tensor_names(taken)
+    inputs, names = function.structured_input_signature[1], tensor_names(columns)
     matched: dict[str, tuple[str, str]] = {}
-    for column in taken:
+    for column in columns:
         name, now = column.name, stored.get(column.name)
         if now is None:
             raise Incompatible(f"it needs column {name!r}, which is not among the stored ones")
@@ -184,5 +183,5 @@ def _match(function: Any, path: Path, stored: Mapping[str, Column]) -> dict[str,
         parts = {"": "values"} | ({PRESENT: "present"} if column.nullable else {})
         parts |= {LENGTH: "length"} if column.is_list else {}
         tensors = {names[name] + ending: (name, part) for ending, part in parts.items()}
-        matched |= {tensor: found for tensor, found in tensors.items() if tensor in given}
+        matched |= {tensor: column_part for tensor, column_part in tensors.items() if tensor in inputs}
     return matched

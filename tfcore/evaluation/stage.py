@@ -103,7 +103,7 @@ def _predict(
         pq.write_table(table, out / name, row_group_size=PARQUET_ROWS)
     np.save(out / EXPECTED, expected, allow_pickle=False)
     seconds, table = time.monotonic() - began, tables[PREDICTIONS]
-    found = metrics.summary(
+    summary = metrics.summary(
         table,
         task,
         slices=request.slices,
@@ -111,15 +111,15 @@ def _predict(
         group=request.group,
         ndcg_at=request.ndcg_at,
     )
-    (out / METRICS).write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    (out / METRICS).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return {
         "predictions": PREDICTIONS,
         "baselines": {NAME: LINEAR} if LINEAR in tables else {},
         "rows": table.num_rows,
-        "weight": found["weight"],
-        "metrics": found["overall"],
-        "by_slice": found["slices"],
-        "calibration_bins": found["calibration_bins"],
+        "weight": summary["weight"],
+        "metrics": summary["overall"],
+        "by_slice": summary["slices"],
+        "calibration_bins": summary["calibration_bins"],
         "seconds": round(seconds, 3),
         "rows_per_second": round(table.num_rows / max(seconds, 1e-9)),
         "traces": scorer.traces,
@@ -137,8 +137,8 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
         raise ConfigError("classes have no order", where="evaluation.ndcg_at", fix="leave it out")
     names = [column.name for column in shards.columns]
     reserved = {"row", "label", "weight", PREDICTION}
-    for what, wanted in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):
-        for name in wanted:
+    for what, columns in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):
+        for name in columns:
             if name not in names:
                 raise ConfigError(f"{name!r} is not a stored column", where=what, fix=suggest(name, names))
             if name in reserved:
@@ -184,11 +184,11 @@ def _tables(
         table = _table(request.transform.label.task, batch, scores, texts, rows, valid)
         tables.setdefault(PREDICTIONS, []).append(table)
         if linear is not None:
-            found = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
+            predicted = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
             place = table.schema.get_field_index(PREDICTION)
-            tables.setdefault(LINEAR, []).append(table.set_column(place, PREDICTION, _predictions(found)))
+            tables.setdefault(LINEAR, []).append(table.set_column(place, PREDICTION, _predictions(predicted)))
         if kept < EXPECTED_ROWS:
-            first.append(scores.given[: min(valid, EXPECTED_ROWS - kept)])
+            first.append(scores.predictions[: min(valid, EXPECTED_ROWS - kept)])
             kept += len(first[-1])
         rows += valid
         monitor.progress(rows, shards.total, "rows")

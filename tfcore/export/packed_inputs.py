@@ -56,11 +56,11 @@ def pack(tensors: Sequence[Tensor]) -> list[Group]:
         if tensor.shape == (None,):
             kind: str = tensor.dtype if tensor.default is None else "present" if tensor.dtype == "bool" else "length"
             kinds.setdefault(kind, []).append(tensor)
-    taken = {tensor.name for tensor in tensors}
+    names = {tensor.name for tensor in tensors}
     groups = []
     for kind, members in kinds.items():
         name = f"packed_{kind}"
-        while {name, f"{name}_lengths"} & taken:
+        while {name, f"{name}_lengths"} & names:
             name += "_"
         groups.append(Group(name, tf.as_dtype(members[0].dtype), tuple(members)))
     return groups
@@ -84,9 +84,9 @@ def packed_specs(tensors: Sequence[Tensor]) -> dict[str, tf.TensorSpec]:
 def packed_outputs(outputs: Mapping[str, tf.Tensor], described: Sequence[Tensor]) -> dict[str, tf.Tensor]:
     """Named outputs as their groups, and those that are in none."""
     groups = pack(described)
-    found = {group.name: tf.stack([outputs[tensor.name] for tensor in group.tensors]) for group in groups}
+    packed = {group.name: tf.stack([outputs[tensor.name] for tensor in group.tensors]) for group in groups}
     inside = {tensor.name for group in groups for tensor in group.tensors}
-    return found | {name: value for name, value in outputs.items() if name not in inside}
+    return packed | {name: value for name, value in outputs.items() if name not in inside}
 
 
 def unpack(path: Path, signatures: Mapping[str, Signature], outputs: frozenset[str] = frozenset()) -> None:
@@ -138,20 +138,20 @@ class _Signature:
         """Arguments of the function before those it captures."""
 
     def unpack(self) -> None:
-        given = sorted(self._definition.inputs)  # TensorFlow has keyword arguments in the order of their names
-        self._in_function(given)
-        self._in_graph(given)
+        names = sorted(self._definition.inputs)  # TensorFlow has keyword arguments in the order of their names
+        self._in_function(names)
+        self._in_graph(names)
         self._in_objects()
 
-    def _in_function(self, given: Sequence[str]) -> None:
+    def _in_function(self, inputs: Sequence[str]) -> None:
         """The function takes named arguments and concatenates them for the call of what was traced."""
         function = self._function
         old, captured = (
             list(function.signature.input_arg)[: self._before],
             list(function.signature.input_arg)[self._before :],
         )
-        taken = {arg.name for arg in captured} | {node.name for node in function.node_def}
-        arguments = {tensor.name: _free(tensor.name.lower(), taken) for tensor in self._inputs}
+        names = {arg.name for arg in captured} | {node.name for node in function.node_def}
+        arguments = {tensor.name: _free(tensor.name.lower(), names) for tensor in self._inputs}
         attributes = {
             place - self._before + len(self._inputs): type(attr).FromString(attr.SerializeToString())
             for place, attr in function.arg_attr.items()
@@ -171,21 +171,21 @@ class _Signature:
         if "_input_shapes" in function.attr:
             _replace(function.attr["_input_shapes"].list.shape, [*map(_shape, self._inputs), *shapes])
         # what stands in the place of each old argument
-        instead = {arg.name: arguments[name] for arg, name in zip(old, given, strict=True) if name in arguments}
-        old_names = dict(zip(given, (arg.name for arg in old), strict=True))
-        made = []
+        instead = {arg.name: arguments[name] for arg, name in zip(old, inputs, strict=True) if name in arguments}
+        old_names = dict(zip(inputs, (arg.name for arg in old), strict=True))
+        added = []
         for group in self._groups:
             members = [arguments[tensor.name] for tensor in group.tensors]
-            nodes, flat, lengths = _joined(group, members, taken)
-            made += nodes
+            nodes, flat, lengths = _joined(group, members, names)
+            added += nodes
             instead[old_names[group.name]], instead[old_names[group.lengths]] = flat, lengths
         for node in function.node_def:
             for place, source in enumerate(node.input):
                 node.input[place] = instead.get(source, source)
-        function.node_def.extend(made)
-        self._function_outputs(taken)
+        function.node_def.extend(added)
+        self._function_outputs(names)
 
-    def _function_outputs(self, taken: set[str]) -> None:
+    def _function_outputs(self, names: set[str]) -> None:
         if not self._out_groups:
             return
         function = self._function
@@ -193,33 +193,33 @@ class _Signature:
             name: function.ret[arg.name]
             for name, arg in zip(sorted(self._definition.outputs), function.signature.output_arg, strict=True)
         }
-        given: dict[str, str] = {}
+        node_outputs: dict[str, str] = {}
         for group in self._out_groups:
             source, count = sources[group.name], len(group.tensors)
-            node = _node(taken, f"{group.name}_rows", "Unpack", [source], T=group.dtype, num=count, axis=0)
+            node = _node(names, f"{group.name}_rows", "Unpack", [source], T=group.dtype, num=count, axis=0)
             function.node_def.append(node)
-            given |= {tensor.name: f"{node.name}:output:{place}" for place, tensor in enumerate(group.tensors)}
+            node_outputs |= {tensor.name: f"{node.name}:output:{place}" for place, tensor in enumerate(group.tensors)}
         del function.signature.output_arg[:]
         function.ret.clear()
         for place, tensor in enumerate(self._outputs):
             function.signature.output_arg.add(name=f"output_{place}", type=_type(tensor))
-            function.ret[f"output_{place}"] = given.get(tensor.name) or sources[tensor.name]
+            function.ret[f"output_{place}"] = node_outputs.get(tensor.name) or sources[tensor.name]
 
-    def _in_graph(self, given: Sequence[str]) -> None:
+    def _in_graph(self, inputs: Sequence[str]) -> None:
         """A placeholder for each tensor, and the call of the function with them."""
         call, definition, graph = self._call, self._definition, self._graph.graph_def
-        placeholders = {definition.inputs[name].name.partition(":")[0] for name in given}
+        placeholders = {definition.inputs[name].name.partition(":")[0] for name in inputs}
         for place in reversed(range(len(graph.node))):
             if graph.node[place].name in placeholders:
                 del graph.node[place]
-        taken = {node.name for node in graph.node}
+        names = {node.name for node in graph.node}
         captured, types = list(call.input)[self._before :], list(call.attr["Tin"].list.type)[self._before :]
         definition.inputs.clear()
         definition.defaults.clear()
-        inputs, made = [], []
+        inputs, added = [], []
         for tensor in self._inputs:
-            nodes = _placeholder(tensor, f"{self._name}_{tensor.name}", taken)
-            made += nodes
+            nodes = _placeholder(tensor, f"{self._name}_{tensor.name}", names)
+            added += nodes
             inputs.append(nodes[-1].name)
             _info(definition.inputs[tensor.name], tensor, f"{nodes[-1].name}:0")
             if tensor.default is not None:
@@ -234,7 +234,7 @@ class _Signature:
             definition.outputs.clear()
             for place, tensor in enumerate(self._outputs):
                 _info(definition.outputs[tensor.name], tensor, f"{call.name}:{place}")
-        graph.node.extend(made)
+        graph.node.extend(added)
 
     def _in_objects(self) -> None:
         """What Python reads of the function when it loads the model."""
@@ -251,28 +251,28 @@ class _Signature:
             _specs(self._saved.output_signature.dict_value.fields, self._outputs)
 
 
-def _joined(group: Group, members: Sequence[str], taken: set[str]) -> tuple[list[NodeDef], str, str]:
+def _joined(group: Group, members: Sequence[str], names: set[str]) -> tuple[list[NodeDef], str, str]:
     """(nodes, all values one behind the other, how many each has)"""
     count = len(members)
-    made, lengths = [], []
+    nodes, lengths = [], []
     for begin in range(0, count, AT_ONCE):
         some, name = members[begin : begin + AT_ONCE], f"{group.name}_shapes_{begin}"
-        made.append(_node(taken, name, "ShapeN", some, T=group.dtype, N=len(some), out_type=tf.int32))
-        lengths += [f"{made[-1].name}:output:{place}" for place in range(len(some))]
+        nodes.append(_node(names, name, "ShapeN", some, T=group.dtype, N=len(some), out_type=tf.int32))
+        lengths += [f"{nodes[-1].name}:output:{place}" for place in range(len(some))]
     if count == 1:
-        return made, members[0], lengths[0]
+        return nodes, members[0], lengths[0]
     zero = tf.make_tensor_proto(0, tf.int32)
-    made.append(_node(taken, f"{group.name}_axis", "Const", (), dtype=tf.int32, value=zero))
-    axis = f"{made[-1].name}:output:0"
+    nodes.append(_node(names, f"{group.name}_axis", "Const", (), dtype=tf.int32, value=zero))
+    axis = f"{nodes[-1].name}:output:0"
     for what, inputs, dtype in (("flat", members, group.dtype), ("lengths", lengths, tf.int32)):
         concat = [*inputs, axis]
-        made.append(_node(taken, f"{group.name}_{what}", "ConcatV2", concat, T=dtype, N=count, Tidx=tf.int32))
-    return made, f"{made[-2].name}:output:0", f"{made[-1].name}:output:0"
+        nodes.append(_node(names, f"{group.name}_{what}", "ConcatV2", concat, T=dtype, N=count, Tidx=tf.int32))
+    return nodes, f"{nodes[-2].name}:output:0", f"{nodes[-1].name}:output:0"
 
 
-def _node(taken: set[str], name: str, op: str, inputs: Sequence[str], **attributes: Any) -> NodeDef:
+def _node(names: set[str], name: str, op: str, inputs: Sequence[str], **attributes: Any) -> NodeDef:
     """A node under a name that is free; its attributes are dtypes, whole numbers, shapes and tensors."""
-    node = NodeDef(name=_free(name, taken), op=op, input=inputs)
+    node = NodeDef(name=_free(name, names), op=op, input=inputs)
     for key, value in attributes.items():
         attribute = node.attr[key]
         if isinstance(value, tf.DType):
@@ -293,25 +293,25 @@ def _replace(field: Any, values: Iterable[Any]) -> None:
     field.extend(values)
 
 
-def _placeholder(tensor: Tensor, name: str, taken: set[str]) -> list[NodeDef]:
+def _placeholder(tensor: Tensor, name: str, names: set[str]) -> list[NodeDef]:
     """The nodes of an input; the last one is what is fed."""
-    dtype, made = tf.as_dtype(tensor.dtype), []
+    dtype, nodes = tf.as_dtype(tensor.dtype), []
     if tensor.default is not None:
-        made.append(_node(taken, f"{name}/input", "Const", (), dtype=dtype, value=_default(tensor)))
-        made[0].attr["_output_shapes"].list.shape.add().CopyFrom(_default(tensor).tensor_shape)
-    op = "PlaceholderWithDefault" if made else "Placeholder"
-    made.append(_node(taken, name, op, [node.name for node in made], dtype=dtype, shape=_shape(tensor)))
-    made[-1].attr["_output_shapes"].list.shape.add().CopyFrom(_shape(tensor))
-    return made
+        nodes.append(_node(names, f"{name}/input", "Const", (), dtype=dtype, value=_default(tensor)))
+        nodes[0].attr["_output_shapes"].list.shape.add().CopyFrom(_default(tensor).tensor_shape)
+    op = "PlaceholderWithDefault" if nodes else "Placeholder"
+    nodes.append(_node(names, name, op, [node.name for node in nodes], dtype=dtype, shape=_shape(tensor)))
+    nodes[-1].attr["_output_shapes"].list.shape.add().CopyFrom(_shape(tensor))
+    return nodes
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free(name: str, names: set[str]) -> str:
     """A name that no other node or argument has."""
     base, number = name, 0
-    while name in taken:
+    while name in names:
         number += 1
         name = f"{base}_{number}"
-    taken.add(name)
+    names.add(name)
     return name
 
 

@@ -75,8 +75,8 @@ def main():
 
 def _foreign():
     """What is wrong when the model made this process import Keras or Headway; None when it did not."""
-    found = sorted(name for name in sys.modules if name.split(".")[0] in FOREIGN and sys.modules[name] is not None)
-    return f"the exported model made the process import {', '.join(found)}" if found else None
+    imported = sorted(name for name in sys.modules if name.split(".")[0] in FOREIGN and sys.modules[name] is not None)
+    return f"the exported model made the process import {', '.join(imported)}" if imported else None
 
 
 def replay(request):
@@ -97,18 +97,18 @@ def replay(request):
     }
     spread = float(np.nanstd(expected)) if np.isfinite(expected).any() else 0.0
     worst, largest, everything = None, {}, expected
-    for name, (given, picked) in calls.items():
+    for name, (arrays, picked) in calls.items():
         if not len(picked):
             continue
         signature, expected = model.signatures[name], everything[picked]
-        whole = call(signature, given)[request["output"]]
+        whole = call(signature, arrays)[request["output"]]
         if whole.shape != expected.shape:
             return {"error": f"{name} gives {request['output']} of shape {whole.shape}, expected {expected.shape}"}
-        cut = in_batches(signature, given, uneven(len(expected), len(request["columns"])))[request["output"]]
+        cut = in_batches(signature, arrays, uneven(len(expected), len(request["columns"])))[request["output"]]
         largest[name] = 0.0
         # a batch of one row goes through other kernels, whose rounding grows with the outputs' range
-        for batches, found, least in (("one", whole, 1.0), ("uneven", cut, max(1.0, spread))):
-            difference = scaled_difference(found, expected, least)
+        for batches, outputs, least in (("one", whole, 1.0), ("uneven", cut, max(1.0, spread))):
+            difference = scaled_difference(outputs, expected, least)
             row = int(difference.reshape(len(expected), -1).max(1).argmax())
             largest[name] = max(largest[name], float(difference.max()))
             if worst is None or float(difference.max()) > worst["difference"]:
@@ -118,9 +118,9 @@ def replay(request):
                     "row": int(picked[row]),
                     "difference": float(difference.max()),
                     "expected": np.ravel(expected[row])[:20].tolist(),
-                    "found": np.ravel(found[row])[:20].tolist(),
+                    "found": np.ravel(outputs[row])[:20].tolist(),
                     "columns": {
-                        column: _shown(values[picked[row]], present[picked[row]])
+                        column: _json_value(values[picked[row]], present[picked[row]])
                         for column, (values, present) in rows.items()
                     },
                 }
@@ -145,23 +145,23 @@ def cause(model, name, calls, request):
     output = request["output"]
     # the model's inputs are told apart first: where one of them is to blame, so is the preprocess
     if "transform" in model.signatures:
-        found = {
+        causes = {
             key: kind
             for key, kind in behaviour(model.signatures["transform"], calls["serving_nullable"], request).items()
             if kind is not None
         }
-        if found:
-            kind = "random" if "random" in found.values() else "batch"
-            return {"cause": kind, "inputs": sorted(key for key, value in found.items() if value == kind)}
+        if causes:
+            kind = "random" if "random" in causes.values() else "batch"
+            return {"cause": kind, "inputs": sorted(key for key, value in causes.items() if value == kind)}
     kind = behaviour(model.signatures[name], calls[name], request).get(output)
     return {"cause": kind or "other", "inputs": []}
 
 
-def behaviour(signature, asked, request):
+def behaviour(signature, sample, request):
     """{output: "random", "batch" or None}: whether it changes from call to call, or with how the rows are put together."""
-    given, picked = asked
-    first, second = (call(signature, given) for _ in range(2))
-    cut = in_batches(signature, given, uneven(len(picked), len(request["columns"])))
+    inputs, picked = sample
+    first, second = (call(signature, inputs) for _ in range(2))
+    cut = in_batches(signature, inputs, uneven(len(picked), len(request["columns"])))
 
     def far(a, b):
         if a.dtype.kind not in "fiu" or a.shape != b.shape:
@@ -186,16 +186,16 @@ def uneven(rows, columns):
         size *= 3
 
 
-def call(signature, given):
+def call(signature, arrays):
     """{output: array} of a signature that is given arrays."""
     # cut and kept in NumPy: a slice of a tensor costs as much as fifteen of an array, and there may be thousands
-    tensors = {key: tf.constant(value, tf.string if value.dtype == object else None) for key, value in given.items()}
+    tensors = {key: tf.constant(value, tf.string if value.dtype == object else None) for key, value in arrays.items()}
     return {key: value.numpy() for key, value in signature(**tensors).items()}
 
 
-def in_batches(signature, given, batches):
+def in_batches(signature, arrays, batches):
     """{output: array} of a signature that is called with the rows of one (start, stop) after the other."""
-    parts = [call(signature, {key: value[a:b] for key, value in given.items()}) for a, b in batches]
+    parts = [call(signature, {key: value[a:b] for key, value in arrays.items()}) for a, b in batches]
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
@@ -221,7 +221,7 @@ def read_rows(request):
 
 def read_groups(request, path, rows):
     """The first rows of a shard whose records are row groups."""
-    found: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
+    columns: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
         column["name"]: ([], []) for column in request["columns"]
     }
     read = 0
@@ -239,14 +239,14 @@ def read_groups(request, path, rows):
                 lengths = parsed.get(f"{name}/lengths", column["shape"][0])
                 values = _rows_of(values, lengths, column["shape"])
             present = parsed[f"{name}/present"] != 0 if column["nullable"] else np.ones(len(values), bool)
-            found[name][0].append(values)
-            found[name][1].append(present)
+            columns[name][0].append(values)
+            columns[name][1].append(present)
         read += len(present)
         if read >= rows:
             break
     if read < rows:
         raise ValueError(f"{path} holds {read} rows, fewer than the {rows} to replay")
-    return {name: tuple(np.concatenate(arrays)[:rows] for arrays in pair) for name, pair in found.items()}
+    return {name: tuple(np.concatenate(arrays)[:rows] for arrays in pair) for name, pair in columns.items()}
 
 
 def _values(feature, dtype):
@@ -261,20 +261,20 @@ def read_classic(request, path, rows):
     if len(records) < rows:
         raise ValueError(f"{path} holds {len(records)} rows, fewer than the {rows} to replay")
     parsed = tf.io.parse_example(records, features)
-    found = {}
+    columns = {}
     for column in request["columns"]:
         ragged = parsed[column["name"]]
         lengths = ragged.row_lengths().numpy()
         if column["shape"] == [None]:
-            said = parsed[f"{column['name']}/present"].values.numpy() if column["nullable"] else np.ones(rows)
-            found[column["name"]] = (_rows_of(ragged.values.numpy(), lengths, [None]), said != 0)
+            present = parsed[f"{column['name']}/present"].values.numpy() if column["nullable"] else np.ones(rows)
+            columns[column["name"]] = (_rows_of(ragged.values.numpy(), lengths, [None]), present != 0)
             continue
         present = lengths > 0
         shape = [rows, *column["shape"]]
         values = np.full(shape, b"" if column["dtype"] == "bytes" else 0, _numpy_type(column["dtype"]))
         values[present] = ragged.values.numpy().reshape([-1, *column["shape"]])
-        found[column["name"]] = (values, present)
-    return found
+        columns[column["name"]] = (values, present)
+    return columns
 
 
 def _rows_of(values, lengths, shape):
@@ -319,33 +319,33 @@ def without_companions(inputs, columns):
     values, simple = {}, np.ones(len(inputs[columns[0]["tensor"]]), bool)
     for column in columns:
         name = column["tensor"]
-        found = inputs[name]
-        good = np.ones(len(found), bool)
+        cells = inputs[name]
+        good = np.ones(len(cells), bool)
         present = inputs[name + "__present"] if column["nullable"] else good
         if column["shape"] == [None]:
-            good = present & (inputs[name + "__length"] == found.shape[1])
+            good = present & (inputs[name + "__length"] == cells.shape[1])
         elif column["nullable"] and column["dtype"] == "float32":
-            nan = np.isnan(found).reshape(len(found), -1).all(1)
+            nan = np.isnan(cells).reshape(len(cells), -1).all(1)
             good = ~(present & nan)
-            found = np.where(present.reshape([-1] + [1] * (found.ndim - 1)), found, np.float32("nan"))
+            cells = np.where(present.reshape([-1] + [1] * (cells.ndim - 1)), cells, np.float32("nan"))
         else:
             good = present
         simple = simple & good
-        values[name] = found
+        values[name] = cells
     picked = np.flatnonzero(simple)
-    return {name: found[picked] for name, found in values.items()}, picked
+    return {name: cells[picked] for name, cells in values.items()}, picked
 
 
 def as_examples(rows, columns):
     """One serialized tf.Example per row; a null is left out."""
     # the values of a column in Python's own types: a message takes them in half the time
-    found = [rows[c["name"]][0] if c["shape"] else rows[c["name"]][0].tolist() for c in columns]
-    known = [rows[column["name"]][1].tolist() for column in columns]
+    values_of = [rows[c["name"]][0] if c["shape"] else rows[c["name"]][0].tolist() for c in columns]
+    present_of = [rows[column["name"]][1].tolist() for column in columns]
     examples = []
     example = tf.train.Example()  # one for all rows: a wide row has thousands of features to make
     feature = example.features.feature
     held: list[Any] = [None] * len(columns)
-    for values, there in zip(zip(*found, strict=True), zip(*known, strict=True), strict=True):
+    for values, there in zip(zip(*values_of, strict=True), zip(*present_of, strict=True), strict=True):
         for i, column in enumerate(columns):
             name = column["name"]
             if there[i]:
@@ -361,12 +361,12 @@ def as_examples(rows, columns):
     return examples
 
 
-def _shown(value, present):
+def _json_value(value, present):
     """A raw value for the report of the worst row."""
     if not present:
         return None
     if isinstance(value, np.ndarray):
-        return [_shown(one, present) for one in value[:20]]
+        return [_json_value(item, present) for item in value[:20]]
     return value.decode("utf-8", "replace")[:100] if isinstance(value, bytes) else value.item()
 
 

@@ -26,19 +26,19 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
     """
     names = tensor_names(columns)
     groups = {_kind(group): group for group in pack(inputs)}
-    given = {tensor.name for tensor in inputs}
-    told = {column.name for column in columns if names[column.name] + PRESENT in given}
+    fed = {tensor.name for tensor in inputs}
+    nullable = {column.name for column in columns if names[column.name] + PRESENT in fed}
     rows = _rows(tensors, [names[column.name] for column in columns], groups)
     companions = {kind: _companions(groups[kind], tensors, rows) for kind in ("present", "length") if kind in groups}
     by_tensor = {names[column.name]: column for column in columns}
-    found: dict[str, RawColumn] = {}
+    raw: dict[str, RawColumn] = {}
     for kind, group in groups.items():
         members = [by_tensor[tensor.name] for tensor in group.tensors if kind not in companions and tensor.column]
         if not members:
             continue
         values = tf.reshape(tensors[group.name], [len(members), rows])
         present = None
-        if any(column.name in told for column in members):
+        if any(column.name in nullable for column in members):
             present = _presence(companions["present"], groups["present"], [names[c.name] for c in members], rows)
         elif kind == "float32" and any(column.nullable for column in members):
             required = tf.constant([[not column.nullable] for column in members])
@@ -46,20 +46,20 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
         if present is not None:
             values = tf.where(present, values, tf.zeros([], values.dtype))
         each = tf.unstack(values, len(members))
-        known = [None] * len(members) if present is None else tf.unstack(present, len(members))
-        for column, value, is_known in zip(members, each, known, strict=True):
-            found[column.name] = RawColumn(value, is_known if column.nullable else None)
+        flags = [None] * len(members) if present is None else tf.unstack(present, len(members))
+        for column, value, is_known in zip(members, each, flags, strict=True):
+            raw[column.name] = RawColumn(value, is_known if column.nullable else None)
     for column in columns:
-        if column.name not in found:
+        if column.name not in raw:
             name = names[column.name]
             present = None
-            if column.name in told:
+            if column.name in nullable:
                 present = companions["present"][_place(groups["present"], name + PRESENT)]
             length = None
             if "length" in groups and column.is_list:
                 length = companions["length"][_place(groups["length"], name + LENGTH)]
-            found[column.name] = _shaped(column, tensors[name], present, length, rows)
-    return {column.name: found[column.name] for column in columns}
+            raw[column.name] = _shaped(column, tensors[name], present, length, rows)
+    return {column.name: raw[column.name] for column in columns}
 
 
 def _kind(group: Group) -> str:
@@ -85,12 +85,12 @@ def _rows(tensors: Tensors, values: Sequence[str], groups: Mapping[str, Group]) 
             names.append(name)
             lengths.append(tf.shape(tensors[name])[:1])
             single.append(False)
-    given = tf.concat(lengths, 0)
+    counts = tf.concat(lengths, 0)
     first = single.index(False)
-    rows = given[first]
-    wrong = (given != rows) & ~((given == 1) & tf.constant(single))
+    rows = counts[first]
+    wrong = (counts != rows) & ~((counts == 1) & tf.constant(single))
     odd = tf.boolean_mask(tf.constant(names), wrong)
-    said = tf.strings.join(
+    message = tf.strings.join(
         [
             f"columns of different lengths: {names[first]} has ",
             tf.strings.as_string(rows),
@@ -98,7 +98,7 @@ def _rows(tensors: Tensors, values: Sequence[str], groups: Mapping[str, Group]) 
             tf.strings.reduce_join(odd[:20], separator=", "),
         ]
     )
-    with tf.control_dependencies([tf.debugging.Assert(tf.size(odd) == 0, [said])]):
+    with tf.control_dependencies([tf.debugging.Assert(tf.size(odd) == 0, [message])]):
         return tf.identity(rows)
 
 

@@ -116,19 +116,19 @@ class Served(tf.Module):
 
     def transformed(self) -> list[Tensor]:
         """What the `transform` signature gives."""
-        found: list[Tensor] = []
+        gathered: list[Tensor] = []
 
         def look(columns: dict[str, RawColumn]) -> tf.Tensor:
             outputs = self.transform.named(columns)
             names = output_names(list(outputs))
-            found.extend(_described(names[name], value) for name, value in outputs.items())
+            gathered.extend(_described(names[name], value) for name, value in outputs.items())
             return tf.zeros([])
 
         inputs = nullable_inputs(self._columns)
         _named_function(
             lambda tensors: {"none": look(of_tensors(tensors, self._columns, inputs))}, packed_specs(inputs)
         ).get_concrete_function()
-        return sorted(found, key=lambda tensor: tensor.name)
+        return sorted(gathered, key=lambda tensor: tensor.name)
 
     def _classified(self, tensors: Tensors, columns: Mapping[str, RawColumn]) -> Tensors:
         argument = classify_argument(self._task)
@@ -259,10 +259,10 @@ def classified(task: Task, predictions: Tensors, argument: tf.Tensor, classes: S
     if task == "binary":
         probability = predictions["probability"]
         return {"decision": probability >= argument, "probability": probability}
-    wanted = tf.debugging.Assert(
+    in_range = tf.debugging.Assert(
         (argument >= 1) & (argument <= len(classes)), [f"top_k must be from 1 to {len(classes)}, not", argument]
     )
-    with tf.control_dependencies([wanted]):
+    with tf.control_dependencies([in_range]):
         likely, places = tf.math.top_k(predictions["probabilities"], tf.identity(argument))
     return {"classes": tf.gather(_names(classes), places), "probabilities": likely}
 
@@ -290,11 +290,11 @@ def _described(name: str, tensor: Any) -> Tensor:
     return Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
 
 
-def _check_outputs(found: Mapping[str, Any], expected: Sequence[Tensor]) -> None:
-    shown = {name: (tensor.dtype.name, tuple(tensor.shape.as_list())) for name, tensor in found.items()}
-    wanted = {tensor.name: (tensor.dtype, tensor.shape) for tensor in expected}
-    if shown != wanted:
-        raise HeadwayError(f"the model's outputs are {shown}, but its task has {wanted}")
+def _check_outputs(outputs: Mapping[str, Any], task_outputs: Sequence[Tensor]) -> None:
+    actual = {name: (tensor.dtype.name, tuple(tensor.shape.as_list())) for name, tensor in outputs.items()}
+    expected = {tensor.name: (tensor.dtype, tensor.shape) for tensor in task_outputs}
+    if actual != expected:
+        raise HeadwayError(f"the model's outputs are {actual}, but its task has {expected}")
 
 
 def refuse_python_nodes(function: Any, *, where: str) -> None:

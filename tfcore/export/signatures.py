@@ -84,15 +84,15 @@ def of_companions(signatures: Container[str]) -> str:
 
 def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
     """{column: the name of its tensor}: a letter, then letters, digits and underscores; no two alike."""
-    taken: set[str] = set()
+    used: set[str] = set()
     names = {}
     # columns whose name can stay as it is have first claim to it
     for column in sorted(columns, key=lambda c: tensor_name(c.name) != c.name):
         base = name = tensor_name(column.name)
         number = 2
-        while {name, name + PRESENT, name + LENGTH} & taken:
+        while {name, name + PRESENT, name + LENGTH} & used:
             name, number = f"{base}_{number}", number + 1
-        taken |= (
+        used |= (
             {name} | ({name + PRESENT} if column.nullable else set()) | ({name + LENGTH} if column.is_list else set())
         )
         names[column.name] = name
@@ -149,12 +149,12 @@ def describe(
 ) -> dict[str, Signature]:
     """All signatures of a model over these raw columns; `transformed` are the transform's named outputs."""
     inputs, outputs = nullable_inputs(columns), prediction_outputs(task, classes)
-    made = {
+    signatures = {
         DEFAULT: Signature(inputs=raw_inputs(columns), outputs=outputs),
         NULLABLE: Signature(inputs=inputs, outputs=outputs),
         "serve_examples": Signature(inputs=(Tensor(name="examples", dtype="string"),), outputs=outputs),
         "transform": Signature(inputs=inputs, outputs=tuple(transformed)),
     }
     if (argument := classify_argument(task)) is not None:
-        made["classify"] = Signature(inputs=(*inputs, argument), outputs=classify_outputs(task, classes))
-    return made
+        signatures["classify"] = Signature(inputs=(*inputs, argument), outputs=classify_outputs(task, classes))
+    return signatures

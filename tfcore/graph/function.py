@@ -94,7 +94,7 @@ class GraphFunction:
     def traces(self) -> int:
         """How often the body was traced, or compiled for another context or another shape."""
         contexts = (function.experimental_get_tracing_count() for function in self.compiled)
-        return max([self._bodies, *contexts]) + self.shapes.more
+        return max([self._bodies, *contexts]) + self.shapes.further
 
     def __call__(self, /, *positional: Any, **named: Any) -> Any:
         flat = self._binder.bind(self._by_name(positional, named) if positional else named)
@@ -110,8 +110,8 @@ class GraphFunction:
     def _by_name(self, positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         names = list(self.signature)
         if len(positional) > len(names):
-            given = f"{len(positional)} positional arguments"
-            raise SignatureError(f"expected {', '.join(names) or 'no argument'}, given {given}", where=self.name)
+            values = f"{len(positional)} positional arguments"
+            raise SignatureError(f"expected {', '.join(names) or 'no argument'}, given {values}", where=self.name)
         both = [name for name in names[: len(positional)] if name in named]
         if both:
             wrong = [Misfit(name, describe(self.signature[name]), "by its place and by its name") for name in both]

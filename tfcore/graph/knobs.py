@@ -75,9 +75,9 @@ def knob(name: str, default: float | None = None) -> tf.Variable | tf.Tensor:
         ConfigError: the training has no such knob, and there is no default.
     """
     offered = _OFFERED.get()
-    found = offered.get(name) if offered is not None else None
-    if found is not None:
-        return found
+    value = offered.get(name) if offered is not None else None
+    if value is not None:
+        return value
     if default is None:
         raise ConfigError(
             f"this training has no knob {name!r}", where="model", fix=f"training: {{knobs: {{{name}: 0.1}}}}"
@@ -91,15 +91,15 @@ def is_knob(variable: Any) -> bool:
 
 
 def _variable(name: str) -> tf.Variable:
-    made = tf.Variable(float("nan"), trainable=False, name=f"knob_{name}")
+    variable = tf.Variable(float("nan"), trainable=False, name=f"knob_{name}")
     # a strategy decides which class of variable it is, so the class is extended once it is known
-    kind = type(made)
+    kind = type(variable)
     if kind not in _KINDS:
         refusing = {conversion: _refusing(kind, conversion) for conversion in _CONVERSIONS}
         _KINDS[kind] = types.new_class(f"Knob{kind.__name__}", (kind,), {}, lambda body: body.update(refusing))
-    made.__class__ = _KINDS[kind]
-    made._knob = name
-    return made
+    variable.__class__ = _KINDS[kind]
+    variable._knob = name
+    return variable
 
 
 def _refusing(kind: type, conversion: str) -> Any:

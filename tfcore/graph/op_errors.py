@@ -58,18 +58,18 @@ def explained(error: tf.errors.OpError) -> HeadwayError | None:
     if isinstance(error, _FROM_OUTSIDE):
         return None
     text = str(error.message)
-    made = [(file, int(line), function) for file, line, function in _FRAME.findall(_made(text))]
+    created = [(file, int(line), function) for file, line, function in _FRAME.findall(_creation(text))]
     called = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(error.__traceback__)]
-    theirs = [*_theirs(made)] or [*_theirs(called)]
+    theirs = [*_theirs(created)] or [*_theirs(called)]
     if not theirs:
         return None
     file, line, function = theirs[-1]
     source = linecache.getline(file, line).strip()
     op = f" in op {name}" if (name := op_of(error)) else ""
     problem = f"{type(error).__name__}{op}: {why(error)}" + (f"\n    {source}" if source else "")
-    told = HeadwayError(problem, where=f"{file}:{line}, in {function}")
-    told.__cause__ = error
-    return told
+    explanation = HeadwayError(problem, where=f"{file}:{line}, in {function}")
+    explanation.__cause__ = error
+    return explanation
 
 
 def _theirs(frames: Iterable[Frame]) -> Iterable[Frame]:
@@ -80,24 +80,24 @@ def _theirs(frames: Iterable[Frame]) -> Iterable[Frame]:
             yield frame
 
 
-def _made(text: str) -> str:
-    """The part that tells where the first op was made."""
-    found = list(_MADE_AT.finditer(text))
-    return text[found[0].end() : found[1].start() if len(found) > 1 else None] if found else ""
+def _creation(text: str) -> str:
+    """The part of the text that says where the first op was created."""
+    frames = list(_MADE_AT.finditer(text))
+    return text[frames[0].end() : frames[1].start() if len(frames) > 1 else None] if frames else ""
 
 
 def op_of(error: tf.errors.OpError) -> str | None:
     """The name of the op that failed, where TensorFlow says it."""
     text = str(error.message)
-    found = _MADE_AT.search(text) or _NODE.search(text) or _OP.search(text)
-    return found[1] if found else None
+    match = _MADE_AT.search(text) or _NODE.search(text) or _OP.search(text)
+    return match[1] if match else None
 
 
 def why(error: tf.errors.OpError) -> str:
     """The reason without the op."""
     text = str(error.message)
-    if said := python_text(error):
-        return said
+    if raised := python_text(error):
+        return raised
     if frames := list(_FRAME.finditer(text)):
         text = text[frames[-1].end() :]
     if first := _FIRST_OF_MANY.search(text):

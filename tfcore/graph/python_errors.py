@@ -64,9 +64,9 @@ class Failures:
 
     def receive(self, error: BaseException) -> HeadwayError | None:
         """The failure that an error of TensorFlow's tells of, once; None if it tells of none."""
-        found = _NUMBER.search(str(error))
+        match = _NUMBER.search(str(error))
         with self._lock:
-            return self._kept.pop(int(found[1]), None) if found else None
+            return self._kept.pop(int(match[1]), None) if match else None
 
 
 FAILURES = Failures()
@@ -95,9 +95,9 @@ def failed(function: Callable[..., Any], error: Exception, *, skip: str) -> Head
     if isinstance(error, HeadwayError):
         return error
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != skip]
-    shown = "".join(traceback.format_list(frames)).rstrip()
-    said = "".join(traceback.format_exception_only(error)).strip()
-    problem = PythonOpError(f"raised {said}\n{shown}" if shown else f"raised {said}", where=name_of(function))
+    stack = "".join(traceback.format_list(frames)).rstrip()
+    message = "".join(traceback.format_exception_only(error)).strip()
+    problem = PythonOpError("\n".join(filter(None, [f"raised {message}", stack])), where=name_of(function))
     problem.__cause__ = error
     return problem
 
@@ -108,9 +108,9 @@ def python_text(error: tf.errors.OpError) -> str | None:
     if not trace:
         return None
     lines = [line.strip() for line in after.splitlines() if line.strip()]
-    said = re.search(r"(\w[\w.]*(?:Error|Exception|Interrupt|Iteration)\b.*)", before)
+    exception = re.search(r"(\w[\w.]*(?:Error|Exception|Interrupt|Iteration)\b.*)", before)
     files = [line for line in lines if line.startswith("File ") and "/tensorflow/python/" not in line]
-    return " in ".join([(said[1] if said else before).strip(), *files[-1:]])
+    return " in ".join([(exception[1] if exception else before).strip(), *files[-1:]])
 
 
 def name_of(function: Callable[..., Any]) -> str:

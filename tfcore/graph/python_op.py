@@ -130,13 +130,13 @@ class PythonOp:
                 flat.append(leaf)
 
         # of what the function reads by itself no tape outside of it learns, if it runs in a graph
-        asked = not self._arrays and self.gradient != "stop" and tape_is_active()
+        watched = not self._arrays and self.gradient != "stop" and tape_is_active()
 
         def function(*leaves: Any) -> list[Any]:
             packed = tf.nest.pack_sequence_as(arguments, list(leaves))
             with watching_variables() as watcher:
                 result = self.function(*packed)
-            if asked:
+            if watched:
                 self._refuse(watcher.watched_variables())
             return checked(self.name, self.output_signature, result)
 
@@ -177,8 +177,8 @@ class PythonOp:
                     calls += 1
                     if by_row and calls == ROW_CALLS:
                         warnings.warn(_slow(self.name), stacklevel=2)
-                    found = call(*leaves)
-                    return [_own(one) for one in found] if self._arrays and not eager else found
+                    returned = call(*leaves)
+                    return [_own(leaf) for leaf in returned] if self._arrays and not eager else returned
             except Exception as error:
                 problem = failed(named, error, skip=__file__)
                 if self._arrays and isinstance(error, ValueError) and "read-only" in str(error):
@@ -217,20 +217,20 @@ class PythonOp:
                         where=self.name,
                         fix='pass gradient=..., or gradient="stop" if it is to have none',
                     )
-                given = [
+                upstream_leaves = [
                     tf.zeros_like(r) if u is None else tf.convert_to_tensor(u)
                     for u, r in zip(upstream, results, strict=True)
                 ]
                 specs = [tf.TensorSpec(flat[i].shape, flat[i].dtype) for i in floating]
-                run = self._traced if self.gradient == "traced" else self._given
+                run = self._traced if self.gradient == "traced" else self._users
                 named = self.gradient if callable(self.gradient) else self.function
 
                 def function(*leaves: Any) -> list[Any]:
                     return run(arguments, leaves[: len(flat)], leaves[len(flat) :], floating)
 
-                found = self._run(named, function, [*flat, *given], specs)
+                computed = self._run(named, function, [*flat, *upstream_leaves], specs)
                 gradients: list[tf.Tensor | None] = [None] * len(flat)
-                for i, gradient in zip(floating, found, strict=True):
+                for i, gradient in zip(floating, computed, strict=True):
                     gradients[i] = gradient
                 return gradients
 
@@ -251,16 +251,16 @@ class PythonOp:
 
     def _traced(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
         """The function once more, under a tape."""
-        wanted = [leaves[i] for i in floating]
+        inputs = [leaves[i] for i in floating]
         with tf.GradientTape() as tape:
-            tape.watch(wanted)
+            tape.watch(inputs)
             results = checked(
                 self.name, self.output_signature, self.function(*tf.nest.pack_sequence_as(arguments, list(leaves)))
             )
         self._refuse(tape.watched_variables())
         pairs = [(r, u) for r, u in zip(results, upstream, strict=True) if tf.as_dtype(r.dtype).is_floating]
         gradients = tape.gradient(
-            [tf.convert_to_tensor(r) for r, _ in pairs], wanted, output_gradients=[u for _, u in pairs]
+            [tf.convert_to_tensor(r) for r, _ in pairs], inputs, output_gradients=[u for _, u in pairs]
         )
         for i, gradient in zip(floating, gradients, strict=True):
             if gradient is None:
@@ -272,12 +272,12 @@ class PythonOp:
                 )
         return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
-    def _given(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
+    def _users(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
         """The user's gradient, one array or tensor per floating argument, of its dtype and shape."""
         assert callable(self.gradient)
         packed = tf.nest.pack_sequence_as(arguments, list(leaves))
-        found = self.gradient(pack(self.output_signature, iter(upstream)), *packed)
-        gradients = list(found) if isinstance(found, list | tuple) else [found]
+        returned = self.gradient(pack(self.output_signature, iter(upstream)), *packed)
+        gradients = list(returned) if isinstance(returned, list | tuple) else [returned]
         if len(gradients) == len(leaves):
             gradients = [gradients[i] for i in floating]
         if len(gradients) != len(floating):

@@ -76,36 +76,36 @@ class Shapes:
 
     def __init__(self, names: Sequence[str], specs: Sequence[tf.TensorSpec]):
         self.open = [(i, names[i]) for i, spec in enumerate(specs) if not spec.shape.is_fully_defined()]
-        self._seen: dict[tuple[tuple[int, ...], ...], int] = {}
+        self._contexts: dict[tuple[tuple[int, ...], ...], int] = {}
 
     @property
-    def more(self) -> int:
+    def further(self) -> int:
         """How many beside the first."""
-        return max(0, len(self._seen) - 1)
+        return max(0, len(self._contexts) - 1)
 
     def see(self, tensors: Sequence[tf.Tensor], function: Any) -> None:
         """What `function` was called with. Within another graph it is that one's shapes that are compiled."""
         if tf.executing_eagerly():
             shapes = tuple([tuple(tensors[i].shape) for i, _ in self.open])
-            if shapes not in self._seen:
-                self._seen[shapes] = function.experimental_get_tracing_count()
+            if shapes not in self._contexts:
+                self._contexts[shapes] = function.experimental_get_tracing_count()
 
     def changes(self) -> list[tuple[int, list[Change]]]:
         """For each after the first: in how many contexts there was a program by then, and what differs from the earlier
         shapes most like it."""
-        seen = list(self._seen.items())
-        found = []
-        for number, (shapes, contexts) in enumerate(seen[1:], 1):
+        shapes_seen = list(self._contexts.items())
+        changes = []
+        for number, (shapes, contexts) in enumerate(shapes_seen[1:], 1):
             differences = [
                 [
                     Change(name, "compiled", str(list(before)), str(list(after)))
                     for (_, name), before, after in zip(self.open, earlier, shapes, strict=True)
                     if before != after
                 ]
-                for earlier, _ in reversed(seen[:number])
+                for earlier, _ in reversed(shapes_seen[:number])
             ]
-            found.append((contexts, min(differences, key=len)))
-        return found
+            changes.append((contexts, min(differences, key=len)))
+        return changes
 
 
 class RetraceGuard:
@@ -175,11 +175,11 @@ def changes(function: Any) -> list[list[Change]]:
     TensorFlow forgets the traces of what was collected as garbage, so there may be fewer than were counted.
     """
     signatures = [_arguments(concrete) for concrete in concrete_functions(function)]
-    found = []
+    by_trace = []
     for i, signature in enumerate(signatures[1:], 1):
         differences = [_compare_all(earlier, signature) for earlier in reversed(signatures[:i])]
-        found.append(min(differences, key=len) or [Change("", "context", "", "")])
-    return found
+        by_trace.append(min(differences, key=len) or [Change("", "context", "", "")])
+    return by_trace
 
 
 def _error(function: Any, count: int, allowed: int) -> RetraceError:
@@ -190,8 +190,8 @@ def _error(function: Any, count: int, allowed: int) -> RetraceError:
     for watched in getattr(function, "compiled", [function]):
         traced = changes(watched) if hasattr(watched, "_list_all_concrete_functions") else []
         # in the order they came in: a context before the shapes that were met in it
-        found = [one for _, one in sorted([*enumerate(traced, 2), *compiled], key=itemgetter(0))]
-        for number, differences in list(enumerate(found, 2))[max(0, allowed - 1) :][:8]:
+        traces = [trace for _, trace in sorted([*enumerate(traced, 2), *compiled], key=itemgetter(0))]
+        for number, differences in list(enumerate(traces, 2))[max(0, allowed - 1) :][:8]:
             lines.append(f"  trace {number}: " + "; ".join(str(change) for change in differences))
             advice.update({_ADVICE[change.kind]: None for change in differences})
     problem = f"traced {counted(count, 'time')}, allowed is {allowed}"
@@ -222,7 +222,7 @@ def _compare_all(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Ch
 
 def _compare(path: str, before: Any, after: Any, missing: Any) -> list[Change]:
     if before is missing or after is missing:
-        return [Change(path, "structure", *("absent" if v is missing else _shown(v) for v in (before, after)))]
+        return [Change(path, "structure", *("absent" if v is missing else _text(v) for v in (before, after)))]
     if isinstance(before, Mapping) and isinstance(after, Mapping) and set(before) == set(after):
         return [c for key in before for c in _compare(f"{path}[{key!r}]", before[key], after[key], missing)]
     both = [isinstance(value, list | tuple) for value in (before, after)]
@@ -233,20 +233,20 @@ def _compare(path: str, before: Any, after: Any, missing: Any) -> list[Change]:
             for c in _compare(f"{path}[{i}]", a, b, missing)
         ]
     if isinstance(before, tf.TensorSpec) and isinstance(after, tf.TensorSpec):
-        found = []
+        changes = []
         if before.dtype != after.dtype:
-            found.append(Change(path, "dtype", before.dtype.name, after.dtype.name))
+            changes.append(Change(path, "dtype", before.dtype.name, after.dtype.name))
         if not _same_shape(before.shape, after.shape):
-            found.append(Change(path, "shape", dims(before.shape), dims(after.shape)))
-        return found
+            changes.append(Change(path, "shape", dims(before.shape), dims(after.shape)))
+        return changes
     if _plain(before) and _plain(after):
         same = type(before) is type(after) and before == after
         return [] if same else [Change(path, "value", repr(before), repr(after))]
     if _opaque(before) and _opaque(after):
         return [Change(path, "object", "an object", "another")]
     if _plain(before) or _plain(after):
-        return [Change(path, "value", _shown(before), _shown(after))]
-    return [] if before == after else [Change(path, "structure", _shown(before), _shown(after))]
+        return [Change(path, "value", _text(before), _text(after))]
+    return [] if before == after else [Change(path, "structure", _text(before), _text(after))]
 
 
 def _same_shape(before: tf.TensorShape, after: tf.TensorShape) -> bool:
@@ -261,7 +261,7 @@ def _opaque(value: Any) -> bool:
     return type(value).__name__ == "UnknownArgument"  # what TensorFlow keeps of an object
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, tf.TensorSpec):
         return describe(value)
     if isinstance(value, Mapping):

@@ -77,8 +77,8 @@ class Restored:
         return not (self.not_found or self.not_used or self.different)
 
     def __str__(self) -> str:
-        wanted = len(self.restored) + len(self.not_found) + len(self.different)
-        parts = [f"restored {len(self.restored)} of {wanted} variables"]
+        count = len(self.restored) + len(self.not_found) + len(self.different)
+        parts = [f"restored {len(self.restored)} of {count} variables"]
         for what, names in (
             ("not found", self.not_found),
             ("of another dtype, shape or dataset", self.different),
@@ -229,24 +229,24 @@ class SharedState(tf.Module):
         variables, tables, iterators = self._names()
         try:
             facts = json.loads((folder / NAMES).read_text(encoding="utf-8"))
-            found = self._read(folder, facts, variables, tables, iterators)
+            stored = self._read(folder, facts, variables, tables, iterators)
             there = {*facts["variables"], *facts["tables"], *facts.get("iterators", {})}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, tf.errors.OpError) as error:
             raise StoreError(f"is not a shared state: {str(error).splitlines()[0]}", where=str(folder)) from None
         # the only ones that tell by trying: a place fits one pipeline, not all of one element_spec
-        fits = {name: value is not None for name, value in found.items()}
-        fits |= {name: go_to(it, found[name]) for name, it in iterators.items() if fits.get(name)}
+        fits = {name: value is not None for name, value in stored.items()}
+        fits |= {name: go_to(it, stored[name]) for name, it in iterators.items() if fits.get(name)}
         for name, variable in variables.items():
             if fits.get(name):
-                variable.assign(found[name])
+                variable.assign(stored[name])
         for name, table in tables.items():
             if fits.get(name):
-                fill(table, *found[name])
-        wanted = {*variables, *tables, *iterators}
+                fill(table, *stored[name])
+        named = {*variables, *tables, *iterators}
         return Restored(
             restored=tuple(name for name, fit in fits.items() if fit),
-            not_found=tuple(sorted(wanted - there)),
-            not_used=tuple(sorted(there - wanted)),
+            not_found=tuple(sorted(named - there)),
+            not_used=tuple(sorted(there - named)),
             different=tuple(sorted(name for name, fit in fits.items() if not fit)),
         )
 
@@ -261,21 +261,21 @@ class SharedState(tf.Module):
         """What a checkpoint has for each name that is held; None where it is of another dtype or shape."""
         reader = tf.train.load_checkpoint(str(folder / _PREFIX))
         keys_of = _keys(reader)
-        found: dict[str, Any] = {}
+        stored: dict[str, Any] = {}
         for number, (name, kind) in enumerate(facts["variables"].items()):
             if (variable := variables.get(name)) is not None:
-                found[name] = reader.get_tensor(keys_of[f"v{number}"]) if _kind(variable) == kind else None
-                if found[name] is not None and not variable.shape.is_compatible_with(found[name].shape):
+                stored[name] = reader.get_tensor(keys_of[f"v{number}"]) if _kind(variable) == kind else None
+                if stored[name] is not None and not variable.shape.is_compatible_with(stored[name].shape):
                     raise ValueError(f"{NAMES} and the tensor of {name} are of two checkpoints")
         for number, name in enumerate(facts["tables"]):
             if (table := tables.get(name)) is not None:
                 keys, values = (reader.get_tensor(keys_of[f"t{number}_{j}"]) for j in (0, 1))
-                found[name] = (keys, values) if takes(table, keys, values) else None
+                stored[name] = (keys, values) if takes(table, keys, values) else None
         for number, (name, spec) in enumerate(facts.get("iterators", {}).items()):
             if (iterator := iterators.get(name)) is not None:
                 place = stored_place(str(folder / f"{_ITERATOR}{number}"))
-                found[name] = place if str(iterator.element_spec) == spec else None
-        return found
+                stored[name] = place if str(iterator.element_spec) == spec else None
+        return stored
 
 
 def _kind(variable: tf.Variable) -> list[Any]:
@@ -300,17 +300,17 @@ def captured_values(function: tf.types.experimental.ConcreteFunction, state: Sha
     """
     held = [] if state is None else state._held.values()
     defaults = {id(answer) for thing in held for answer in answers_of(thing)}
-    found = [
+    texts = [
         f"{tensor.dtype.name} {dims(tensor.shape)}"
         for tensor, _ in function.graph.captures
         if tensor.dtype not in (tf.resource, tf.variant) and id(tensor) not in defaults
     ]
-    seen = set()
+    constants = set()
     for node in all_nodes(function.graph.as_graph_def()):
         if node.op == "Const":
             tensor = node.attr["value"].tensor
             shape = [dim.size for dim in tensor.tensor_shape.dim]
-            if math.prod(shape) > _BIG and (value := tensor.SerializeToString(deterministic=True)) not in seen:
-                seen.add(value)
-                found.append(f"{tf.as_dtype(tensor.dtype).name} {shape} (constant {node.name})")
-    return found
+            if math.prod(shape) > _BIG and (value := tensor.SerializeToString(deterministic=True)) not in constants:
+                constants.add(value)
+                texts.append(f"{tf.as_dtype(tensor.dtype).name} {shape} (constant {node.name})")
+    return texts

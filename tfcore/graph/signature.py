@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError
-from tfcore.graph.specs import Misfit, Spec, describe, dtype_of, given, holds, pairs, side_by_side, walk
+from tfcore.graph.specs import Misfit, Spec, describe, dtype_of, holds, pairs, side_by_side, value_text, walk
 
 Scalars = Literal["refuse", "convert"]
 
@@ -57,13 +57,13 @@ class Binder:
         """
         flat: list[tf.Tensor] = []
         unknown = [name for name in arguments if name not in self.signature]
-        wrong = [Misfit(name, "no such argument", given(arguments[name])) for name in unknown]
+        wrong = [Misfit(name, "no such argument", value_text(arguments[name])) for name in unknown]
         for name, spec in self.signature.items():
             if name not in arguments:
                 wrong.append(Misfit(name, describe(spec), "nothing"))
                 continue
-            for found in pairs(name, spec, arguments[name]):
-                leaf = found if isinstance(found, Misfit) else self._leaf(*found)
+            for pair in pairs(name, spec, arguments[name]):
+                leaf = pair if isinstance(pair, Misfit) else self._leaf(*pair)
                 (wrong if isinstance(leaf, Misfit) else flat).append(leaf)
         if wrong:
             raise misfits(self.name, wrong)
@@ -73,24 +73,24 @@ class Binder:
         if isinstance(value, _NUMBERS) and not isinstance(value, np.generic):
             exact = spec.shape.rank in (0, None) and holds(value, spec.dtype)
             if not exact or self.scalars != "convert":
-                return Misfit(path, describe(spec), given(value), self._cost(value, spec, exact))
+                return Misfit(path, describe(spec), value_text(value), self._cost(value, spec, exact))
             value = np.asarray(value, spec.dtype.as_numpy_dtype)
         # a Python list has no dtype: binding it would pick one, and cast in silence
         if not isinstance(value, _TENSORS):
-            return Misfit(path, describe(spec), given(value), _instead(value, spec))
+            return Misfit(path, describe(spec), value_text(value), _instead(value, spec))
         if isinstance(value, np.ma.MaskedArray):
             return Misfit(
                 path, describe(spec), f"masked {describe(value)}", "fill it, or pass its mask as an argument too"
             )
         if dtype_of(value.dtype) != spec.dtype or not spec.shape.is_compatible_with(value.shape):
-            return Misfit(path, describe(spec), given(value))
+            return Misfit(path, describe(spec), value_text(value))
         if isinstance(value, tf.Tensor):
             return value
         if isinstance(value, np.ndarray) and value.dtype == object:
-            for one in value.flat:
-                if not isinstance(one, str | bytes):
+            for item in value.flat:
+                if not isinstance(item, str | bytes):
                     return Misfit(
-                        path, describe(spec), f"{describe(value)} with {given(one)} in it", "str or bytes only"
+                        path, describe(spec), f"{describe(value)} with {value_text(item)} in it", "str or bytes only"
                     )
         try:
             return tf.convert_to_tensor(value)
@@ -110,7 +110,7 @@ class Binder:
 def check_specs(name: str, signature: Mapping[str, Spec]) -> None:
     """SignatureError unless every leaf of `signature` is a tf.TensorSpec."""
     wrong = [
-        Misfit(path, "a tf.TensorSpec, or a dict, list or tuple of them", _spec_given(spec), _spec_instead(spec))
+        Misfit(path, "a tf.TensorSpec, or a dict, list or tuple of them", _spec_text(spec), _spec_instead(spec))
         for path, spec in walk(signature)
         if not isinstance(spec, tf.TensorSpec)
     ]
@@ -131,12 +131,12 @@ def leaves(signature: Mapping[str, Spec]) -> list[tf.TensorSpec]:
 
 def misfits(where: str, wrong: list[Misfit]) -> SignatureError:
     """One error of them all."""
-    fixes = "; ".join(dict.fromkeys(one.fix for one in wrong if one.fix)) or None
+    fixes = "; ".join(dict.fromkeys(misfit.fix for misfit in wrong if misfit.fix)) or None
     if len(wrong) == 1:
-        (one,) = wrong
-        problem = f"argument {one.argument}: expected {one.expected}, given {one.given}"
+        (misfit,) = wrong
+        problem = f"argument {misfit.argument}: expected {misfit.expected}, given {misfit.given}"
         return SignatureError(problem, where=where, fix=fixes)
-    rows = [("argument", "expected", "given"), *((one.argument, one.expected, one.given) for one in wrong)]
+    rows = [("argument", "expected", "given"), *((misfit.argument, misfit.expected, misfit.given) for misfit in wrong)]
     return SignatureError(f"{len(wrong)} arguments do not fit\n{side_by_side(rows)}", where=where, fix=fixes)
 
 
@@ -152,7 +152,7 @@ def _instead(value: Any, spec: tf.TensorSpec) -> str | None:
     return None
 
 
-def _spec_given(spec: Any) -> str:
+def _spec_text(spec: Any) -> str:
     return repr(spec) if isinstance(spec, tf.DType | str) else f"a {getattr(spec, '__name__', type(spec).__name__)}"
 
 

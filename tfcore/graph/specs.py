@@ -52,17 +52,17 @@ def pairs(path: str, spec: Spec, value: Any) -> Iterator[tuple[str, Any, Any] | 
     """(its place, a leaf of `spec`, what stands there in `value`), or the Misfit of another structure."""
     if isinstance(spec, Mapping):
         if not isinstance(value, Mapping) or set(value) != set(spec):
-            yield Misfit(path, _keys(spec), _keys(value) if isinstance(value, Mapping) else given(value))
+            yield Misfit(path, _keys(spec), _keys(value) if isinstance(value, Mapping) else value_text(value))
             return
         for key, inner in spec.items():
             yield from pairs(f"{path}[{key!r}]", inner, value[key])
     elif isinstance(spec, list | tuple):
         if not isinstance(value, list | tuple) or len(value) != len(spec):
-            has = f"{len(value)} values" if isinstance(value, list | tuple) else given(value)
+            has = f"{len(value)} values" if isinstance(value, list | tuple) else value_text(value)
             yield Misfit(path, f"{len(spec)} values", has)
             return
-        for i, (inner, one) in enumerate(zip(spec, value, strict=True)):
-            yield from pairs(f"{path}[{i}]", inner, one)
+        for i, (inner, item) in enumerate(zip(spec, value, strict=True)):
+            yield from pairs(f"{path}[{i}]", inner, item)
     else:
         yield path, spec, value
 
@@ -99,10 +99,10 @@ def describe(value: Any) -> str:
 def side_by_side(rows: Sequence[tuple[str, str, str]]) -> str:
     """Lines of what was expected and what was found of each of several."""
     first, second = (max(len(row[i]) for row in rows) for i in range(2))
-    return "\n".join(f"  {name:<{first}}  {expected:<{second}}  {found}" for name, expected, found in rows)
+    return "\n".join(f"  {name:<{first}}  {expected:<{second}}  {actual}" for name, expected, actual in rows)
 
 
-def given(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A tensor or array by dtype and shape; anything else by its type and what it is."""
     plain = isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic)
     return f"{describe(value)} {value!r:.40}" if plain else describe(value)
@@ -117,12 +117,12 @@ def checked(where: str, spec: Spec, value: Any) -> list[Any]:
     if value is None and isinstance(spec, list | tuple) and not spec:
         return []  # what a function for its effects returns
     leaves = []
-    for found in pairs("output", spec, value):
-        if isinstance(found, Misfit):
-            problem = f"returned {found.given} for {found.path}, declared are {found.expected}"
+    for pair in pairs("output", spec, value):
+        if isinstance(pair, Misfit):
+            problem = f"returned {pair.given} for {pair.path}, declared are {pair.expected}"
             raise PythonOpError(problem, where=where)
-        path, leaf, one = found
-        leaves.append(check(where, path, one, leaf.dtype, leaf.shape))
+        path, leaf, item = pair
+        leaves.append(check(where, path, item, leaf.dtype, leaf.shape))
     return leaves
 
 
@@ -149,14 +149,14 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
         value = tf.convert_to_tensor(value)
     elif hasattr(value, "to_numpy") and hasattr(value, "dtype"):
         value = value.to_numpy()  # a column of a table
-    found, has = getattr(value, "dtype", None), getattr(value, "shape", None)
-    if found is None or has is None:
+    actual, has = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if actual is None or has is None:
         refuse(f"a {type(value).__name__}", "return an array or a tensor")
     array = isinstance(value, np.ndarray | np.generic)
-    text = array and found.kind in "SUO"
-    same = dtype == tf.string if text else dtype_of(found) == dtype
+    text = array and actual.kind in "SUO"
+    same = dtype == tf.string if text else dtype_of(actual) == dtype
     if not same or not shape.is_compatible_with(has):
-        name = found.name if hasattr(found, "name") else str(found)
+        name = actual.name if hasattr(actual, "name") else str(actual)
         fix = "convert it in the function, or declare what it returns" if not same else "declare the shape it returns"
         refuse(f"{name} {dims(has)}", fix)
     if text:
@@ -167,13 +167,13 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
         except TypeError as error:
             refuse(f"an object array with {error}", "make every element str or bytes")
     # TensorFlow takes the bytes as they lie, in a graph
-    return value.astype(found.newbyteorder("=")) if array and not found.isnative else value
+    return value.astype(actual.newbyteorder("=")) if array and not actual.isnative else value
 
 
-def dtype_of(found: Any) -> tf.DType | None:
-    """TensorFlow's, where it has one: none for dates, or rows of fields."""
+def dtype_of(dtype: Any) -> tf.DType | None:
+    """TensorFlow's dtype; None where it has none, as for dates and structured rows."""
     try:
-        return tf.as_dtype(found)
+        return tf.as_dtype(dtype)
     except TypeError:
         return None
 
@@ -192,12 +192,12 @@ def holds(value: float, dtype: tf.DType) -> bool:
         return bool(dtype.min <= value <= dtype.max)
     try:
         with np.errstate(over="ignore", under="ignore"):
-            made = float(np.asarray(float(value), dtype.as_numpy_dtype))
+            stored = float(np.asarray(float(value), dtype.as_numpy_dtype))
     except OverflowError:  # an int of more digits than a float has room for
         return False
     if isinstance(value, int):
-        return made == value
-    return not np.isfinite(value) or (bool(np.isfinite(made)) and (made != 0.0 or value == 0.0))
+        return stored == value
+    return not np.isfinite(value) or (bool(np.isfinite(stored)) and (stored != 0.0 or value == 0.0))
 
 
 def _encoded(text: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -206,14 +206,14 @@ def _encoded(text: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.char.encode(text, "utf-8")
     if text.dtype != object or set(map(type, text.flat)) <= {bytes}:
         return text
-    made = np.empty(text.size, object)
-    for i, one in enumerate(text.flat):
-        if not isinstance(one, str | bytes):
-            raise TypeError(f"the {type(one).__name__} {_short(one)}")
-        made[i] = one.encode() if isinstance(one, str) else one
-    return made.reshape(text.shape)
+    encoded = np.empty(text.size, object)
+    for i, item in enumerate(text.flat):
+        if not isinstance(item, str | bytes):
+            raise TypeError(f"the {type(item).__name__} {_short(item)}")
+        encoded[i] = item.encode() if isinstance(item, str) else item
+    return encoded.reshape(text.shape)
 
 
 def _short(value: Any) -> str:
-    shown = repr(value) if not isinstance(value, int) or value.bit_length() < 256 else f"of {value.bit_length()} bits"
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+    text = repr(value) if not isinstance(value, int) or value.bit_length() < 256 else f"of {value.bit_length()} bits"
+    return text if len(text) <= 60 else text[:57] + "..."

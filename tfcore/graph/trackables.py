@@ -71,9 +71,9 @@ def _keras_within(module: tf.Module) -> Iterator[tuple[str, Any]]:
     return _within(module, lambda v: isinstance(v, keras.Variable | keras.random.SeedGenerator | KERAS))
 
 
-def _within(module: tf.Module, wanted: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
+def _within(module: tf.Module, predicate: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
     """(path, attribute) of a module, also of modules, lists and dicts within it."""
-    for path, thing in module._flatten(predicate=wanted, with_path=True):
+    for path, thing in module._flatten(predicate=predicate, with_path=True):
         yield "/".join(map(str, path)), thing
 
 
@@ -144,8 +144,8 @@ def fill(table: Any, keys: Any, values: Any) -> None:
 
 def takes(table: Any, keys: Any, values: Any) -> bool:
     """Whether these can be its entries: dtypes and shapes are its own, and no key is one that it reserves."""
-    found = [tf.string if a.dtype.kind in "OSU" else tf.as_dtype(a.dtype) for a in (keys, values)]
-    if found != [table.key_dtype, table.value_dtype]:
+    dtypes = [tf.string if a.dtype.kind in "OSU" else tf.as_dtype(a.dtype) for a in (keys, values)]
+    if dtypes != [table.key_dtype, table.value_dtype]:
         return False
     reserved = [
         np.asarray(k) for name in ("_empty_key", "_deleted_key") if (k := getattr(table, name, None)) is not None

@@ -13,7 +13,7 @@ from headway.evaluation.tasks import Task
 
 
 def class_weights(
-    wanted: str | Mapping[str, float] | None,
+    setting: str | Mapping[str, float] | None,
     classes: Sequence[str],
     counts: Mapping[str, int] | None,
     task: Task = "binary",
@@ -25,21 +25,21 @@ def class_weights(
         classes: their names in the order of the model's outputs.
         counts: rows of each class in the train split, for "balanced".
     """
-    if wanted is None:
+    if setting is None:
         return None
     if task == "regression":
         raise ConfigError("a regression's label has no classes", where="training.class_weights")
-    if isinstance(wanted, str):
+    if isinstance(setting, str):
         if not counts:
             raise ConfigError("balanced needs the label's counts", where="training.class_weights")
         present = [name for name in classes if counts.get(name)]
         rows = sum(counts[name] for name in present)
         return [rows / (len(present) * counts[name]) if name in present else 0.0 for name in classes]
-    unknown = [name for name in wanted if name not in classes]
+    unknown = [name for name in setting if name not in classes]
     if unknown:
         raise ConfigError(
             f"{unknown[0]!r} is not a class of the label",
             where="training.class_weights",
             fix=f"the classes are: {', '.join(list(classes)[:20])}",
         )
-    return [float(wanted.get(name, 1.0)) for name in classes]
+    return [float(setting.get(name, 1.0)) for name in classes]

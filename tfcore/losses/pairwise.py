@@ -104,9 +104,9 @@ def pairwise_loss(
 
 
 def _check_settings(kind: str, k: int | None, reduction: str, max_rows: int | None) -> None:
-    for name, value, known in (("kind", kind, get_args(Kind)), ("reduction", reduction, get_args(Reduction))):
-        if value not in known:
-            raise ValueError(f"{name} is one of {', '.join(known)}, not {value!r}")
+    for name, value, choices in (("kind", kind, get_args(Kind)), ("reduction", reduction, get_args(Reduction))):
+        if value not in choices:
+            raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
     if k is not None and (kind != "lambdarank" or k < 1):
         raise ValueError(f"k is a whole number from 1 on, and for lambdarank only, not {k!r} for {kind}")
     if max_rows is not None and max_rows < 1:
@@ -115,13 +115,13 @@ def _check_settings(kind: str, k: int | None, reduction: str, max_rows: int | No
 
 def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any, row_lengths: Any) -> tuple[Any, Any, Any, tf.Tensor]:
     """scores, labels, weights (or None) as vectors of one float dtype, and row_splits as int64."""
-    given = {"scores": scores, "labels": labels, "weights": weights}
+    vectors = {"scores": scores, "labels": labels, "weights": weights}
     checks = []
     if isinstance(scores, tf.RaggedTensor):
         if row_splits is not None or row_lengths is not None:
             raise ValueError("a RaggedTensor brings its own row_splits")
         row_splits = scores.row_splits
-        for name, value in given.items():
+        for name, value in vectors.items():
             if isinstance(value, tf.RaggedTensor):
                 if value.ragged_rank != 1 or value.flat_values.shape.rank != 1:
                     raise ValueError(f"{name} is of shape [groups, (rows)], not {value.shape}")
@@ -132,21 +132,21 @@ def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any, row_lengths: 
                         f"{name} has other rows than scores",
                     )
                     checks += _asserted(same)
-                given[name] = value.flat_values
+                vectors[name] = value.flat_values
             elif value is not None:
                 raise ValueError(f"{name} is a RaggedTensor as scores is one, not a {type(value).__name__}")
     elif (row_splits is None) == (row_lengths is None):
         raise ValueError("say by row_splits or by row_lengths which rows are a group")
-    scores = tf.convert_to_tensor(given["scores"])
+    scores = tf.convert_to_tensor(vectors["scores"])
     if not scores.dtype.is_floating:
         raise ValueError(f"scores are float32 or float64, not {scores.dtype.name}")
     dtype = tf.float64 if scores.dtype == tf.float64 else tf.float32
-    for name, value in given.items():
+    for name, value in vectors.items():
         if value is None:
             continue
-        given[name] = tf.cast(value, dtype)
-        if not given[name].shape.is_compatible_with(scores.shape) or given[name].shape.rank not in (None, 1):
-            raise ValueError(f"{name} is a vector as long as scores, not of shape {given[name].shape}")
+        vectors[name] = tf.cast(value, dtype)
+        if not vectors[name].shape.is_compatible_with(scores.shape) or vectors[name].shape.rank not in (None, 1):
+            raise ValueError(f"{name} is a vector as long as scores, not of shape {vectors[name].shape}")
     if row_splits is None:
         lengths = tf.cast(row_lengths, tf.int64)
         splits = tf.concat([tf.zeros([1], tf.int64), tf.cumsum(lengths)], 0)
@@ -158,7 +158,7 @@ def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any, row_lengths: 
         )
     with tf.control_dependencies(checks):
         splits = tf.identity(splits)
-    return given["scores"], given["labels"], given["weights"], splits
+    return vectors["scores"], vectors["labels"], vectors["weights"], splits
 
 
 def _asserted(check: Any) -> list[Any]:

@@ -52,7 +52,7 @@ def pairwise_sums(
     finite = (summed(tf.cast(there & ~sound, tf.int32)) == 0) & ((high < low) | tf.math.is_finite(high - low))
     used = there & tf.gather(finite, group)
     dtype = scores.dtype
-    scores, labels, weights = (tf.cast(one, tf.float64) for one in (scores, labels, weights))
+    scores, labels, weights = (tf.cast(vector, tf.float64) for vector in (scores, labels, weights))
     safe_labels = tf.where(used, labels, 0)
     columns = {
         "score": tf.where(used, scores, 0),

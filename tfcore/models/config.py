@@ -50,7 +50,7 @@ class ModelConfig(Grown):
 
     @field_validator("name")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _model_name(cls, value: str) -> str:
         if value in BUILT_IN or re.fullmatch(r"[A-Za-z_]\w*:[A-Za-z_]\w*", value):
             return value
         if close := difflib.get_close_matches(value, BUILT_IN, 1):

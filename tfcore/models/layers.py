@@ -212,11 +212,11 @@ class ListEmbedding(_Embeddings):
     def call(self, inputs: Any) -> Any:
         """int32 ids [rows, slots] -> [rows, columns, width]."""
         held = inputs >= 0
-        found = tf.gather(tf.convert_to_tensor(self.table), tf.where(held, inputs + self.offsets, 0))
-        weight = tf.cast(held, found.dtype)[:, :, None]
+        vectors = tf.gather(tf.convert_to_tensor(self.table), tf.where(held, inputs + self.offsets, 0))
+        weight = tf.cast(held, vectors.dtype)[:, :, None]
         means = []
         for values, weights in zip(
-            tf.split(found * weight, self.lengths, 1), tf.split(weight, self.lengths, 1), strict=True
+            tf.split(vectors * weight, self.lengths, 1), tf.split(weight, self.lengths, 1), strict=True
         ):
             means.append(tf.math.divide_no_nan(tf.reduce_sum(values, 1), tf.reduce_sum(weights, 1)))
         return tf.cast(tf.stack(means, 1), self.compute_dtype)

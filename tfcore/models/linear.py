@@ -102,12 +102,12 @@ def _columns(
 ) -> Floats:
     """float64 [rows, numbers + categories]: standardized numbers, then one column per category."""
     rows, width = numeric.shape
-    made = np.zeros((rows, width + sum(sizes)))
-    made[:, :width] = (np.asarray(numeric, np.float64) - centre) / scale
+    columns = np.zeros((rows, width + sum(sizes)))
+    columns[:, :width] = (np.asarray(numeric, np.float64) - centre) / scale
     offsets = width + np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int64)
     for column, offset in enumerate(offsets):
-        made[np.arange(rows), offset + categorical[:, column]] = 1.0
-    return made
+        columns[np.arange(rows), offset + categorical[:, column]] = 1.0
+    return columns
 
 
 def _ridge(columns: Floats, label: NDArray[Any], weight: Floats, outputs: int) -> tuple[Floats, Floats]:
@@ -116,8 +116,8 @@ def _ridge(columns: Floats, label: NDArray[Any], weight: Floats, outputs: int) -
     mean = np.average(label, weights=weight)
     centred, rest = columns - middle, label - mean
     gram = (centred * weight[:, None]).T @ centred + PENALTY * np.eye(columns.shape[1])
-    found = np.linalg.solve(gram, centred.T @ (weight * rest))[:, None]
-    return found, np.asarray([mean - middle @ found[:, 0]])
+    kernel = np.linalg.solve(gram, centred.T @ (weight * rest))[:, None]
+    return kernel, np.asarray([mean - middle @ kernel[:, 0]])
 
 
 def _logistic(columns: Floats, label: NDArray[Any], weight: Floats, outputs: int) -> tuple[Floats, Floats]:
@@ -127,12 +127,12 @@ def _logistic(columns: Floats, label: NDArray[Any], weight: Floats, outputs: int
     # p (1 - p) is at most 1/4, and the Hessian of several classes at most half of the one of each
     bound = (0.25 if outputs == 1 else 0.5) * (with_bias * weight[:, None]).T @ with_bias + np.diag(penalty)
     inverse = np.linalg.inv(bound)
-    wanted = np.asarray(label, np.float64)[:, None] if outputs == 1 else np.eye(outputs)[np.asarray(label, np.int64)]
+    targets = np.asarray(label, np.float64)[:, None] if outputs == 1 else np.eye(outputs)[np.asarray(label, np.int64)]
 
     def gradient(at: Floats) -> Floats:
         output = with_bias @ at
         chance = sigmoid(output) if outputs == 1 else softmax(output)
-        return with_bias.T @ (weight[:, None] * (chance - wanted)) + penalty[:, None] * at
+        return with_bias.T @ (weight[:, None] * (chance - targets)) + penalty[:, None] * at
 
     now = ahead = np.zeros((width + 1, outputs))
     momentum = 1.0

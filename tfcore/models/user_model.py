@@ -64,9 +64,9 @@ def _check(model: keras.Model, name: str, layout: Any, outputs: int) -> None:
     _check_own_training(model, name)
     rows = 2
     example = {name: tf.zeros([rows, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
-    given = model.input if getattr(model, "inputs", None) else None
-    if given is not None and (not isinstance(given, dict) or set(given) != set(example)):
-        keys = sorted(given) if isinstance(given, dict) else type(given).__name__
+    inputs = model.input if getattr(model, "inputs", None) else None
+    if inputs is not None and (not isinstance(inputs, dict) or set(inputs) != set(example)):
+        keys = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
         raise ConfigError(
             f"the model's inputs are {keys}",
             where=name,
@@ -81,14 +81,14 @@ def _check(model: keras.Model, name: str, layout: Any, outputs: int) -> None:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"the model does not take {shapes}: {first}", where=name) from error
     shape = list(getattr(result, "shape", [])) if tf.is_tensor(result) else None
-    wanted = [rows, outputs]
-    if shape != wanted or not result.dtype.is_floating:
+    expected_shape = [rows, outputs]
+    if shape != expected_shape or not result.dtype.is_floating:
         what = f"{result.dtype.name} of shape {['rows', *shape[1:]]}" if shape else f"a {type(result).__name__}"
         meaning = {"binary": "one logit", "multiclass": "one logit for each class", "regression": "one number"}
         raise ConfigError(
             f"the model's output is {what}",
             where=name,
-            fix=f"give float32 of shape ['rows', {wanted[1]}]: {meaning[layout.label.task]} for each row",
+            fix=f"give float32 of shape ['rows', {expected_shape[1]}]: {meaning[layout.label.task]} for each row",
         )
     _check_raw_variables(model, name)
     if not model.trainable_variables:
@@ -129,29 +129,29 @@ def _owner(model: keras.Model, method: str) -> str | None:
 
 def _compiled(model: keras.Model) -> str:
     """What `compile` was given."""
-    said = []
+    settings = []
     if (optimizer := getattr(model, "optimizer", None)) is not None:
-        said.append(f"optimizer {type(optimizer).__name__}")
+        settings.append(f"optimizer {type(optimizer).__name__}")
     loss = getattr(model, "loss", None)
     if loss is not None:
         named = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
-        said.append(f"loss {named}")
-    return ", ".join(said) or "without a loss"
+        settings.append(f"loss {named}")
+    return ", ".join(settings) or "without a loss"
 
 
 def _check_raw_variables(model: keras.Model, where: str) -> None:
     """ConfigError when a layer of `model`, which has been called once, holds state that Keras does not count."""
     counted = {id(variable.value) for variable in model.variables}
     for layer in flat_layers(model):
-        for attribute, found in _state(layer):
-            if isinstance(found, _TABLES):
+        for attribute, member in _state(layer):
+            if isinstance(member, _TABLES):
                 raise ConfigError(
-                    f"layer {layer.name!r} ({type(layer).__name__}) holds a {type(found).__name__} as {attribute}, which is "
+                    f"layer {layer.name!r} ({type(layer).__name__}) holds a {type(member).__name__} as {attribute}, which is "
                     "not a weight of the model: checkpoints and the exported model would not have its entries",
                     where=where,
                     fix="use a tf.lookup.StaticHashTable for entries that do not change, or self.add_weight for numbers that do",
                 )
-            if id(found) not in counted and not is_knob(found):
+            if id(member) not in counted and not is_knob(member):
                 raise ConfigError(
                     f"layer {layer.name!r} ({type(layer).__name__}) holds a tf.Variable as {attribute}, which Keras does not "
                     "count among the model's variables: it would not be trained, and checkpoints and the exported model "

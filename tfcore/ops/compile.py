@@ -44,9 +44,9 @@ def build(*, force: bool = False) -> Path:
         BUILT.mkdir(exist_ok=True)
         done = subprocess.run([*command, *tf.sysconfig.get_link_flags()], capture_output=True, text=True, check=False)
         if done.returncode:
-            said = "\n".join(line for line in done.stderr.splitlines() if "error" in line)[:2000]
+            errors = "\n".join(line for line in done.stderr.splitlines() if "error" in line)[:2000]
             raise HeadwayError(
-                f"{shlex.join(compiler)} could not compile the ops:\n{said or done.stderr[-2000:]}",
+                f"{shlex.join(compiler)} could not compile the ops:\n{errors or done.stderr[-2000:]}",
                 where=str(sources()[0].parent),
                 fix="use g++ 9 or newer; Headway works without them",
             )

@@ -32,8 +32,8 @@ def may_be_damage(error: Exception) -> bool:
 
 def is_damage(error: Exception) -> bool:
     """Whether it surely means damage."""
-    said = str(getattr(error, "message", ""))
-    return isinstance(error, UnicodeDecodeError) or any(words in said for words in _SURE)
+    message = str(getattr(error, "message", ""))
+    return isinstance(error, UnicodeDecodeError) or any(words in message for words in _SURE)
 
 
 def in_records(
@@ -84,24 +84,24 @@ def _is_damaged(record: bytes, error: Exception, parse: Parse) -> bool:
 def in_files(paths: Sequence[str], parse: Parse) -> tf.errors.DataLossError | None:
     """The same, of TFRecord files, and of such as are cut off or damaged: they are read again to find it."""
     for path in paths:
-        found: list[tuple[int, bytes]] = []
+        read: list[tuple[int, bytes]] = []
         first = 0
         broken = None
         try:
-            for one in records(path):
-                found.append(one)
-                if len(found) == _AT_ONCE:
-                    if _refused([record for _, record in found], parse):
+            for entry in records(path):
+                read.append(entry)
+                if len(read) == _AT_ONCE:
+                    if _refused([record for _, record in read], parse):
                         break
-                    first, found = first + len(found), []
+                    first, read = first + len(read), []
         except NotWhole as error:
             broken = error
         except tf.errors.OpError:  # gone since
             continue
-        if found and _refused([record for _, record in found], parse):
-            return in_records([record for _, record in found], parse, path, first, [at for at, _ in found])
+        if read and _refused([record for _, record in read], parse):
+            return in_records([record for _, record in read], parse, path, first, [at for at, _ in read])
         if broken is not None:
-            place = _place(first + len(found), broken.at)
+            place = _place(first + len(read), broken.at)
             return tf.errors.DataLossError(None, None, f"{path}: {broken.what} {place}")
     return None
 

@@ -68,7 +68,7 @@ def read_examples(
             read = numbers.map(chunk, **_parallel(inside))
             return read.take_while(lambda count, _: count > 0).map(lambda _, columns: columns)
 
-        found = tf.data.Dataset.from_tensor_slices(files).interleave(chunks, cycle, 1, **_parallel(not lone))
+        dataset = tf.data.Dataset.from_tensor_slices(files).interleave(chunks, cycle, 1, **_parallel(not lone))
     else:
 
         def parsed(path: tf.Tensor, compression: tf.Tensor) -> tf.data.Dataset:
@@ -78,9 +78,9 @@ def read_examples(
 
         kinds = ["GZIP" if is_gzip(path) else "" for path in files]
         both = tf.data.Dataset.from_tensor_slices((files, kinds))
-        found = both.interleave(parsed, cycle, 1, **_parallel(not lone))
-        return translated(found.prefetch(tf.data.AUTOTUNE), files, lambda some: columns_of(some, columns))
-    return found.prefetch(tf.data.AUTOTUNE)
+        dataset = both.interleave(parsed, cycle, 1, **_parallel(not lone))
+        return translated(dataset.prefetch(tf.data.AUTOTUNE), files, lambda some: columns_of(some, columns))
+    return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 def _parallel(yes: bool) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _run(
     if ops is None:
         raise RuntimeError("the op is not built: python -m tfcore.ops.compile")
     spec = feature_spec(columns, 1)
-    found = ops.headway_read_examples(
+    read = ops.headway_read_examples(
         paths=paths,
         first=first,
         count=count,
@@ -119,13 +119,13 @@ def _run(
     chunk: Chunk = {}
     for column in columns:
         i = places[column.name]
-        chunk[column.name] = found.values[i]
+        chunk[column.name] = read.values[i]
         if column.is_list:
-            chunk[f"{column.name}/lengths"] = found.lengths[i]
+            chunk[f"{column.name}/lengths"] = read.lengths[i]
         if column.nullable:
-            said = found.values[places[f"{column.name}/present"]] != 0 if column.is_list else found.present[i]
-            chunk[f"{column.name}/present"] = said
-    return found.rows, chunk
+            present = read.values[places[f"{column.name}/present"]] != 0 if column.is_list else read.present[i]
+            chunk[f"{column.name}/present"] = present
+    return read.rows, chunk
 
 
 def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
@@ -166,8 +166,8 @@ def columns_of(records: tf.Tensor, columns: Sequence[Column], *, stored: bool = 
         if column.is_list:
             chunk[name], chunk[f"{name}/lengths"] = value.flat_values, value.row_lengths()
             if column.nullable:
-                said = parsed[f"{name}/present"]
-                there = said != 0 if stored else (value.row_lengths() > 0) | (tf.reduce_sum(said, 1) > 0)
+                marks = parsed[f"{name}/present"]
+                there = marks != 0 if stored else (value.row_lengths() > 0) | (tf.reduce_sum(marks, 1) > 0)
                 chunk[f"{name}/present"] = there
         elif not column.nullable:
             chunk[name] = value
@@ -176,21 +176,21 @@ def columns_of(records: tf.Tensor, columns: Sequence[Column], *, stored: bool = 
     return chunk
 
 
-def _optional_scalars(found: Mapping[str, tf.RaggedTensor]) -> Chunk:
+def _optional_scalars(ragged: Mapping[str, tf.RaggedTensor]) -> Chunk:
     """Columns of none or one value for each row, those of one dtype in one go: `c` [rows], 0 or "" for null, and `c/present`."""
     kinds: dict[tf.DType, list[str]] = {}
-    for name, value in found.items():
+    for name, value in ragged.items():
         kinds.setdefault(value.dtype, []).append(name)
     chunk: Chunk = {}
     for names in kinds.values():
-        splits = tf.stack([found[name].row_splits for name in names])
+        splits = tf.stack([ragged[name].row_splits for name in names])
         lengths = splits[:, 1:] - splits[:, :-1]
         several = tf.boolean_mask(tf.constant(names), tf.reduce_any(lengths > 1, 1))
         before = "an example holds several values of column "
-        said = before + tf.strings.reduce_join(several, separator=", ")
-        with tf.control_dependencies([tf.debugging.Assert(tf.size(several) == 0, [said], name="fits")]):
+        message = before + tf.strings.reduce_join(several, separator=", ")
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(several) == 0, [message], name="fits")]):
             present = lengths > 0
-        flat = [found[name].flat_values for name in names]
+        flat = [ragged[name].flat_values for name in names]
         flat = tf.concat([*flat, tf.zeros([1], flat[0].dtype)], 0)
         # gathered, not scattered: scatter_nd adds to zero, which turns -0.0 into 0.0
         places = splits[:, :-1] + tf.cumsum(splits[:, -1], exclusive=True)[:, None]
@@ -204,8 +204,8 @@ def _optional(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Ten
     """(values, present) of a nullable vector."""
     lengths, size = value.row_lengths(), column.length
     fits = tf.reduce_all((lengths == 0) | (lengths == size))
-    said = f"feature {column.name!r} holds another number of values than {size}"
-    with tf.control_dependencies([tf.debugging.Assert(fits, [said], name="fits")]):
+    message = f"feature {column.name!r} holds another number of values than {size}"
+    with tf.control_dependencies([tf.debugging.Assert(fits, [message], name="fits")]):
         present = lengths > 0
     held = tf.reshape(value.flat_values, [-1, size])
     # gathered, not scattered: scatter_nd adds to zero, which turns -0.0 into 0.0
@@ -221,14 +221,14 @@ def _check(columns: Sequence[Column]) -> None:
 
 
 def _files(paths: str | Path | Sequence[str | Path]) -> list[str]:
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    names = [paths] if isinstance(paths, str | Path) else list(paths)
     files: list[str] = []
-    for path in map(str, given):
+    for path in map(str, names):
         if tf.io.gfile.isdir(path):
-            found = sorted(tf.io.gfile.glob(f"{path.rstrip('/')}/*.tfrecord*"))
-            if not found:
+            in_folder = sorted(tf.io.gfile.glob(f"{path.rstrip('/')}/*.tfrecord*"))
+            if not in_folder:
                 raise DataError("the folder holds no .tfrecord file", where=path)
-            files += found
+            files += in_folder
         elif tf.io.gfile.exists(path):
             files.append(path)
         else:

@@ -49,14 +49,14 @@ def expected() -> Path:
     return BUILT / f"headway_ops-{tensorflow_version()}-{digest.hexdigest()[:16]}.so"
 
 
-def wanted() -> bool:
+def enabled() -> bool:
     """Whether HEADWAY_OPS lets a built library be used."""
     return os.environ.get(SWITCH, "").lower() not in ("off", "0", "no", "false")
 
 
 def library() -> Any | None:
     """The module with the ops; None when they are not built, switched off, or do not load, which is warned of once."""
-    return _load(expected()) if wanted() and expected().exists() else None
+    return _load(expected()) if enabled() and expected().exists() else None
 
 
 @lru_cache(maxsize=1)

@@ -73,30 +73,30 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
     stored = readable(shards.columns)
     reader = Reader(shards, [column.name for column in stored])
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
 
     def derived(*piece: tf.Tensor) -> dict[str, tf.Tensor]:
         raw = reader(*piece).columns
         ours = _python()
-        columns, found["columns"], found["reads"] = derive(function, raw, stored)
-        found["python"] = [name for name in _python() if name not in ours]
+        columns, facts["columns"], facts["reads"] = derive(function, raw, stored)
+        facts["python"] = [name for name in _python() if name not in ours]
         return {f"{name}/{part}": tensor for name, raw in columns.items() for part, tensor in _parts(raw)}
 
     batches = reader.in_order().map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
-    if found["python"]:  # said before the training rather than after it
+    if facts["python"]:  # said before the training rather than after it
         monitor.log(
             f"warning: {request.function} calls Python functions, which no exported model can: "
-            f"{', '.join(found['python'])}. Export will refuse it."
+            f"{', '.join(facts['python'])}. Export will refuse it."
         )
-    statistics = SplitStatistics.create(found["columns"])
+    statistics = SplitStatistics.create(facts["columns"])
     for batch in _iterate(batches, shards, request.function):
         monitor.check()
-        statistics.update(_arrow({name: value.numpy() for name, value in batch.items()}, found["columns"]))
+        statistics.update(_arrow({name: value.numpy() for name, value in batch.items()}, facts["columns"]))
         monitor.progress(statistics.rows, shards.total, "rows")
     statistics.save(out / TRAIN)
     return {
-        "columns": [column.model_dump(mode="json") for column in found["columns"]],
-        "reads": [column.model_dump(mode="json") for column in found["reads"]],
+        "columns": [column.model_dump(mode="json") for column in facts["columns"]],
+        "reads": [column.model_dump(mode="json") for column in facts["reads"]],
         "rows": statistics.rows,
     }
 

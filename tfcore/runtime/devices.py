@@ -25,13 +25,13 @@ def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: No
         return _threads_there_are(threads, log)
     tf.config.experimental.enable_op_determinism()
     tf.random.set_seed(0)  # deterministic ops refuse to draw unseeded; Headway itself draws from hashes
-    wanted = threads or _cores()
+    count = threads or _cores()
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(wanted)
-        tf.config.threading.set_inter_op_parallelism_threads(wanted)
+        tf.config.threading.set_intra_op_parallelism_threads(count)
+        tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:
         return _threads_there_are(threads, log)
-    return wanted
+    return count
 
 
 def _threads_there_are(threads: int | None, log: Callable[[str], None]) -> int:

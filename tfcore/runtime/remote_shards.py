@@ -39,9 +39,9 @@ def here(paths: tf.Tensor, stager: Stager | None) -> tf.Tensor:
         return paths
 
     def ensure(names: bytes | np.ndarray) -> np.ndarray:
-        found = [stager.ensure(name.decode()).encode() for name in np.atleast_1d(np.asarray(names, object))]
-        return np.asarray(found, object).reshape(np.shape(names))
+        local = [stager.ensure(name.decode()).encode() for name in np.atleast_1d(np.asarray(names, object))]
+        return np.asarray(local, object).reshape(np.shape(names))
 
-    found = tf.numpy_function(ensure, [paths], tf.string)
-    found.set_shape(paths.shape)
-    return found
+    local_paths = tf.numpy_function(ensure, [paths], tf.string)
+    local_paths.set_shape(paths.shape)
+    return local_paths

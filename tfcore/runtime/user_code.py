@@ -47,13 +47,13 @@ def load_function(file: Path, name: str) -> Callable[..., Any]:
         raise ConfigError(f"cannot be loaded: {type(error).__name__}: {error}", where=line_of(error, file)) from error
     function = getattr(module, name, None)
     if not callable(function):
-        known = [
+        functions = [
             key
             for key, value in vars(module).items()
             if inspect.isfunction(value) and value.__module__ == module.__name__
         ]
-        close = difflib.get_close_matches(name, known, 1)
-        fix = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(known) or 'no functions'}"
+        close = difflib.get_close_matches(name, functions, 1)
+        fix = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(functions) or 'no functions'}"
         raise ConfigError(f"has no function {name!r}", where=str(file), fix=fix)
     return function
 
@@ -63,9 +63,9 @@ def _begin(package: str, folder: Path) -> None:
     _forget(package)
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
-    made = types.ModuleType(package)
-    made.__path__ = [str(folder)]
-    sys.modules[package] = made
+    module = types.ModuleType(package)
+    module.__path__ = [str(folder)]
+    sys.modules[package] = module
 
 
 def _forget(package: str) -> None:

@@ -125,8 +125,8 @@ def resolve(call: str) -> Callable[..., Any]:
     module, _, name = call.partition(":")
     try:
         with uncollected():
-            found = importlib.import_module(module)
-        return getattr(found, name)
+            imported = importlib.import_module(module)
+        return getattr(imported, name)
     except AttributeError:
         raise HeadwayError(f"module {module} has no function {name!r}", where=call) from None
     except ModuleNotFoundError as error:
@@ -195,11 +195,11 @@ def _prepare_tensorflow() -> None:
 
 def main() -> None:
     # descriptors of their own: what the user's code reads and prints is none of them, and no grandchild holds them open
-    asked, answered = os.dup(0), os.dup(1)
+    requests_fd, answers_fd = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    own(asked)
+    own(requests_fd)
     quiet_libraries()
     for number in (signal.SIGINT, signal.SIGTERM):
         # a terminal, a supervisor: they signal every process, and the parent decides; it ends this one by the pipe
@@ -207,7 +207,7 @@ def main() -> None:
     faulthandler.enable()  # a crash in native code then prints where Python was
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever the user's ~/.keras/keras.json prefers
-    requests, answers = Requests(asked), Answers(answered)
+    requests, answers = Requests(requests_fd), Answers(answers_fd)
 
     broken = preload(sys.argv[1:])
     answers.send(event="ready")

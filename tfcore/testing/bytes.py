@@ -25,8 +25,8 @@ def assert_same_bytes(found: Any, expected: Any) -> None:
     wrong: list[str] = []
     _compare("", found, expected, wrong)
     if wrong:
-        more = f"\n  and {len(wrong) - 10} more" if len(wrong) > 10 else ""
-        raise AssertionError("not the same bytes:\n  " + "\n  ".join(wrong[:10]) + more)
+        others = f"\n  and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+        raise AssertionError("not the same bytes:\n  " + "\n  ".join(wrong[:10]) + others)
 
 
 def _compare(path: str, found: Any, expected: Any, wrong: list[str]) -> None:

@@ -59,7 +59,7 @@ def write_examples(
         shards: how many each split is cut into, of equal length but for a group column, of which no group is cut.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    made: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     whole = rows_per_record > 1 and named_for(columns, "group") is not None
     statistics = {}
     for split, table in splits.items():
@@ -75,12 +75,12 @@ def write_examples(
                 for part in record_parts(piece, columns, rows_per_record) if whole else ():
                     shard.write(encode(part.combine_chunks().to_batches()[0], columns), part.num_rows)
             written.append({"file": name, "rows": packed(shard.rows)})
-        made[split] = {"rows": table.num_rows, "shards": written}
+        facts[split] = {"rows": table.num_rows, "shards": written}
     result = {
         "span": span,
         "rows_per_record": rows_per_record,
         "columns": [column.model_dump(mode="json") for column in columns],
-        "splits": made,
+        "splits": facts,
     }
     return Written(folder, result, tuple(columns), statistics)
 

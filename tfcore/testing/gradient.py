@@ -69,9 +69,9 @@ def assert_gradient(
         for i, gradient in zip(floating, gradients, strict=True):
             if gradient is None:
                 raise AssertionError(f"argument {i}: there is no gradient")
-            found = tf.convert_to_tensor(gradient).numpy()
             limit = tolerance or TOLERANCE[tensors[i].dtype]
-            _compare(i, found, _Differences(i, tensors, value, max(precisions)), limit, coordinates)
+            differences = _Differences(i, tensors, value, max(precisions))
+            _compare(i, tf.convert_to_tensor(gradient).numpy(), differences, limit, coordinates)
 
 
 class _Differences:
@@ -103,12 +103,12 @@ class _Differences:
 
 
 def _compare(
-    i: int, found: np.ndarray[Any, Any], differences: _Differences, tolerance: float, coordinates: int
+    i: int, gradient: np.ndarray[Any, Any], differences: _Differences, tolerance: float, coordinates: int
 ) -> None:
     """One argument, place by place."""
     at = differences.at
-    if found.shape != at.shape:
-        raise AssertionError(f"argument {i}: the gradient has the shape {found.shape}, the argument {at.shape}")
+    if gradient.shape != at.shape:
+        raise AssertionError(f"argument {i}: the gradient has the shape {gradient.shape}, the argument {at.shape}")
     places = np.arange(at.size)
     if at.size > coordinates:
         places = np.sort(np.random.default_rng(0).choice(places, coordinates, replace=False))
@@ -116,20 +116,20 @@ def _compare(
         return
     expected, noise = np.array([differences(int(place)) for place in places]).T
     largest = np.abs(expected, where=np.isfinite(expected), out=np.zeros_like(expected)).max()
-    for place, one, wanted, rounding in zip(places, found.ravel()[places], expected, noise, strict=True):
-        unmoved = wanted == 0
+    for place, computed, difference, rounding in zip(places, gradient.ravel()[places], expected, noise, strict=True):
+        unmoved = difference == 0
         allowed = tolerance * largest + (0.0 if unmoved else rounding)
-        if abs(one - wanted) <= allowed:
+        if abs(computed - difference) <= allowed:
             continue
-        if unmoved and abs(one) <= rounding:
-            _hidden(i, abs(one), rounding)
+        if unmoved and abs(computed) <= rounding:
+            _hidden(i, abs(computed), rounding)
         raise AssertionError(  # also where one of them is not a number
-            f"argument {i} at {differences.where(place)}: the gradient is {one:.9g}, differences say {wanted:.9g} "
+            f"argument {i} at {differences.where(place)}: the gradient is {computed:.9g}, differences say {difference:.9g} "
             f"(tolerance {tolerance:g})"
         )
-    seen = noise[expected != 0]
-    if len(seen) and largest <= seen.max():  # a gradient of zeros would have passed
-        _hidden(i, largest, seen.max())
+    rounding = noise[expected != 0]
+    if len(rounding) and largest <= rounding.max():  # a gradient of zeros would have passed
+        _hidden(i, largest, rounding.max())
 
 
 def _hidden(i: int, size: float, noise: float) -> NoReturn:

@@ -52,18 +52,18 @@ def assert_signature(
     """
     concrete = _concrete(function, signature)
     positional, named = concrete.structured_input_signature
-    taken = dict(named)
+    arguments = dict(named)
     if positional:
         names = [name for name in concrete.function_type.parameters if name not in named]
-        taken |= dict(zip(names, positional, strict=False))
+        arguments |= dict(zip(names, positional, strict=False))
     if isinstance(function, GraphFunction):  # its graph takes the leaves
-        taken = function.signature
-    given = concrete.structured_outputs
+        arguments = function.signature
+    results = concrete.structured_outputs
     rows: list[tuple[str, str, str]] = []
     if inputs is not None:
-        rows += _differences("input", _flat(taken), _flat(inputs))
+        rows += _differences("input", _flat(arguments), _flat(inputs))
     if outputs is not None:
-        rows += _differences("output", _flat_outputs(given), _flat(outputs))
+        rows += _differences("output", _flat_outputs(results), _flat(outputs))
     if rows:
         rows.insert(0, ("tensor", "expected", "found"))
         raise AssertionError(f"another signature:\n{side_by_side(rows)}")
@@ -97,12 +97,12 @@ def _concrete(function: Any, signature: str) -> Any:
         ) from error
 
 
-def _flat_outputs(given: Any) -> dict[str, str]:
-    if isinstance(given, Mapping):
-        return _flat(given)
-    if isinstance(given, list | tuple):
-        return _flat({f"output_{i}": one for i, one in enumerate(given)})
-    return _flat({"output": given})
+def _flat_outputs(results: Any) -> dict[str, str]:
+    if isinstance(results, Mapping):
+        return _flat(results)
+    if isinstance(results, list | tuple):
+        return _flat({f"output_{i}": result for i, result in enumerate(results)})
+    return _flat({"output": results})
 
 
 def _flat(specs: Any, path: str = "") -> dict[str, str]:

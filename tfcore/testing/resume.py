@@ -43,9 +43,9 @@ def assert_resumes_exactly(
         checkpoints = Checkpoints(folder / f"stop-{stop}")
         checkpoints.save(stop, variables(first), {})
         run(second, 0, 1)  # so that what is not restored cannot be right by being untouched
-        found = checkpoints.newest()
-        assert found is not None, f"there is no checkpoint of step {stop}"
-        checkpoints.restore(found, variables(second))
+        newest = checkpoints.newest()
+        assert newest is not None, f"there is no checkpoint of step {stop}"
+        checkpoints.restore(newest, variables(second))
         run(second, stop, steps)
         try:
             names = _names(variables(whole))

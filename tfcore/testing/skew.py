@@ -52,7 +52,7 @@ def assert_no_skew(
         np.save(Path(folder) / "expected.npy", np.asarray(expected), allow_pickle=False)
         described = json.loads((moved / "assets.extra" / "signatures.json").read_text(encoding="utf-8"))
         inputs = {tensor["name"] for tensor in described["serving_default"]["inputs"]}
-        asked = replay_request(
+        question = replay_request(
             moved,
             _columns(examples, inputs),
             [{"path": str((examples.folder / s["file"]).absolute()), "rows": total(s["rows"])} for s in shards],
@@ -62,7 +62,7 @@ def assert_no_skew(
             bound=bound,
         )
         try:
-            answer = ReplayProcess().ask(asked, Monitor())
+            answer = ReplayProcess().ask(question, Monitor())
         except HeadwayError as error:
             raise AssertionError(str(error)) from None
     if "error" in answer:

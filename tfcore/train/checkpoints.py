@@ -106,31 +106,31 @@ class Checkpoints:
 
     def best(self) -> list[Found]:
         """The `keep_best` best that are whole, best first; warns of each that is not."""
-        found = (self._read(step) for _, step in self._losses(self._steps()))
-        return list(itertools.islice((one for one in found if one is not None), self._keep_best))
+        stored = (self._read(step) for _, step in self._losses(self._steps()))
+        return list(itertools.islice((checkpoint for checkpoint in stored if checkpoint is not None), self._keep_best))
 
     def newest(self) -> Found | None:
         """The newest valid checkpoint; warns of each newer one that is not. Sweeps what a killed process left aside."""
         if self.folder.is_dir():
-            for left in [*self.folder.glob(".staged-*"), *self.folder.glob(".old-*")]:
-                shutil.rmtree(left, ignore_errors=True)
-        return next((found for step in self._steps() if (found := self._read(step)) is not None), None)
+            for leftover in [*self.folder.glob(".staged-*"), *self.folder.glob(".old-*")]:
+                shutil.rmtree(leftover, ignore_errors=True)
+        return next((whole for step in self._steps() if (whole := self._read(step)) is not None), None)
 
-    def restore(self, found: Found, variables: Variables) -> None:
+    def restore(self, stored: Found, variables: Variables) -> None:
         """Fill `variables` from a checkpoint; StoreError when it was taken of others, or cannot be read."""
-        if found.shapes != (wanted := _shapes(variables)):
-            for name in sorted({*found.shapes, *wanted}):
-                if found.shapes.get(name) != wanted.get(name):
+        if stored.shapes != (shapes := _shapes(variables)):
+            for name in sorted({*stored.shapes, *shapes}):
+                if stored.shapes.get(name) != shapes.get(name):
                     raise StoreError(
-                        f"belongs to another training: {name} has {found.shapes.get(name)}, now {wanted.get(name)}",
-                        where=str(found.path),
+                        f"belongs to another training: {name} has {stored.shapes.get(name)}, now {shapes.get(name)}",
+                        where=str(stored.path),
                         fix=f"remove {self.folder} to begin anew",
                     )
         checkpoint = tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()})
         try:
-            checkpoint.read(str(found.path / VARIABLES)).assert_consumed()
+            checkpoint.read(str(stored.path / VARIABLES)).assert_consumed()
         except tf.errors.OpError as error:
-            raise StoreError(f"cannot be read: {why(error)}", where=str(found.path)) from None
+            raise StoreError(f"cannot be read: {why(error)}", where=str(stored.path)) from None
 
     def _read(self, step: int) -> Found | None:
         path = self.folder / str(step)
@@ -144,11 +144,11 @@ class Checkpoints:
         """(loss, step) of those that have one, best first."""
         if not self._keep_best:
             return []
-        found = []
+        losses = []
         for step in steps:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # torn: who wants to restore it is told
-                found.append((float(json.loads((self.folder / str(step) / MANIFEST).read_bytes())["loss"]), step))
-        return sorted(found)
+                losses.append((float(json.loads((self.folder / str(step) / MANIFEST).read_bytes())["loss"]), step))
+        return sorted(losses)
 
     def _steps(self) -> list[int]:
         """Steps there are folders for, newest first."""

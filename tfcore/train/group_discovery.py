@@ -68,9 +68,9 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
     places = np.searchsorted(begins, rows)
     lengths = np.diff(begins, append=total)
     runs = tuple(lengths[first:last] for first, last in itertools.pairwise(places))
-    found = GroupRuns(dataclasses.replace(shards, runs=runs), column)
+    discovered = GroupRuns(dataclasses.replace(shards, runs=runs), column)
     notes = _look(shards, column, begins, ids, places)
-    return dataclasses.replace(found, notes=notes)
+    return dataclasses.replace(discovered, notes=notes)
 
 
 def _read(shards: Shards, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -117,8 +117,8 @@ def _look(
         )
     if not (cut := int((groups[1] > 1).sum())):
         return ()
-    one = groups[0][np.argmax(groups[1] > 1)]
-    value = _value(shards, column, int(begins[np.flatnonzero(ids == one)[0]]))
+    repeated_id = groups[0][np.argmax(groups[1] > 1)]
+    value = _value(shards, column, int(begins[np.flatnonzero(ids == repeated_id)[0]]))
     return (
         f"{counted(cut, 'group')} of {len(groups[0]):,} in {column!r}, such as {value}, "
         f"{agree(cut, 'lies', 'lie')} in several spans, files or ranges of a file: each part is ranked by itself",

@@ -135,9 +135,9 @@ def chosen(request: TrainRequest, *, feeds: bool = False) -> Choice:
         feeds: whether the rows come from a feed, which lives in this process.
     """
     config = request.training
-    given = given_cluster() if config.strategy == "multi_worker" else None
+    cluster = given_cluster() if config.strategy == "multi_worker" else None
     gpus = len(tf.config.list_physical_devices("GPU"))
-    choice = choose(config, gpus=gpus, cluster=len(given[0]) if given is not None else None)
+    choice = choose(config, gpus=gpus, cluster=len(cluster[0]) if cluster is not None else None)
     if choice.apart and feeds:
         raise ConfigError(
             f"{choice.name} trains in other processes, which the rows of a feed do not reach",

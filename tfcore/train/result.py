@@ -60,10 +60,10 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
         "resumed_from": session.start or None,
         "knob_changes": session.knobs.changes,
     }
-    if (scale := session.learner.one.scale) is not None:
+    if (scale := session.learner.train_step.scale) is not None:
         result["loss_scale"] = {"value": float(scale.value.numpy()), "skipped": recorder.retryable}
     if config.keep_best and session.checkpoints:
-        result["best_checkpoints"] = [_keep(found, out) for found in session.checkpoints.best()]
+        result["best_checkpoints"] = [_keep(checkpoint, out) for checkpoint in session.checkpoints.best()]
     if (linear := session.data.linear_baseline()) is not None:
         linear.save(out / LINEAR)
     model = {
@@ -78,12 +78,12 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
     return result
 
 
-def _keep(found: Found, out: Path) -> dict[str, Any]:
+def _keep(checkpoint: Found, out: Path) -> dict[str, Any]:
     """The model's weights of a checkpoint, into the output: checkpoints go when a training is done."""
-    prefix = Path("best") / str(found.step) / build.WEIGHTS
+    prefix = Path("best") / str(checkpoint.step) / build.WEIGHTS
     (out / prefix).parent.mkdir(parents=True, exist_ok=True)
-    build.extract_weights(found.path / VARIABLES, out / prefix)
-    return {"step": found.step, "holdout_loss": found.loss, "weights": str(prefix)}
+    build.extract_weights(checkpoint.path / VARIABLES, out / prefix)
+    return {"step": checkpoint.step, "holdout_loss": checkpoint.loss, "weights": str(prefix)}
 
 
 def _write(path: Path, value: Any) -> None:

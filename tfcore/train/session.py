@@ -147,7 +147,7 @@ class TrainingSession:
             if request.checkpoints
             else None
         )
-        self.found = self.checkpoints.newest() if self.checkpoints else None
+        self.checkpoint = self.checkpoints.newest() if self.checkpoints else None
         """The checkpoint that this process goes on from."""
         with self.placement.scope():
             self.learner = self._learner()
@@ -155,15 +155,15 @@ class TrainingSession:
         if self.placement.several:
             assert isinstance(self.learner, DistributedLearner)
             self._workers = self.learner
-            same_start(self._workers, self.found.step if self.found else None, request.checkpoints)
+            same_start(self._workers, self.checkpoint.step if self.checkpoint else None, request.checkpoints)
         for callback in self.callbacks:
             callback.build(self)
         self.start = self.step = 0
         self._seconds = 0.0
         self._began: float | None = None
         self._guard = RetraceGuard(self.learner, action="warn", log=monitor.log)
-        if self.found:
-            self._restore(self.found)
+        if self.checkpoint:
+            self._restore(self.checkpoint)
 
     def _data(self, stager: Stager | None, feed: Feed | None) -> TrainingData:
         request, transform = self.request, self.request.transform
@@ -211,7 +211,7 @@ class TrainingSession:
             scale=LossScale() if config.precision == "float16" else None,
             ending=StopCondition(non_finite_limit=config.non_finite_limit, stop_at_loss=config.stop_at_loss),
             # compiled and plain steps round differently, so a resumed training keeps the mode it began in
-            jit={"jit": "on", "graph": "off"}[self.found.state["jit"]] if self.found else self._jit(),
+            jit={"jit": "on", "graph": "off"}[self.checkpoint.state["jit"]] if self.checkpoint else self._jit(),
             ranking=config.ranking,
             log=self.monitor.log,
         )
@@ -272,10 +272,10 @@ class TrainingSession:
 
     def variables(self) -> Variables:
         """What a checkpoint holds."""
-        found: dict[str, Sequence[tf.Variable]] = dict(self.learner.variables())
+        variables: dict[str, Sequence[tf.Variable]] = dict(self.learner.variables())
         for callback in self.callbacks:
-            found |= callback.variables()
-        return found
+            variables |= callback.variables()
+        return variables
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds beside its variables, as JSON."""
@@ -288,27 +288,27 @@ class TrainingSession:
             "knobs": self.knobs.state(),
         } | {callback.name: callback.state() for callback in self.callbacks if callback.name is not None}
 
-    def _restore(self, found: Found) -> None:
+    def _restore(self, checkpoint: Found) -> None:
         """Go on from a checkpoint, and warn of what may change the last bits."""
         assert self.checkpoints is not None
         with self.placement.scope():
-            self.checkpoints.restore(found, self.variables())
-        self.start = self.step = found.step
-        self._seconds = found.state["seconds"]
-        self.knobs.restore(found.state["knobs"])
-        self.learner.ending.restore(found.state.get("ending", {}))
+            self.checkpoints.restore(checkpoint, self.variables())
+        self.start = self.step = checkpoint.step
+        self._seconds = checkpoint.state["seconds"]
+        self.knobs.restore(checkpoint.state["knobs"])
+        self.learner.ending.restore(checkpoint.state.get("ending", {}))
         for callback in self.callbacks:
-            if callback.name is not None and found.state.get(callback.name):
-                callback.restore(found.state[callback.name])
-        self.monitor.log(f"resumed at step {found.step:,} of {self.total:,}")
+            if callback.name is not None and checkpoint.state.get(callback.name):
+                callback.restore(checkpoint.state[callback.name])
+        self.monitor.log(f"resumed at step {checkpoint.step:,} of {self.total:,}")
         exact = "the last bits of the weights may differ from those of an uninterrupted training"
-        if found.state["threads"] != self.threads:
+        if checkpoint.state["threads"] != self.threads:
             self.monitor.log(
-                f"warning: the checkpoint was taken with {counted(found.state['threads'], 'thread')}, this process has "
+                f"warning: the checkpoint was taken with {counted(checkpoint.state['threads'], 'thread')}, this process has "
                 f"{self.threads}: {exact}"
             )
         now = self.placement.facts()
-        if (then := found.state.get("devices", now)) != now:
+        if (then := checkpoint.state.get("devices", now)) != now:
             self.monitor.log(
                 f"warning: the checkpoint was taken with {then['strategy']} and {counted(then['replicas'], 'replica')}, "
                 f"this process has {now['strategy']} and {now['replicas']}: {exact}"
@@ -349,8 +349,8 @@ class TrainingSession:
 
         def ending(act: Callable[[int], bool | None], step: int) -> bool | None:
             nonlocal ended
-            ended |= bool(said := act(step))
-            return said
+            ended |= bool(ends := act(step))
+            return ends
 
         actions = [action for callback in self.callbacks for action in callback.actions(self)] if chief else []
         if not ended:

@@ -160,22 +160,22 @@ class TrainingData:
     def _whole_groups(self, batch: int) -> None:
         """Batches of whole groups: where groups are follows from the shards, and how batches are filled from that."""
         assert self._group is not None
-        found = group_runs(self._shards, self._group)
-        self._shards, self.notes = found.shards, found.notes
+        discovered = group_runs(self._shards, self._group)
+        self._shards, self.notes = discovered.shards, discovered.notes
         plan = training_plan(
             self._shards, self._seed, self._outside, self._resample, window=self.window_rows, cycle=self._cycle
         )
         self._groups = GroupOrder(
             self._group, plan, self._shards, batch=batch, holdout=self._outside, resample=self._resample
         )
-        found.check_sizes(self._groups.most(), batch)
+        discovered.check_sizes(self._groups.most(), batch)
 
     @property
     def _cycle(self) -> int:
         """As many shards at a time as can be: a window then has rows of the whole epoch. But classic records are read in
         blocks, which would cut groups."""
-        one = self._training.ranking is not None and self._shards.rows_per_record <= 1
-        return 1 if one else max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths)))
+        in_order = self._training.ranking is not None and self._shards.rows_per_record <= 1
+        return 1 if in_order else max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths)))
 
     def total_steps(self) -> int:
         """Steps to train for."""
@@ -208,10 +208,10 @@ class TrainingData:
         few = max(256, min(LEAST_SHUFFLE_ROWS, MOST_SHUFFLE_BYTES // self._row_bytes))
         return self._training.shuffle_rows or max(few, SHUFFLE_BYTES // self._row_bytes)
 
-    def stack(self, wanted: int) -> int:
-        """Batches handed over at once: `wanted`, or fewer where they are large."""
+    def stack(self, most: int) -> int:
+        """Batches handed over at once: `most`, or fewer where they are large."""
         batch = self._training.batch_size
-        return max(1, min(wanted, STACK_ROWS // batch, STACK_BYTES // (batch * self._row_bytes)))
+        return max(1, min(most, STACK_ROWS // batch, STACK_BYTES // (batch * self._row_bytes)))
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
         """What a stack looks like."""
@@ -239,8 +239,8 @@ class TrainingData:
             batch = self._training.batch_size
             if self._live is not None:
                 first = step * batch
-                made = self._transform, self._labeler
-                return live_stacks(self._live, *made, batch=batch, stack=stack, first_row=first, augment=self._augment)
+                sources = self._live, self._transform, self._labeler
+                return live_stacks(*sources, batch=batch, stack=stack, first_row=first, augment=self._augment)
             dataset = training_dataset(
                 self._shards,
                 self._transform,
@@ -328,14 +328,14 @@ class TrainingData:
         """Of train, the holdout's among them and without class weights, in the order of the manifests."""
         if self._kept is not None and self._as_they_are:  # another look would trace the transform anew
             return {name: self._kept[name].numpy() for name in names}
-        found = evaluation_dataset(
+        dataset = evaluation_dataset(
             self._shards,
             self._transform,
             labeler(self._shards, self._parameters),
             batch=min(HOLDOUT_BATCH, self._shards.total),
         )
         batches = [
-            {name: rows[name].numpy()[rows["valid"].numpy()] for name in names} for rows in safe(found, self._shards)
+            {name: rows[name].numpy()[rows["valid"].numpy()] for name in names} for rows in safe(dataset, self._shards)
         ]
         return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 

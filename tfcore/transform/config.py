@@ -189,8 +189,8 @@ def _chain(value: Any) -> Any:
     for item in chain[:-1]:
         name = item["op"] if isinstance(item, dict) else item.op
         if name in LAST:
-            made = "a category" if name in CATEGORICAL else "pixels"
-            raise ValueError(f"{name} makes {made}, so nothing can follow it")
+            output = "a category" if name in CATEGORICAL else "pixels"
+            raise ValueError(f"{name} makes {output}, so nothing can follow it")
     return chain
 
 

@@ -63,9 +63,9 @@ class Transform(tf.Module):
         }
         if lists:
             inputs["lists"] = tf.concat(lists, 1)
-        for one in parameters.fitted:
-            if one.pixels is not None:
-                inputs[image_input(one.column.name)] = named[one.column.name]
+        for fitted in parameters.fitted:
+            if fitted.pixels is not None:
+                inputs[image_input(fitted.column.name)] = named[fitted.column.name]
         return inputs | {"usable": tf.reduce_all(tf.stack(usable), 0)} if usable else inputs
 
     def named(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
@@ -89,8 +89,8 @@ class Transform(tf.Module):
         usable: list[tf.Tensor] = []
         for fitted in self._parameters.fitted:
             if fitted.pixels is not None:
-                made, good = self._image(fitted, columns[fitted.column.name])
-                outputs |= made
+                pixels, good = self._image(fitted, columns[fitted.column.name])
+                outputs |= pixels
                 usable += [] if good is None else [good]
         return blocks, outputs, usable
 
@@ -110,15 +110,15 @@ class Transform(tf.Module):
         all_names = in_order(blocks, names) if names else None
         if all_names is not None and len(parts) == 1:
             return all_names
-        found, begin = [], 0
+        columns, begin = [], 0
         for part in parts:
             if isinstance(part, list):
                 assert all_names is not None
-                found.append(all_names[:, begin : begin + len(part)])
+                columns.append(all_names[:, begin : begin + len(part)])
                 begin += len(part)
             else:
-                found.append(part if part.shape.rank == 2 else part[:, None])
-        return tf.concat(found, 1)
+                columns.append(part if part.shape.rank == 2 else part[:, None])
+        return tf.concat(columns, 1)
 
     def _image(self, fitted: Fitted, column: RawColumn) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
         """uint8 [rows, height, width, channels], zeros for null; and which rows are usable, if that is asked."""
@@ -166,6 +166,5 @@ def when_missing(fitted: Fitted) -> list[float] | None:
     values = tf.zeros([0] if column.is_list else [1, *column.shape], dtype)
     null = RawColumn(values, tf.constant([False]), None, tf.constant([0], tf.int64) if column.is_list else None)
     blocks, vectors = numbers([fitted], {column.name: null})
-    made = [*(vector[0] for vector in vectors.values()), *(block.values[:, 0] for block in blocks)]
-    shown: list[float] = tf.concat(made, 0).numpy().tolist()
-    return shown
+    inputs = [*(vector[0] for vector in vectors.values()), *(block.values[:, 0] for block in blocks)]
+    return [float(value) for value in tf.concat(inputs, 0).numpy()]

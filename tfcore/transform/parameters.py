@@ -107,10 +107,10 @@ class TransformParameters(Grown):
     @property
     def raw(self) -> tuple[Column, ...]:
         """The raw columns that serving needs: those with a transform, and those that the user's function reads."""
-        made = self.derived.columns if self.derived else ()
+        derived = self.derived.columns if self.derived else ()
         dates = {part.name: part.source for part in self.parts}
         columns = [dates.get(fitted.column.name, fitted.column) for fitted in self.fitted]
-        raw = {column.name: column for column in columns if column not in made}
+        raw = {column.name: column for column in columns if column not in derived}
         for column in self.derived.reads if self.derived else ():
             raw.setdefault(column.name, column)
         return tuple(raw.values())
@@ -139,16 +139,16 @@ class TransformParameters(Grown):
     def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """What the model takes: {name: (shape of a row, dtype)}. `lists` is there only where a column needs it, and an
         image has an input of its own, `image_<column>`: uint8 [height, width, channels]."""
-        made: dict[str, tuple[tuple[int, ...], str]] = {
+        inputs: dict[str, tuple[tuple[int, ...], str]] = {
             "numeric": ((len(self.numeric),), "float32"),
             "categorical": ((len(self.categorical),), "int32"),
         }
         if width := sum(entry.width for entry in self.lists):
-            made["lists"] = ((width,), "int32")
+            inputs["lists"] = ((width,), "int32")
         for fitted in self.fitted:
             if fitted.pixels is not None:
-                made[image_input(fitted.column.name)] = (fitted.pixels, "uint8")
-        return made
+                inputs[image_input(fitted.column.name)] = (fitted.pixels, "uint8")
+        return inputs
 
 
 def image_input(column: str) -> str:
@@ -174,13 +174,13 @@ def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any
     if request.derived is not None and request.derived_statistics is not None:
         statistics.columns |= SplitStatistics.load(request.derived_statistics).columns
         columns, transforms = (*columns, *request.derived.columns), transforms | request.derived_transforms
-        known = [column.name for column in request.derived.columns]
+        names = [column.name for column in request.derived.columns]
         for name in request.derived_transforms:
-            if name not in known:
+            if name not in names:
                 raise ConfigError(
                     f"{request.derived.function} gives no column {name!r}",
                     where="preprocess.columns",
-                    fix=suggest(name, known),
+                    fix=suggest(name, names),
                 )
     parameters, notes = fit_parameters(columns, transforms, statistics, task=request.task)
     parameters = parameters.model_copy(update={"derived": request.derived})
@@ -212,15 +212,15 @@ def fit_parameters(
             continue
         config, stats = transforms.get(column.name, ColumnTransform()), statistics.columns[column.name]
         if (dates := _date_parts(column, config, stats)) is not None:
-            made = [_fit_part(column, part, config, stats) for part in dates]
-            parts += [part for part, _ in made]
-            fitted += [one for _, one in made]
+            fitted_parts = [_fit_part(column, part, config, stats) for part in dates]
+            parts += [part for part, _ in fitted_parts]
+            fitted += [fitted_column for _, fitted_column in fitted_parts]
             continue
-        one, note = _fit_column(column, config, stats)
+        fitted_column, note = _fit_column(column, config, stats)
         if note:
             notes.append(note)
-        if one is not None:
-            fitted.append(one)
+        if fitted_column is not None:
+            fitted.append(fitted_column)
     if not fitted:
         raise DataError(
             "no feature is left to learn from", where="columns", fix="name feature columns; " + " ".join(notes)
@@ -296,9 +296,9 @@ def _fit_column(column: Column, config: ColumnTransform, stats: ColumnStatistics
 
 
 def _use(column: Column) -> str:
-    """What makes a feature of an identifier."""
-    said = "{hash: {buckets: 1000}}" if column.type == "bytes" else "standardize"
-    return column_yaml(column.name, said)
+    """The config line that makes an identifier a feature."""
+    transform = "{hash: {buckets: 1000}}" if column.type == "bytes" else "standardize"
+    return column_yaml(column.name, transform)
 
 
 def _as_list(column: Column, stats: ColumnStatistics) -> str:
@@ -309,8 +309,8 @@ def _as_list(column: Column, stats: ColumnStatistics) -> str:
     for separator in _SEPARATORS:
         words = [word.strip() for value in values for word in value.split(separator.encode())]
         if len(words) >= 2 * len(values) and len({*words}) * 5 <= len(words):
-            said = column_yaml(column.name, f'{{shape: list, separator: "{separator}"}}')
-            return f"; if its values are lists, parted by {separator!r}, say so ({said})"
+            setting = column_yaml(column.name, f'{{shape: list, separator: "{separator}"}}')
+            return f"; if its values are lists, parted by {separator!r}, say so ({setting})"
     return ""
 
 
@@ -335,11 +335,11 @@ def _fit_part(column: Column, part: Part, config: ColumnTransform, stats: Column
     """Parts that come round again are categories of all values that they can have; the others are standardized."""
     name = f"{column.name}__{part}"
     own = Column(name=name, type="int64", nullable=column.nullable)
-    made = DatePart(name=name, source=column, part=part)
+    date_part = DatePart(name=name, source=column, part=part)
     if part in CYCLES:
         low, high = CYCLES[part]
         op = FittedOp(op="vocabulary", integers=tuple(range(low, high + 1)), oov_buckets=1)
-        return made, Fitted(column=own, ops=(op,), size=_size(op, own))
+        return date_part, Fitted(column=own, ops=(op,), size=_size(op, own))
     sample = TrainSample(stats)
     assert column.temporal is not None
     sample.values = parts_of(sample.values, column.temporal, part).astype(np.float64)
@@ -347,7 +347,7 @@ def _fit_part(column: Column, part: Part, config: ColumnTransform, stats: Column
     strategy = config.impute.strategy
     fill = config.impute.value if strategy == "value" else 0.0 if strategy == "zero" else mean
     fill = float(sample.quantile([0.5])[0]) if strategy == "median" and not sample.empty else fill
-    return made, Fitted(
+    return date_part, Fitted(
         column=own,
         ops=(FittedOp(op="standardize", mean=mean, std=std or 1.0),),
         fill=fill,
@@ -420,11 +420,11 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
             where=where,
             fix="use hash or standardize, or read it as text: type: string",
         )
-    found = stats.top(op.top_k, op.min_count)
+    counts = stats.top(op.top_k, op.min_count)
     if column.type == "int64":
-        return FittedOp(op="vocabulary", integers=tuple(value for value, _ in found), oov_buckets=op.oov_buckets)
+        return FittedOp(op="vocabulary", integers=tuple(value for value, _ in counts), oov_buckets=op.oov_buckets)
     words = []
-    for value, _ in found:
+    for value, _ in counts:
         try:
             words.append(value.decode("utf-8"))
         except UnicodeDecodeError:  # bytes that are not text stay out of vocabulary
@@ -434,8 +434,8 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
 
 def _size(last: FittedOp, column: Column) -> int | None:
     if last.op == "vocabulary":
-        known = len(last.words if last.words is not None else last.integers or ())
-        size = known + (last.oov_buckets or 0)
+        words = len(last.words if last.words is not None else last.integers or ())
+        size = words + (last.oov_buckets or 0)
     elif last.op == "hash":
         size = last.buckets or 0
     elif last.op == "bucketize":
@@ -471,24 +471,16 @@ def _label(stats: ColumnStatistics, task: Task | Literal["auto"]) -> LabelParame
         raise ConfigError(
             f"the label has about {stats.distinct:,} values, too many for classes", where="task", fix="task: regression"
         )
-    found = sorted(stats.top())
+    pairs = sorted(stats.top())
+    values, counts = [value for value, _ in pairs], tuple(count for _, count in pairs)
     if task == "binary":
-        if len(found) != 2:
+        if len(values) != 2:
             raise ConfigError(
-                f"binary needs two label values, and there are {len(found)}", where="task", fix="task: multiclass"
+                f"binary needs two label values, and there are {len(values)}", where="task", fix="task: multiclass"
             )
-        plain = [value for value, _ in found] == [0, 1]
-        counts = tuple(count for _, count in found)
-        return LabelParameters(
-            task=task,
-            type=stats.type,
-            classes=None if plain else _classes(stats, found),
-            counts=counts,
-            base_rate=counts[1] / sum(counts),
-        )
-    return LabelParameters(
-        task=task, type=stats.type, classes=_classes(stats, found), counts=tuple(c for _, c in found)
-    )
+        classes, base_rate = None if values == [0, 1] else _classes(stats, values), counts[1] / sum(counts)
+        return LabelParameters(task=task, type=stats.type, classes=classes, counts=counts, base_rate=base_rate)
+    return LabelParameters(task=task, type=stats.type, classes=_classes(stats, values), counts=counts)
 
 
 def _infer_task(stats: ColumnStatistics) -> Task:
@@ -505,9 +497,9 @@ def _infer_task(stats: ColumnStatistics) -> Task:
     return "regression"
 
 
-def _classes(stats: ColumnStatistics, found: list[tuple[Any, int]]) -> tuple[str, ...] | tuple[int, ...]:
+def _classes(stats: ColumnStatistics, values: Sequence[Any]) -> tuple[str, ...] | tuple[int, ...]:
     if stats.type == "bytes":
-        return tuple(value.decode("utf-8", "backslashreplace") for value, _ in found)
-    if stats.type == "float32" and any(value != int(value) for value, _ in found):
+        return tuple(value.decode("utf-8", "backslashreplace") for value in values)
+    if stats.type == "float32" and any(value != int(value) for value in values):
         raise ConfigError("a label with fractions cannot be a class", where="label", fix="task: regression")
-    return tuple(int(value) for value, _ in found)
+    return tuple(int(value) for value in values)

@@ -36,8 +36,8 @@ def load_preprocess(file: Path, function: str) -> Preprocess:
     Raises:
         ConfigError: the file or the function does not exist.
     """
-    found = load_function(file, function.partition(":")[2])
-    converted = found if isinstance(found, tf.Module) else tf.autograph.to_graph(found)
+    loaded = load_function(file, function.partition(":")[2])
+    converted = loaded if isinstance(loaded, tf.Module) else tf.autograph.to_graph(loaded)
 
     def preprocess(columns: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
@@ -45,8 +45,8 @@ def load_preprocess(file: Path, function: str) -> Preprocess:
         except ConfigError:
             raise
         except Exception as error:
-            said = str(error).strip().splitlines()
-            reason = said[-1].strip() if said else type(error).__name__
+            lines = str(error).strip().splitlines()
+            reason = lines[-1].strip() if lines else type(error).__name__
             raise ConfigError(
                 f"the function failed: {type(error).__name__}: {reason}",
                 where=f"{function} ({_place(error, converted, file)})",
@@ -60,7 +60,7 @@ def load_preprocess(file: Path, function: str) -> Preprocess:
             )
         return result
 
-    preprocess.module = found if isinstance(found, tf.Module) else None  # type: ignore[attr-defined]
+    preprocess.module = loaded if isinstance(loaded, tf.Module) else None  # type: ignore[attr-defined]
     return preprocess
 
 
@@ -80,12 +80,12 @@ class Reading(dict[str, Any]):
 
     def __init__(self, tensors: Mapping[str, Any]):
         super().__init__(tensors)
-        self.seen: set[str] = set()
+        self.names_read: set[str] = set()
 
     def __getitem__(self, name: str) -> Any:
         if name not in self:
             raise no_column(name, [n for n in self if PRESENT not in n], where="preprocess")
-        self.seen.add(name)
+        self.names_read.add(name)
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -95,11 +95,11 @@ class Reading(dict[str, Any]):
             return default
 
     def values(self) -> Any:
-        self.seen |= set(self)
+        self.names_read |= set(self)
         return super().values()
 
     def items(self) -> Any:
-        self.seen |= set(self)
+        self.names_read |= set(self)
         return super().items()
 
 
@@ -118,26 +118,26 @@ def derive(
 def _derive(
     function: Preprocess, columns: Mapping[str, RawColumn], stored: Sequence[Column]
 ) -> tuple[dict[str, RawColumn], tuple[Column, ...], tuple[Column, ...]]:
-    given = Reading(_tensors(columns, stored))
-    found = function(given)
+    reading = Reading(_tensors(columns, stored))
+    results = function(reading)
     rows = next(iter(columns.values())).rows()
-    made: dict[str, RawColumn] = {}
+    derived: dict[str, RawColumn] = {}
     specs: list[Column] = []
-    for name, value in found.items():
-        if name.endswith(PRESENT) and name.removesuffix(PRESENT) in found:
+    for name, value in results.items():
+        if name.endswith(PRESENT) and name.removesuffix(PRESENT) in results:
             continue
-        if name == LABEL or name in given or "/" in name or not name:
+        if name == LABEL or name in reading or "/" in name or not name:
             raise ConfigError(
-                f"gives a column {name!r}: {'a raw one is called so' if name in given else 'that name is taken'}",
+                f"gives a column {name!r}: {'a raw one is called so' if name in reading else 'that name is taken'}",
                 where="preprocess",
                 fix="give it another name",
             )
-        made[name], spec = _column(name, value, found.get(name + PRESENT), rows)
+        derived[name], spec = _column(name, value, results.get(name + PRESENT), rows)
         specs.append(spec)
-    reads = tuple(c for c in stored if given.seen & {c.name, c.name + PRESENT})
+    reads = tuple(c for c in stored if reading.names_read & {c.name, c.name + PRESENT})
     if not reads:
         raise ConfigError("reads no column", where="preprocess", fix="compute its columns from those it is given")
-    return made, tuple(specs), reads
+    return derived, tuple(specs), reads
 
 
 def _tensors(columns: Mapping[str, RawColumn], stored: Sequence[Column]) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant
     function = load_preprocess(file, derived.function)
 
     def preprocess(columns: Mapping[str, RawColumn]) -> Mapping[str, RawColumn]:
-        made, specs, _ = derive(function, columns, derived.reads)
+        computed, specs, _ = derive(function, columns, derived.reads)
         if specs != derived.columns:
             odd = sorted({c.name for c in {*specs} ^ {*derived.columns}})
             raise ConfigError(
@@ -216,7 +216,7 @@ def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant
                 where="preprocess",
                 fix="let its columns depend on nothing but the tensors it is given",
             )
-        return made
+        return computed
 
     preprocess.module = function.module  # type: ignore[attr-defined]
     return Transform(parameters, preprocess, tolerant)

@@ -35,10 +35,10 @@ class Block(NamedTuple):
 def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor]]:
     """The numeric inputs, but for images: those of one number for each row, and vectors."""
     groups: dict[Any, list[Fitted]] = {}
-    for one in fitted:
-        if one.size is None and one.pixels is None:
-            kind = (one.column.type, columns[one.column.name].present is None, tuple(map(_kind, one.ops)))
-            groups.setdefault(one.column.name if one.column.shape else kind, []).append(one)
+    for entry in fitted:
+        if entry.size is None and entry.pixels is None:
+            kind = (entry.column.type, columns[entry.column.name].present is None, tuple(map(_kind, entry.ops)))
+            groups.setdefault(entry.column.name if entry.column.shape else kind, []).append(entry)
     blocks, vectors = list[Block](), dict[str, tf.Tensor]()
     for group in groups.values():
         _numbers(group, columns, blocks, vectors)
@@ -53,18 +53,18 @@ def _kind(op: FittedOp) -> tuple[Any, ...]:
 def _numbers(
     group: Sequence[Fitted], columns: Mapping[str, RawColumn], blocks: list[Block], vectors: dict[str, tf.Tensor]
 ) -> None:
-    column, raw = group[0].column, [columns[one.column.name] for one in group]
-    values = tf.stack([one.values for one in raw])
+    column, raw = group[0].column, [columns[entry.column.name] for entry in group]
+    values = tf.stack([entry.values for entry in raw])
     if column.type == "int64":
         values = tf.cast(values, tf.float64)
     finite = tf.math.is_finite(values) if column.type == "float32" else None
     present = _present(raw)
     # of a list none of the values is a null row's, of a vector all are
-    known = None if column.is_list or present is None else present[..., None] if column.length else present
-    usable = finite if known is None else known if finite is None else known & finite
+    filled = None if column.is_list or present is None else present[..., None] if column.length else present
+    usable = finite if filled is None else filled if finite is None else filled & finite
     if usable is not None:
-        values = tf.where(usable, values, tf.cast(each([one.fill for one in group], tf.float32), values.dtype))
-    for ops in zip(*(one.ops for one in group), strict=True):
+        values = tf.where(usable, values, tf.cast(each([entry.fill for entry in group], tf.float32), values.dtype))
+    for ops in zip(*(entry.ops for entry in group), strict=True):
         values = _apply(ops, values)
     lengths = raw[0].lengths
     if lengths is not None:
@@ -73,16 +73,16 @@ def _numbers(
     elif column.length is not None:
         vectors[column.name] = tf.ensure_shape(tf.cast(values[0], tf.float32), [None, column.length])
     else:
-        blocks.append(Block(tuple(one.column.name for one in group), tf.cast(values, tf.float32)))
-    if told := [i for i, one in enumerate(group) if one.missing_indicator]:
-        blocks.append(_indicator(group, told, "missing", absent(raw)))
-    if finite is not None and (told := [i for i, one in enumerate(group) if one.nan_indicator]):
+        blocks.append(Block(tuple(entry.column.name for entry in group), tf.cast(values, tf.float32)))
+    if marked := [i for i, entry in enumerate(group) if entry.missing_indicator]:
+        blocks.append(_indicator(group, marked, "missing", absent(raw)))
+    if finite is not None and (marked := [i for i, entry in enumerate(group) if entry.nan_indicator]):
         odd = ~finite
         if lengths is not None:
             odd = (_sums(tf.cast(odd[0], tf.int64), lengths) > 0)[None]
         elif column.length is not None:
             odd = tf.reduce_any(odd, 2)
-        blocks.append(_indicator(group, told, "nan", odd if present is None else present & odd))
+        blocks.append(_indicator(group, marked, "nan", odd if present is None else present & odd))
 
 
 def absent(raw: Sequence[RawColumn]) -> tf.Tensor:
@@ -132,8 +132,8 @@ def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | N
             total = tf.math.divide_no_nan(total, tf.cast(lengths, values.dtype))
         return tf.cast(total, tf.float32)
     segment = tf.math.unsorted_segment_min if figure == "min" else tf.math.unsorted_segment_max
-    found = segment(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
-    return tf.cast(tf.where(lengths > 0, found, tf.zeros_like(found)), tf.float32)
+    extremes = segment(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
+    return tf.cast(tf.where(lengths > 0, extremes, tf.zeros_like(extremes)), tf.float32)
 
 
 def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
@@ -166,39 +166,39 @@ def categories(
 ) -> dict[str, tf.Tensor]:
     """int32 [rows] of each column of one category for each row, int32 [rows, width] of others."""
     groups: dict[Any, list[Fitted]] = {}
-    for one in fitted:
-        if one.size is None:
+    for entry in fitted:
+        if entry.size is None:
             continue
-        last, column = one.ops[-1], columns[one.column.name]
-        kind: tuple[Any, ...] = (one.column.name,)
-        if one.width is None:
+        last, column = entry.ops[-1], columns[entry.column.name]
+        kind: tuple[Any, ...] = (entry.column.name,)
+        if entry.width is None:
             if last.op == "hash":
                 kind = (last.buckets,)
             elif last.op == "vocabulary":
-                kind = vocabularies.kind(one.column.name)
+                kind = vocabularies.kind(entry.column.name)
             elif len(last.boundaries or ()) <= _MOST_BOUNDARIES:
-                kind = tuple(_kind(op) for op in one.ops[:-1])
-        whole = (last.op, one.column.type, one.width, column.present is None, column.codes is None, *kind)
-        groups.setdefault(whole, []).append(one)
-    found: dict[str, tf.Tensor] = {}
+                kind = tuple(_kind(op) for op in entry.ops[:-1])
+        whole = (last.op, entry.column.type, entry.width, column.present is None, column.codes is None, *kind)
+        groups.setdefault(whole, []).append(entry)
+    ids_of: dict[str, tf.Tensor] = {}
     for group in groups.values():
-        names = [one.column.name for one in group]
+        names = [entry.column.name for entry in group]
         ids = _categories(group, [columns[name] for name in names], vocabularies)
-        found |= dict(zip(names, tf.unstack(ids, len(names)), strict=True))
-    return found
+        ids_of |= dict(zip(names, tf.unstack(ids, len(names)), strict=True))
+    return ids_of
 
 
 def _categories(group: Sequence[Fitted], raw: Sequence[RawColumn], vocabularies: Vocabularies) -> tf.Tensor:
-    one, last, present = group[0], [one.ops[-1] for one in group], _present(raw)
+    entry, last, present = group[0], [entry.ops[-1] for entry in group], _present(raw)
     # NaN in a column that cannot be null counts as the lowest bucket
-    nulls = each([one.null_id if one.null_id is not None else 0 for one in group], tf.int32)
+    nulls = each([entry.null_id if entry.null_id is not None else 0 for entry in group], tf.int32)
     if last[0].op == "bucketize":
         values = _flat([column.values for column in raw])
-        values = tf.cast(values, tf.float64) if one.column.type == "int64" else values
+        values = tf.cast(values, tf.float64) if entry.column.type == "int64" else values
         finite = tf.math.is_finite(values)
-        values = _before_buckets([one.ops[:-1] for one in group], tf.where(finite, values, tf.zeros_like(values)))
+        values = _before_buckets([entry.ops[:-1] for entry in group], tf.where(finite, values, tf.zeros_like(values)))
         ids = _bucketize(values, [op.boundaries or () for op in last])
-        if one.width is not None:
+        if entry.width is not None:
             ids = tf.where(finite, ids, nulls)
         else:
             present = finite if present is None else present & finite
@@ -208,15 +208,15 @@ def _categories(group: Sequence[Fitted], raw: Sequence[RawColumn], vocabularies:
         sizes = _sizes([column.values for column in raw]) if coded else None
         which = tf.range(len(group))[:, None] if sizes is None else tf.repeat(tf.range(len(group)), sizes)
         if last[0].op == "hash":
-            text = values if one.column.type == "bytes" else tf.strings.as_string(values)
+            text = values if entry.column.type == "bytes" else tf.strings.as_string(values)
             ids = tf.strings.to_hash_bucket_fast(text, last[0].buckets)
         else:
-            ids = vocabularies([one.column.name for one in group], values, which)
+            ids = vocabularies([entry.column.name for entry in group], values, which)
         ids = tf.cast(ids, tf.int32)
         if sizes is not None:
             ids = _of_codes(ids, _flat([column.codes for column in raw]), sizes)
-    if one.width is not None:
-        return _several(one, raw[0], ids[0])[None]
+    if entry.width is not None:
+        return _several(entry, raw[0], ids[0])[None]
     return ids if present is None else tf.where(present, ids, nulls)
 
 

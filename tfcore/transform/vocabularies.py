@@ -30,19 +30,20 @@ class Vocabularies(tf.Module):
 
     def __init__(self, fitted: Sequence[Fitted]):
         super().__init__(name="vocabularies")
-        columns = {one.column.name: one for one in fitted if one.ops[-1].op == "vocabulary" and one.size is not None}
-        self._ops = {name: one.ops[-1] for name, one in columns.items()}
+        with_vocabulary = [entry for entry in fitted if entry.ops[-1].op == "vocabulary" and entry.size is not None]
+        columns = {entry.column.name: entry for entry in with_vocabulary}
+        self._ops = {name: entry.ops[-1] for name, entry in columns.items()}
         narrow = sorted(
             (name for name, op in self._ops.items() if is_dense(op)), key=lambda n: len(_range(self._ops[n]))
         )
         together = [name for name in narrow if not columns[name].column.shape]
         ends = np.cumsum([len(_range(self._ops[name])) for name in together])
         dense = together[: int(np.searchsorted(ends, MOST_DENSE, side="right"))]
-        taken = set(dense)
-        shared = [name for name in columns if not (columns[name].column.shape or name in taken)]
+        grouped = set(dense)
+        shared = [name for name in columns if not (columns[name].column.shape or name in grouped)]
         shared = shared if len(shared) >= SHARED_FROM else []
-        taken.update(shared)
-        alone = [name for name in narrow if name not in taken]
+        grouped.update(shared)
+        alone = [name for name in narrow if name not in grouped]
         arrays = [*([dense] if dense else []), *([name] for name in alone)]
         self._arrays = [_Dense([self._ops[name].integers or () for name in names]) for names in arrays]
         self._places = {name: (i, place) for i, names in enumerate(arrays) for place, name in enumerate(names)}
@@ -75,8 +76,8 @@ class Vocabularies(tf.Module):
         table = self._shared
         if names[0] in self._places:
             array = self._arrays[self._places[names[0]][0]]
-            found = array.lookup(values, [self._places[name][1] for name in names], which)
-            return tf.where(found >= 0, found, oov)
+            ids = array.lookup(values, [self._places[name][1] for name in names], which)
+            return tf.where(ids >= 0, ids, oov)
         if names[0] in self._prefixes:
             prefix = tf.gather(tf.constant([self._prefixes[name] for name in names]), which)
             text = values if values.dtype == tf.string else tf.strings.as_string(values)
@@ -85,8 +86,8 @@ class Vocabularies(tf.Module):
             table = self._tables.get(names[0])
         if table is None:  # nothing is known: a table cannot be made of nothing
             return oov
-        found = table.lookup(values)
-        return tf.where(found >= 0, found, oov)
+        ids = table.lookup(values)
+        return tf.where(ids >= 0, ids, oov)
 
 
 def is_dense(op: FittedOp) -> bool:
@@ -107,12 +108,12 @@ def _text(key: str | int) -> bytes:
     return str(key).encode()
 
 
-def _unknown(values: tf.Tensor, known: tf.Tensor, buckets: int) -> tf.Tensor:
-    """The id of each value if it is not in the vocabulary of `known` values."""
+def _unknown(values: tf.Tensor, size: tf.Tensor, buckets: int) -> tf.Tensor:
+    """The id of each value if it is not in the vocabulary of `size` values."""
     if buckets == 1:
-        return tf.broadcast_to(known, tf.shape(values))
+        return tf.broadcast_to(size, tf.shape(values))
     text = values if values.dtype == tf.string else tf.strings.as_string(values)
-    return known + tf.strings.to_hash_bucket_fast(text, buckets)
+    return size + tf.strings.to_hash_bucket_fast(text, buckets)
 
 
 class _Dense(tf.Module):
@@ -138,8 +139,8 @@ class _Dense(tf.Module):
         # a difference that overflows wraps round to a place that no other value has, so it cannot look known
         places = values - low
         inside = (places >= 0) & (places < size)
-        found = tf.gather(self._ids, tf.where(inside, places + begin, tf.zeros_like(places)))
-        return tf.where(inside, found, -tf.ones_like(found))
+        ids = tf.gather(self._ids, tf.where(inside, places + begin, tf.zeros_like(places)))
+        return tf.where(inside, ids, -tf.ones_like(ids))
 
 
 def _of_column(numbers: Sequence[int], which: tf.Tensor) -> tf.Tensor:

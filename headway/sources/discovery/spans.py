@@ -47,23 +47,23 @@ def spans(config: SourceConfig) -> list[str]:
         _matches(config, ONE_SPAN)
         return [ONE_SPAN]
     pattern = re.compile(_regex(config.path) + r"(?:/.*)?$")
-    found = set()
+    spans = set()
     hidden = list[str]()
     for path in storage.matches(_PLACE.sub("*", config.path)):
         if (match := pattern.match(path)) and (name := _name(match)):
             if _is_hidden(path, config.path):
                 hidden.append(path)
             else:
-                found.add(name)
-    if not found and hidden:
+                spans.add(name)
+    if not spans and hidden:
         raise _only_hidden(hidden, config.path)
-    if not found:
+    if not spans:
         raise ConfigError(
             f"no file matches {config.path}",
             where="source.path",
             fix=f"check the path; {SPAN} stands for any name" if SPAN in config.path else "check the path",
         )
-    return sorted(found)
+    return sorted(spans)
 
 
 def _name(match: re.Match[str]) -> str | None:
@@ -80,15 +80,15 @@ def _name(match: re.Match[str]) -> str | None:
 
 def _regex(text: str) -> str:
     """A path's pattern as a regular expression with a group for each placeholder."""
-    parts, seen = [], set[str]()
+    parts, names = [], set[str]()
     for i, part in enumerate(_PLACE.split(text)):
         if not i % 2:
             parts.append(_regex_of_glob(part))
-        elif part in seen:
+        elif part in names:
             parts.append(f"0*(?P={part})" if part != "year" else "(?P=year)")
         else:
             # {span} stands for one path part's worth of characters; the file's ending is not part of it
-            seen.add(part)
+            names.add(part)
             parts.append(f"(?P<{part}>{_DIGITS.get(part, '[^/]+?')})")
     return "".join(parts)
 
@@ -130,7 +130,7 @@ def _patterns(config: SourceConfig, span: str) -> Iterator[str]:
 
 
 def _matches(config: SourceConfig, span: str) -> list[str]:
-    found: list[str] = []
+    files: list[str] = []
     others: list[str] = []
     hidden: list[str] = []
     patterns = list(_patterns(config, span))
@@ -139,9 +139,9 @@ def _matches(config: SourceConfig, span: str) -> list[str]:
             inside = storage.below(path) if storage.kind(path) == "folder" else None
             for name in [path] if inside is None else inside:
                 is_data = inside is None or re.search(FORMATS[config.format].pattern, PurePosixPath(name).name)
-                (hidden if _is_hidden(name, pattern) else found if is_data else others).append(name)
-    if found:
-        return found
+                (hidden if _is_hidden(name, pattern) else files if is_data else others).append(name)
+    if files:
+        return files
     if others:
         raise ConfigError(
             f"the folder holds no file that ends as {config.format} files do ({FORMATS[config.format].endings}); "

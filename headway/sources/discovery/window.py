@@ -58,7 +58,7 @@ def _before(end: Date, count: int, unit: str) -> Date:
 
 
 def select_window(
-    known: Sequence[str], window: int | str | None, until: str = "latest", gaps: Gaps = "error"
+    spans: Sequence[str], window: int | str | None, until: str = "latest", gaps: Gaps = "error"
 ) -> list[str]:
     """The spans of a window, in order.
 
@@ -73,12 +73,12 @@ def select_window(
         ConfigError: there is no such span, too few of them, or one is missing in between.
     """
     count, unit = _parsed(window)
-    dates = _dates(known)
+    dates = _dates(spans)
     if unit is not None and dates is None:
         fix = f"use {{year}}/{{month}}/{{day}} in source.path, or count spans: --window {count}"
         raise _refused(f"a window of {window} needs spans that are named by their dates", fix)
-    last = _until(known, dates, until, gaps)
-    upto = [name for name in known if name <= last] if dates else list(known[: known.index(last) + 1])
+    last = _until(spans, dates, until, gaps)
+    upto = [name for name in spans if name <= last] if dates else list(spans[: spans.index(last) + 1])
     if dates is None:
         return _counted(upto, count, until)
     end = _end(dates, last, until)
@@ -112,44 +112,44 @@ def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
     return count, (match[2] or None) if match else None
 
 
-def _dates(known: Sequence[str]) -> dict[str, Date] | None:
+def _dates(spans: Sequence[str]) -> dict[str, Date] | None:
     """The spans' dates, when all are dates of one kind."""
-    dates = {name: date for name in known if (date := parse_date(name)) is not None}
+    dates = {name: date for name in spans if (date := parse_date(name)) is not None}
     same = len({date.dtype for date in dates.values()}) == 1
-    return dates if same and len(dates) == len(known) else None
+    return dates if same and len(dates) == len(spans) else None
 
 
-def _until(known: Sequence[str], dates: dict[str, Date] | None, until: str, gaps: Gaps) -> str:
+def _until(spans: Sequence[str], dates: dict[str, Date] | None, until: str, gaps: Gaps) -> str:
     """The last span of the window."""
     if until == "latest":
-        return known[-1]
-    if until in known:
+        return spans[-1]
+    if until in spans:
         return until
-    wanted = parse_date(until)
-    if dates and wanted is not None and _coarse(wanted, dates):
-        upto = [name for name in known if dates[name] + 1 <= wanted + 1]
-        if upto and (gaps == "allow" or dates[upto[-1]] >= wanted):
+    date = parse_date(until)
+    if dates and date is not None and _coarse(date, dates):
+        upto = [name for name in spans if dates[name] + 1 <= date + 1]
+        if upto and (gaps == "allow" or dates[upto[-1]] >= date):
             return upto[-1]
     raise ConfigError(
-        f"there is no span {until!r}", where="--until", fix=f"there is: {', '.join(known[-24:])} (or 'latest')"
+        f"there is no span {until!r}", where="--until", fix=f"there is: {', '.join(spans[-24:])} (or 'latest')"
     )
 
 
-def _coarse(wanted: Date, dates: dict[str, Date]) -> bool:
-    """Whether `wanted` is as long as a span, or longer."""
-    one = next(iter(dates.values()))
-    return _RESOLUTIONS.index(_resolution(wanted)) <= _RESOLUTIONS.index(_resolution(one))
+def _coarse(date: Date, dates: dict[str, Date]) -> bool:
+    """Whether `date` is as long as a span, or longer."""
+    span_date = next(iter(dates.values()))
+    return _RESOLUTIONS.index(_resolution(date)) <= _RESOLUTIONS.index(_resolution(span_date))
 
 
 def _end(dates: dict[str, Date], last: str, until: str) -> Date:
-    wanted = parse_date(until)
-    return (wanted if wanted is not None and _coarse(wanted, dates) else dates[last]) + 1
+    date = parse_date(until)
+    return (date if date is not None and _coarse(date, dates) else dates[last]) + 1
 
 
 def _no_gaps(dates: dict[str, Date], chosen: Sequence[str], first: Date, end: Date) -> None:
     """ConfigError that names what `chosen` lacks from `first` to `end`."""
-    there = {dates[name] for name in chosen}
-    missing = [str(date) for date in np.arange(first, end.astype(first.dtype)) if date not in there]
+    covered = {dates[name] for name in chosen}
+    missing = [str(date) for date in np.arange(first, end.astype(first.dtype)) if date not in covered]
     if missing:
         problem = f"the window lacks the {agree(len(missing), 'span', 'spans')} {some(missing, _NAMED)}"
         raise _refused(problem, "bring the data, take another window, or say 'gaps: allow' under source")

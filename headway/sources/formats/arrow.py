@@ -32,18 +32,18 @@ class ArrowSource:
             return list(leaves(reader.schema, file.path))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        found: list[Range] = []
+        ranges: list[Range] = []
         for number, file in enumerate(files):
             with _open(file.path) as reader:
                 most = rows_of_range(self._config.range_rows, len(reader.schema))
             with _open(file.path, columns=[]) as reader:
                 if isinstance(reader, pa.RecordBatchStreamReader):
-                    found.append(Range(len(found), file.path, number, 0, 0, {"stream": True}))
+                    ranges.append(Range(len(ranges), file.path, number, 0, 0, {"stream": True}))
                     continue
                 counts = [_batch(reader, i, file.path).num_rows for i in range(reader.num_record_batches)]
                 for start, end, _ in runs(counts, most):
-                    found.append(Range(len(found), file.path, number, start, end))
-        return found
+                    ranges.append(Range(len(ranges), file.path, number, start, end))
+        return ranges
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         with _open(piece.path) as reader:
@@ -84,9 +84,9 @@ def _open(
         try:
             reader = open_reader(file)
             if columns is not None:
-                wanted = sorted({reader.schema.get_field_index(name) for name in columns}) or [0]
+                fields = sorted({reader.schema.get_field_index(name) for name in columns}) or [0]
                 file.seek(0)
-                options = pa.ipc.IpcReadOptions(included_fields=wanted[: len(reader.schema)], use_threads=False)
+                options = pa.ipc.IpcReadOptions(included_fields=fields[: len(reader.schema)], use_threads=False)
                 reader = open_reader(file, options=options)
         except (OSError, pa.ArrowException) as error:
             at = "its footer" if open_reader is pa.ipc.open_file else "byte 0"

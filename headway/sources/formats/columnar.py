@@ -25,20 +25,20 @@ def leaves(schema: pa.Schema, path: str) -> dict[str, Way]:
     Raises:
         DataError: two have the same name.
     """
-    found: list[Way] = []
+    ways: list[Way] = []
 
     def walk(field: pa.Field, way: Way) -> None:
         if pa.types.is_struct(field.type):
             for inner in field.type:
                 walk(inner, (*way, inner.name))
         else:
-            found.append(way)
+            ways.append(way)
 
     for field in schema:
         walk(field, (field.name,))
-    names = [".".join(way) for way in found]
+    names = [".".join(way) for way in ways]
     twice(names, path)
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, ways, strict=True))
 
 
 def pick(batch: pa.RecordBatch, ways: Mapping[str, Way], names: Sequence[str]) -> pa.RecordBatch:
@@ -73,32 +73,32 @@ def first_rows(
         opened: opens a file: (the most rows to take with it, its batches).
     """
     tables: list[pa.Table] = []
-    held = 0
+    count = 0
     for file in files:
         batches: list[pa.RecordBatch] = []
-        with opened(file.path) as (most, found):
+        with opened(file.path) as (most, stream):
             rows = min(rows, most)
-            for batch in found:
+            for batch in stream:
                 batches.append(batch)
-                held += batch.num_rows
-                if held >= rows:
+                count += batch.num_rows
+                if count >= rows:
                     break
         if batches:
             tables.append(flat(pa.Table.from_batches(batches), file.path))
-        if held >= rows:
+        if count >= rows:
             break
-    if not held:
+    if not count:
         raise DataError("the files hold no rows", where=files[0].path)
     return sampled(tables, rows)
 
 
 def runs(counts: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
     """(start, end, rows) of runs of row groups or batches of so many rows: up to `most` rows, or one group that has more."""
-    start = held = 0
+    start = total = 0
     for i, count in enumerate(counts):
-        if held and held + count > most:
-            yield start, i, held
-            start, held = i, 0
-        held += count
-    if held:
-        yield start, len(counts), held
+        if total and total + count > most:
+            yield start, i, total
+            start, total = i, 0
+        total += count
+    if total:
+        yield start, len(counts), total

@@ -100,7 +100,7 @@ class CsvSource:
             raise DataError(problem, where=path, fix="say another source.csv.encoding, or mend the file") from None
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        found: list[Range] = []
+        ranges: list[Range] = []
         for number, file in enumerate(files):
             text = TextFile(file.path)
             names, start = self._header(text)
@@ -110,8 +110,8 @@ class CsvSource:
             else:
                 step = file.bytes if file.quoted_newlines else self._config.range_bytes
                 parts = list(cuts(text, start, file.bytes, step))
-            found += [Range(len(found) + i, file.path, number, *part, facts) for i, part in enumerate(parts)]
-        return found
+            ranges += [Range(len(ranges) + i, file.path, number, *part, facts) for i, part in enumerate(parts)]
+        return ranges
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         names = list(piece.facts["names"])
@@ -141,7 +141,7 @@ class CsvSource:
     def _left_open(self, data: bytes, names: list[str]) -> bool:
         """Whether the file ends inside quotes: a line put behind it is then no row of its own. An odd number of quotes
         alone does not say so, as one in the middle of a value is not a quote."""
-        more = data + b"\n" + self._config.delimiter.join(["x"] * len(names)).encode() + b"\n"
+        with_row = data + b"\n" + self._config.delimiter.join(["x"] * len(names)).encode() + b"\n"
 
         def rows(text: bytes) -> int:
             text = text if _is_utf8(text) else text.decode("latin-1").encode()
@@ -149,7 +149,7 @@ class CsvSource:
             table, malformed = self._attempt(text, names, first, dict.fromkeys(first, pa.binary()), True, 2 * len(text))
             return table.num_rows + len(malformed)
 
-        return rows(more) == rows(data)
+        return rows(with_row) == rows(data)
 
     def _blocks(self, piece: Range) -> Iterator[tuple[int, bytes]]:
         """Whole lines, one block at a time in memory."""
@@ -190,13 +190,13 @@ class CsvSource:
             raise DataError(f"the files hold {what}", where=files[0].path, fix="bring files with rows")
         if bad and not any(table.num_rows for table in tables):
             raise bad
-        found = sampled(tables, rows, evenly=True)
-        whole = found.table
+        merged = sampled(tables, rows, evenly=True)
+        whole = merged.table
         for place, field in enumerate(whole.schema):
             if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
                 whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
-        found = dataclasses.replace(found, table=whole, notes=(_NOT_UTF8,) if other else ())
-        return as_numbers(found, whole.column_names)
+        merged = dataclasses.replace(merged, table=whole, notes=(_NOT_UTF8,) if other else ())
+        return as_numbers(merged, whole.column_names)
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
         """A sample in the types that pyarrow finds, but for digits that a number would not keep, which stay text: those beyond
@@ -224,26 +224,26 @@ class CsvSource:
     ) -> tuple[pa.Table, list[Malformed]]:
         """The range in the wanted types, but for columns with a value that does not fit: those come as text, so that
         what becomes of a value hangs on its column alone and never on its neighbours."""
-        wanted = {name: types.get(name, pa.binary()) for name in columns}
+        read_as = {name: types.get(name, pa.binary()) for name in columns}
         utf8 = _is_utf8(data)
         raw, block, latin = data, _PARSE_BYTES, False
         for _ in range(len(columns) + 4):
             try:
                 table, malformed = self._attempt(
-                    data, names, columns, wanted, piece.facts["quoted"], block, latin=latin, skip=utf8 or latin
+                    data, names, columns, read_as, piece.facts["quoted"], block, latin=latin, skip=utf8 or latin
                 )
                 # digits that no double holds are an infinity now; coercion tells them from one that is meant
                 if not (infinite := _infinite(table)):
                     table = table if utf8 else _as_utf8(table)
                     return table, malformed if piece.facts["quoted"] else _placed(malformed, raw, at)
-                wanted |= dict.fromkeys(infinite, pa.binary())
+                read_as |= dict.fromkeys(infinite, pa.binary())
                 continue
             except pa.ArrowInvalid as error:
                 reason = str(error).splitlines()[0]
             if match := _AT_COLUMN.match(reason):
                 name = names[int(match[1])]
-                retyped = sum(wanted[column] == pa.binary() != types.get(column) for column in columns)
-                wanted |= {name: pa.binary()} if retyped < _RETYPED else dict.fromkeys(columns, pa.binary())
+                retyped = sum(read_as[column] == pa.binary() != types.get(column) for column in columns)
+                read_as |= {name: pa.binary()} if retyped < _RETYPED else dict.fromkeys(columns, pa.binary())
             elif "straddling" in reason and block < len(data):
                 block = len(data)  # a line longer than a block
             elif not utf8 and not latin and "Expected" in reason:  # a malformed line

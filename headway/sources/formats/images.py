@@ -46,11 +46,11 @@ class ImagesSource:
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         images, labels, _ = self._labelled(files)
         names = [_inside(self._config, file.path) for file in images]
-        found: list[Range] = []
-        start = held = 0
+        ranges: list[Range] = []
+        start = size = 0
         for end, file in enumerate(images, 1):
-            held += file.bytes
-            if held < self._images.range_bytes and end - start < _RANGE_FILES and end < len(images):
+            size += file.bytes
+            if size < self._images.range_bytes and end - start < _RANGE_FILES and end < len(images):
                 continue
             facts = {
                 "paths": [image.path for image in images[start:end]],
@@ -59,9 +59,9 @@ class ImagesSource:
                 "labels": labels.slice(start, end - start).to_pylist(),
                 "label_type": str(labels.type),
             }
-            found.append(Range(len(found), images[start].path, start, start, end, facts, row_per_file=True))
-            start, held = end, 0
-        return found
+            ranges.append(Range(len(ranges), images[start].path, start, start, end, facts, row_per_file=True))
+            start, size = end, 0
+        return ranges
 
     def _labelled(self, files: Sequence[InputFile]) -> tuple[Sequence[InputFile], pa.Array, list[str]]:
         """The images, the label of each, and what is to be told of the table."""
@@ -106,7 +106,7 @@ class ImagesSource:
         images: list[bytes] = []
         malformed: list[Malformed] = []
         labels, kind = piece.facts["labels"], pa.type_for_alias(piece.facts["label_type"])
-        held, first = 0, 0
+        size, first = 0, 0
         total = len(piece.facts["paths"])
         for row in range(total):
             why = None
@@ -116,10 +116,10 @@ class ImagesSource:
             if why is None:
                 rows.append(row)
                 images.append(data)
-                held += len(data)
+                size += len(data)
             else:
                 malformed.append(Malformed(row, piece.facts["names"][row], why, "image"))
-            if held >= _CHUNK_BYTES or row + 1 - first >= _CHUNK_FILES or row + 1 == total:
+            if size >= _CHUNK_BYTES or row + 1 - first >= _CHUNK_FILES or row + 1 == total:
                 at = np.array(rows, np.int64)
                 arrays = {
                     "image": pa.array(images, pa.binary()),
@@ -128,7 +128,7 @@ class ImagesSource:
                 }
                 batch = pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
                 yield Chunk(batch, first, at, tuple(malformed))
-                rows, images, malformed, held, first = [], [], [], 0, row + 1
+                rows, images, malformed, size, first = [], [], [], 0, row + 1
 
     def _image(self, path: str, size: int) -> tuple[bytes, str | None]:
         """The file's bytes, and what is wrong with them."""

@@ -75,8 +75,8 @@ class Parser:
                 parse_options=self._parse,
             )
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            told = _IN_ROW.search(str(error))
-            return int(told[1]) if told else None
+            line = _IN_ROW.search(str(error))
+            return int(line[1]) if line else None
 
     def _picked(self, table: pa.Table) -> pa.RecordBatch:
         batch = as_batch(table)
@@ -119,7 +119,7 @@ class Parser:
     def _one_by_one(
         self, lines: list[bytes], starts: list[int], low: int, high: int, first: int, malformed: list[Malformed]
     ) -> _Slow:
-        found = _Slow([], {name: [] for name in self._columns})
+        slow = _Slow([], {name: [] for name in self._columns})
         for row in range(low, high):
             line, column = lines[row], None
             try:
@@ -130,9 +130,9 @@ class Parser:
                 for column, (way, kind) in self._columns.items():  # noqa: B007 - named when it is a misfit
                     cells.append(_cell(value, way, pa.types.is_list(kind)))
             except _Misfit as error:
-                shown, reason = error.args
+                cell_text, reason = error.args
                 malformed.append(
-                    Malformed(first + row, shown[:CUT], f"{reason}, in the line at byte {starts[row]}", column)
+                    Malformed(first + row, cell_text[:CUT], f"{reason}, in the line at byte {starts[row]}", column)
                 )
                 continue
             except ValueError as error:
@@ -141,10 +141,10 @@ class Parser:
                 text = line[: 4 * CUT].decode("utf-8", "backslashreplace")[:CUT]
                 malformed.append(Malformed(first + row, text, f"{reason}, at byte {place}"))
                 continue
-            found.rows.append(row)
+            slow.rows.append(row)
             for name, cell in zip(self._columns, cells, strict=True):
-                found.cells[name].append(cell)
-        return found
+                slow.cells[name].append(cell)
+        return slow
 
     def _column(self, name: str, parts: Sequence[pa.RecordBatch | _Slow]) -> pa.Array:
         """A column of all the parts: in its type if every cell is, else as text."""
@@ -212,19 +212,19 @@ def _text(value: Any) -> Any:
 def _typed(cells: list[Any], kind: pa.DataType) -> pa.Array | None:
     """None unless every cell is of the type as it stands."""
     element = kind.value_type if pa.types.is_list(kind) else kind
-    wanted = bool if pa.types.is_boolean(element) else bytes if _is_text(element) else Number
+    value_class = bool if pa.types.is_boolean(element) else bytes if _is_text(element) else Number
     flat = [item for cell in cells for item in (cell if isinstance(cell, list) else [cell])]
-    if not all(item is None or isinstance(item, wanted) for item in flat):
+    if not all(item is None or isinstance(item, value_class) for item in flat):
         return None
     if pa.types.is_null(element):
         return None if any(item is not None for item in flat) else pa.array(cells, kind)
     try:
-        if wanted is not Number:
+        if value_class is not Number:
             return pa.array(cells, kind)
-        made = _texts(cells, pa.list_(pa.string()) if pa.types.is_list(kind) else pa.string()).cast(kind)
-        numbers = made.flatten() if pa.types.is_list(kind) else made
+        array = _texts(cells, pa.list_(pa.string()) if pa.types.is_list(kind) else pa.string()).cast(kind)
+        numbers = array.flatten() if pa.types.is_list(kind) else array
         # coercion tells digits that no double holds from an infinity that is meant
-        return None if pa.types.is_floating(element) and pc.any(pc.is_inf(numbers)).as_py() else made
+        return None if pa.types.is_floating(element) and pc.any(pc.is_inf(numbers)).as_py() else array
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
 

@@ -32,12 +32,12 @@ class Number(str):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         seen = set[str]()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"the key {twice!r} stands twice")
-    return found
+    return entries
 
 
 DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=_once)
@@ -95,16 +95,16 @@ def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], See
             _count(value, (), counts)
     for way in [way for way in counts if _overruled(way, counts)]:
         del counts[way]
-    found: Kinds = {}
-    seen = {}
+    kinds_of: Kinds = {}
+    columns = {}
     for way, kinds in counts.items():
         name = ".".join(way)
-        if name in found:
+        if name in kinds_of:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
         kind = _together(_usual(_settled(kinds)))
-        found[name] = [list(way), kind, _most(_settled(kinds, few=0))]
-        seen[way] = Seen(_form(kind), kinds.total() - kinds["null"], kinds.total())
-    return found, seen
+        kinds_of[name] = [list(way), kind, _most(_settled(kinds, few=0))]
+        columns[way] = Seen(_form(kind), kinds.total() - kinds["null"], kinds.total())
+    return kinds_of, columns
 
 
 def _count(value: dict[str, Any], way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> None:
@@ -117,11 +117,11 @@ def _count(value: dict[str, Any], way: tuple[str, ...], counts: dict[tuple[str, 
 
 
 def _overruled(way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> bool:
-    """Whether what is a value here is more often an object, or the other way about."""
-    mine = counts[way].total() - counts[way]["null"]
+    """Whether this path holds objects more often than values, or lies within one that holds values more often."""
+    values = counts[way].total() - counts[way]["null"]
     below = [other for other in counts if len(other) > len(way) and other[: len(way)] == way]
     above = [other for other in counts if len(other) < len(way) and way[: len(other)] == other]
-    if below and mine <= max(counts[other].total() for other in below):
+    if below and values <= max(counts[other].total() for other in below):
         return True
     return any(counts[other].total() - counts[other]["null"] > counts[way].total() for other in above)
 
@@ -143,20 +143,20 @@ def _kind(value: Any) -> str:
 
 def _settled(kinds: Counter[str], few: int = _FEW) -> Counter[str]:
     """With a kind that columns have for the large integers: they are odd integers where they are few, else floats."""
-    there = sum(count for kind, count in kinds.items() if kind != "null")
-    found: Counter[str] = Counter()
+    values = kinds.total() - kinds["null"]
+    settled: Counter[str] = Counter()
     for kind, count in kinds.items():
         if kind.endswith(_LARGE):
-            odd = count <= few or (few and count * ONE_IN <= there)
+            odd = count <= few or (few and count * ONE_IN <= values)
             kind = kind.removesuffix(_LARGE) + ("int" if odd else "float")
-        found[kind] += count
-    return found
+        settled[kind] += count
+    return settled
 
 
 def _usual(kinds: Counter[str]) -> Counter[str]:
     """Without those that hardly ever occur: one odd line decides nothing."""
-    there = sum(count for kind, count in kinds.items() if kind != "null")
-    return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > there})
+    values = kinds.total() - kinds["null"]
+    return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > values})
 
 
 def is_number(kind: str) -> bool:
@@ -172,25 +172,25 @@ def storable(kind: str) -> bool:
 
 def _together(kinds: Counter[str]) -> str:
     """The kind that holds for all of them."""
-    known = {kind for kind in kinds if kind not in ("null", "list:null")}
-    if not known:
+    typed = {kind for kind in kinds if kind not in ("null", "list:null")}
+    if not typed:
         return "list:null" if "list:null" in kinds else "null"
-    if len(known) == 1 and ("list:null" not in kinds or next(iter(known)).startswith(_LISTS)):
-        return known.pop()
-    if all(kind.startswith(_LISTS) for kind in known):
-        return _LISTS + _together(Counter({kind.removeprefix(_LISTS): 1 for kind in known}))
-    if not known <= {"int", _LARGE, "float"} or "list:null" in kinds:
+    if len(typed) == 1 and ("list:null" not in kinds or next(iter(typed)).startswith(_LISTS)):
+        return typed.pop()
+    if all(kind.startswith(_LISTS) for kind in typed):
+        return _LISTS + _together(Counter({kind.removeprefix(_LISTS): 1 for kind in typed}))
+    if not typed <= {"int", _LARGE, "float"} or "list:null" in kinds:
         return "mixed"
-    return "float" if "float" in known else _LARGE
+    return "float" if "float" in typed else _LARGE
 
 
 def _most(kinds: Counter[str]) -> str:
     """The kind of most values, so that a few odd ones do not make the rest slow to read."""
-    known = Counter({kind: count for kind, count in kinds.items() if kind not in ("null", "list:null")})
-    if not known:
+    typed = Counter({kind: count for kind, count in kinds.items() if kind not in ("null", "list:null")})
+    if not typed:
         return _together(kinds)
-    kind = known.most_common(1)[0][0]
-    return "float" if kind == "int" and known["float"] else kind
+    kind = typed.most_common(1)[0][0]
+    return "float" if kind == "int" and typed["float"] else kind
 
 
 def _form(kind: str) -> str | None:
@@ -214,15 +214,15 @@ def natural(kind: str) -> pa.DataType:
     return _PLAIN.get(kind, pa.string())
 
 
-def read_type(wanted: pa.DataType | None, kind: str | None) -> pa.DataType:
+def read_type(chosen: pa.DataType | None, kind: str | None) -> pa.DataType:
     """What to ask Arrow for: what is wanted, or what the file has where coercion makes that of it."""
-    if wanted is None:
-        found = natural(kind or "text")
-        return pa.binary() if pa.types.is_string(found) or pa.types.is_null(found) else found
-    wanted = value_type(wanted)
-    if pa.types.is_list(wanted):
+    if chosen is None:
+        inferred = natural(kind or "text")
+        return pa.binary() if pa.types.is_string(inferred) or pa.types.is_null(inferred) else inferred
+    chosen = value_type(chosen)
+    if pa.types.is_list(chosen):
         inner = kind.removeprefix(_LISTS) if kind and kind.startswith(_LISTS) else None
-        return pa.list_(read_type(wanted.value_type, inner))
-    if kind == "bool" or (kind == "int" and pa.types.is_binary(wanted)):
+        return pa.list_(read_type(chosen.value_type, inner))
+    if kind == "bool" or (kind == "int" and pa.types.is_binary(chosen)):
         return _PLAIN[kind]
-    return pa.binary() if kind in ("text", "mixed") else wanted
+    return pa.binary() if kind in ("text", "mixed") else chosen

@@ -37,14 +37,14 @@ class JsonlSource:
         return list(_beginning(TextFile(file.path)))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        found: list[Range] = []
+        ranges: list[Range] = []
         for number, file in enumerate(files):
             text = TextFile(file.path)
             facts = {"kinds": _beginning(text)}
             whole, step = [(0, file.bytes)], self._config.range_bytes
             parts = whole if text.gzip else list(cuts(text, 0, file.bytes, step))
-            found += [Range(len(found) + i, file.path, number, *part, facts) for i, part in enumerate(parts)]
-        return found
+            ranges += [Range(len(ranges) + i, file.path, number, *part, facts) for i, part in enumerate(parts)]
+        return ranges
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         parser = parser_of(piece.facts["kinds"], columns, types)
@@ -58,40 +58,40 @@ class JsonlSource:
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Rows from places spread over the files."""
-        shown: list[tuple[pa.Table, dict[type_conflicts.Way, type_conflicts.Seen], Kinds]] = []
+        samples: list[tuple[pa.Table, dict[type_conflicts.Way, type_conflicts.Seen], Kinds]] = []
         forms = type_conflicts.Forms()
         for file in files[:SAMPLE_FILES]:
             text = TextFile(file.path)
             for at, data in sample(text, 0, file.bytes, last_line_end, plain=not text.gzip):
                 data = data if at else data.removeprefix(BOM)
-                kinds, seen = counted_in(data, file.path)
-                forms.note(file.path, seen)
+                kinds, columns = counted_in(data, file.path)
+                forms.note(file.path, columns)
                 if kinds:
-                    shown.append((_shown(data, kinds), seen, kinds))
-        if not any(table.num_rows for table, *_ in shown):
+                    samples.append((_sample_table(data, kinds), columns, kinds))
+        if not any(table.num_rows for table, *_ in samples):
             raise _no_rows(files[0].path)
         clashes = forms.clashes()
         tables = []
         numbers: dict[str, bool] = {}
-        for table, seen, kinds in shown:
-            odd = [".".join(way) for way, one in seen.items() if forms.odd(way, one.form)]
+        for table, columns, kinds in samples:
+            odd = [".".join(way) for way, column in columns.items() if forms.odd(way, column.form)]
             tables.append(type_conflicts.bare(table.drop_columns(odd), clashes))
             for name, (_, kind, _) in kinds.items():
                 if kind != "null" and name not in odd and name not in clashes:
                     numbers[name] = numbers.get(name, True) and is_number(kind)
-        found = sampled(tables, rows, evenly=True)
-        found = replace(found, conflicts={**found.conflicts, **clashes})
-        return as_numbers(found, [name for name, all_of_it in numbers.items() if all_of_it])
+        merged = sampled(tables, rows, evenly=True)
+        merged = replace(merged, conflicts={**merged.conflicts, **clashes})
+        return as_numbers(merged, [name for name, all_of_it in numbers.items() if all_of_it])
 
 
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
     """What reads these columns of lines whose beginning showed these kinds."""
-    wanted = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
+    read_types = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
     numbers = [name for name in columns if name in types and _is_number(types[name])]
-    return Parser({name: (_way(name, kinds), wanted[name]) for name in columns}, numbers)
+    return Parser({name: (_way(name, kinds), read_types[name]) for name in columns}, numbers)
 
 
-def _shown(data: bytes, kinds: Kinds) -> pa.Table:
+def _sample_table(data: bytes, kinds: Kinds) -> pa.Table:
     """Some lines as they are; what no column can hold comes as nulls of its type."""
     types = {name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()}
     parser = Parser({name: types[name] for name, (_, kind, _) in kinds.items() if storable(kind)})
@@ -128,11 +128,11 @@ def _no_rows(path: str) -> DataError:
         for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
             if not line.strip():
                 continue
-            shown = line[:60].decode("utf-8", "backslashreplace").strip()
+            start = line[:60].decode("utf-8", "backslashreplace").strip()
             if is_object(line):
                 return DataError("its objects hold no keys", where=f"{path}:{number}", fix="bring lines with features")
             fix = "say 'format: csv' if it is CSV, or check source.format"
             if line.lstrip().startswith(b"{"):
                 fix = "write one object a line: jq -c . old.json > new.jsonl"
-            return DataError(f"no line is a JSON object, beginning with {shown!r}", where=f"{path}:{number}", fix=fix)
+            return DataError(f"no line is a JSON object, beginning with {start!r}", where=f"{path}:{number}", fix=fix)
     return DataError("the files hold empty lines and no rows", where=path, fix="bring files with rows")

@@ -45,15 +45,15 @@ class ParquetSource:
             return list(leaves(parquet.schema_arrow, file.path))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        found: list[Range] = []
+        ranges: list[Range] = []
         for number, file in enumerate(files):
             rows, columns = _shape(file.path)
             most = rows_of_range(self._config.range_rows, columns, sum(rows))
-            for start, end, held in runs(rows, most):
-                found.append(Range(len(found), file.path, number, start, end, {"rows": held}))
+            for start, end, in_range in runs(rows, most):
+                ranges.append(Range(len(ranges), file.path, number, start, end, {"rows": in_range}))
             if columns >= WIDE:
                 give_back()  # what the footer took: workers read it in threads of their own
-        return found
+        return ranges
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         dictionaries = [name for name, kind in types.items() if pa.types.is_dictionary(kind)]
@@ -154,16 +154,16 @@ def _footer(path: str, file: pa.NativeFile) -> _Footer:
 def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> int:
     """Rows of a batch: BATCH_ROWS, or fewer of wide ones. A whole file has one answer, so that reading is repeatable."""
     metadata = parquet.metadata
-    held = 0
-    wanted = set(columns) if columns is not None else None
+    size = 0
+    names = set(columns) if columns is not None else None
     for group in range(metadata.num_row_groups):
         chunks = metadata.row_group(group)
         for place in range(chunks.num_columns):
             chunk = chunks.column(place)
             top = chunk.path_in_schema.split(".")[0]
-            if wanted is None or chunk.path_in_schema in wanted or top in wanted:
-                held += chunk.total_uncompressed_size
-    each = held / max(1, metadata.num_rows)
+            if names is None or chunk.path_in_schema in names or top in names:
+                size += chunk.total_uncompressed_size
+    each = size / max(1, metadata.num_rows)
     return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(each, 1.0))))
 
 
@@ -188,10 +188,10 @@ def by_columns(
     """The named columns of a row group, in batches of `rows` rows."""
     sets, size = _sets(parquet, group, ways, columns)
     if size <= HELD_BYTES:
-        held = [_read(parquet, group, ways, names) for names in sets]
+        tables = [_read(parquet, group, ways, names) for names in sets]
         count = parquet.metadata.row_group(group).num_rows
         for start in range(0, count, rows):
-            yield _side_by_side([as_batch(table.slice(start, rows)) for table in held], columns)
+            yield _side_by_side([as_batch(table.slice(start, rows)) for table in tables], columns)
         return
     with tempfile.TemporaryDirectory(prefix="headway-") as folder:
         files = [Path(folder) / str(i) for i in range(len(sets))]
@@ -218,15 +218,15 @@ def _sets(
         # a dictionary's codes take less in the file than the values do afterwards
         sizes[top] = sizes.get(top, 0) + max(chunk.total_uncompressed_size, 8 * metadata.num_rows)
     sets: list[list[str]] = []
-    held, whole = SET_BYTES, 0
+    filled, whole = SET_BYTES, 0
     # fields of one struct stay together: they come as one column
     for top, names in itertools.groupby(sorted(columns, key=lambda name: ways[name][0]), lambda name: ways[name][0]):
         size = sizes.get(top, 0)
-        if not sets or held + size > SET_BYTES or len(sets[-1]) >= _MOST:
+        if not sets or filled + size > SET_BYTES or len(sets[-1]) >= _MOST:
             sets.append([])
-            held = 0
+            filled = 0
         sets[-1] += names
-        held += size
+        filled += size
         whole += size
     return sets, whole
 

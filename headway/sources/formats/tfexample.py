@@ -43,13 +43,13 @@ class ExamplesSource:
         return []
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        found: list[Range] = []
+        ranges: list[Range] = []
         for number, file in enumerate(files):
             start = 0
             for end in [file.bytes] if _is_gzip(file.path) else self._cuts(file):
-                found.append(Range(len(found), file.path, number, start, end))
+                ranges.append(Range(len(ranges), file.path, number, start, end))
                 start = end
-        return found
+        return ranges
 
     def _cuts(self, file: InputFile) -> list[int]:
         cuts = _hops(file, self._config.range_bytes)
@@ -70,8 +70,8 @@ class ExamplesSource:
                     array = pa.nulls(batch.rows, value_type(kind))
                 arrays.append(array)
                 for row, why in misfits.items():
-                    shown = text_of(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
-                    bad.setdefault(row, Malformed(first + row, shown, why, name))
+                    cell_text = text_of(batch.column(name, several=None)[0].slice(row, 1).to_pylist()[0])[:CUT]
+                    bad.setdefault(row, Malformed(first + row, cell_text, why, name))
             whole = pa.RecordBatch.from_arrays(arrays, names=list(columns))
             if bad:
                 good = pa.array([row not in bad for row in range(batch.rows)], pa.bool_())
@@ -85,12 +85,12 @@ class ExamplesSource:
         batches: list[ExampleBatch] = []
         numbers: dict[str, bool] = {}
         counts: dict[str, Counter[int]] = {}
-        held = 0
+        count = 0
         for file in files:
             records: list[bytes] = []
             for some in _batches(file.path, 0, None):
                 records += some
-                if len(records) + held >= rows or sum(map(len, records)) > _BATCH_BYTES:
+                if len(records) + count >= rows or sum(map(len, records)) > _BATCH_BYTES:
                     break
             if records:
                 batch = ExampleBatch.of(records[:rows])
@@ -99,16 +99,16 @@ class ExamplesSource:
                     fix = "write each as a tf.Example: the context's features, and each feature list as one list of values"
                     raise DataError(problem, where=file.path, fix=fix)
                 for name in batch.names():
-                    if (known := batch.is_number(name)) is not None:
-                        numbers[name] = numbers.get(name, True) and known
+                    if (is_number := batch.is_number(name)) is not None:
+                        numbers[name] = numbers.get(name, True) and is_number
                     counts.setdefault(name, Counter()).update(batch.counts(name))
                 batches.append(batch)
-                held += len(records)
-            if held >= rows:
+                count += len(records)
+            if count >= rows:
                 break
         if not batches:
             raise DataError("the files hold no rows", where=files[0].path)
-        odd = {name: found for name, found in counts.items() if not_one(found) * ONE_IN <= found.total()}
+        odd = {name: kinds for name, kinds in counts.items() if not_one(kinds) * ONE_IN <= kinds.total()}
         tables = []
         for batch in batches:
             names = batch.names()
@@ -166,7 +166,7 @@ def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
     """
     zipped = _is_gzip(path)
-    at, held, records = start, 0, list[bytes]()
+    at, size, records = start, 0, list[bytes]()
     with storage.open_file(path) as file, storage.reading(path):
         if not zipped:
             file.seek(start)
@@ -174,11 +174,11 @@ def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
         try:
             stream = io.BufferedReader(source, _READ_BYTES)
             for at, record in framed(stream, start, None if zipped else end):  # noqa: B007 - named where it is damaged
-                if len(records) >= _BATCH_RECORDS or held >= _BATCH_BYTES:
+                if len(records) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
                     yield records
-                    records, held = [], 0
+                    records, size = [], 0
                 records.append(record)
-                held += len(record)
+                size += len(record)
         except NotWhole as error:
             raise _damaged(path, error.at, error.what) from None
         except (OSError, pa.ArrowException) as error:

@@ -36,12 +36,12 @@ _LONG = 256
 class ExampleBatch:
     """The features of some records: for each the row, the name, which list, and where the list's body lies."""
 
-    def __init__(self, data: Bytes, rows: int, found: list[tuple[Ints, ...]], broken: dict[int, str]):
+    def __init__(self, data: Bytes, rows: int, parts: list[tuple[Ints, ...]], broken: dict[int, str]):
         self.rows, self.broken = rows, broken
         """`broken`: the rows that are no Examples, and why."""
         self._data = data
         row, key, key_size, tag, body, size = (
-            (np.concatenate(part) for part in zip(*found, strict=True)) if found else (np.zeros(0, np.int64),) * 6
+            (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else (np.zeros(0, np.int64),) * 6
         )
         self._row, self._tag, self._body, self._size = row, tag, body, size
         keys = _binary(data, key, key_size).dictionary_encode()
@@ -54,7 +54,7 @@ class ExampleBatch:
         for _ in range(2):
             data = np.frombuffer(b"".join([*records, bytes(_PAD)]), np.uint8)
             ends = np.cumsum([len(record) for record in records], dtype=np.int64)
-            found, odd = _walk(data, ends)
+            parts, odd = _walk(data, ends)
             if not len(odd):
                 break
             for row in odd.tolist():
@@ -62,7 +62,7 @@ class ExampleBatch:
                     records[row] = usual_form(records[row])
                 except ValueError as error:
                     records[row], broken[row] = b"", str(error)
-        return cls(data, len(records), found, broken)
+        return cls(data, len(records), parts, broken)
 
     def names(self) -> list[str]:
         return sorted(set(self._keys))
@@ -91,8 +91,8 @@ class ExampleBatch:
         """
         place = np.full(self.rows, -1, np.int64)
         if name in self._keys:
-            mine = np.flatnonzero(self._codes == self._keys.index(name))
-            place[self._row[mine]] = mine  # of a feature that stands twice the last one counts, as in any map
+            entries = np.flatnonzero(self._codes == self._keys.index(name))
+            place[self._row[entries]] = entries  # of a feature that stands twice the last one counts, as in any map
         present = place >= 0
         present[present] = self._tag[place[present]] != 0
         where = place[present]
@@ -167,9 +167,9 @@ def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
     at, fine = _enter(data, starts[row], ends[row], _ONE, ends[row])
     odd[row[~fine]] = True
     row, at = row[fine], at[fine]
-    found: list[tuple[Ints, ...]] = []
-    while len(row := row[(more := at < ends[row])]):
-        at = at[more]
+    parts: list[tuple[Ints, ...]] = []
+    while len(row := row[(unread := at < ends[row])]):
+        at = at[unread]
         size, item = _varint(data, at + 1)
         stop = item + size
         fine = (data[at] == _ONE) & (size >= 0) & (stop <= ends[row])
@@ -182,8 +182,8 @@ def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
         fine &= empty | right
         tag = np.where(fine & ~empty & (inner < stop), data[np.where(fine, inner, 0)], 0).astype(np.int64)
         body, right = _enter(data, inner, stop, None, stop)
-        known = (tag == _BYTES) | (tag == _FLOATS) | (tag == _INTS)
-        fine &= (tag == 0) & (empty | (inner == stop)) | known & right
+        valid = (tag == _BYTES) | (tag == _FLOATS) | (tag == _INTS)
+        fine &= (tag == 0) & (empty | (inner == stop)) | valid & right
         first = data[np.where(fine & (body < stop), body, 0)]
         fine &= (tag == 0) | (body == stop) | (first == _ONE)
         number = fine & ((tag == _FLOATS) | (tag == _INTS)) & (body < stop)
@@ -191,8 +191,8 @@ def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
         fine &= ~number | whole
         odd[row[~fine]] = True
         row, at = row[fine], stop[fine]
-        found.append((row, key[fine], key_size[fine], tag[fine], body[fine], np.where(tag > 0, stop - body, 0)[fine]))
-    return found, np.flatnonzero(odd)
+        parts.append((row, key[fine], key_size[fine], tag[fine], body[fine], np.where(tag > 0, stop - body, 0)[fine]))
+    return parts, np.flatnonzero(odd)
 
 
 def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tuple[Ints, NDArray[np.bool_]]:
@@ -235,8 +235,8 @@ def _strings(data: Bytes, body: Ints, size: Ints) -> tuple[pa.Array, Ints, list[
     counts, fine = np.zeros(len(body), np.int64), np.ones(len(body), np.bool_)
     places: list[tuple[Ints, Ints, Ints, Ints]] = []
     step = 0
-    while len(row := row[(more := at < end)]):
-        at, end = at[more], end[more]
+    while len(row := row[(unread := at < end)]):
+        at, end = at[unread], end[unread]
         length, inner = _varint(data, at + 1)
         good = (data[at] == _ONE) & (length >= 0) & (inner + length <= end)
         fine[row[~good]] = False

@@ -4,7 +4,7 @@ import pytest
 
 from flows.config.columns import new_columns, resolve, unknown_columns
 from flows.config.pipeline import read_pipeline
-from flows.dag.column_table import column_table, shown
+from flows.dag.column_table import column_table, table_text
 from headway.errors import ConfigError
 from headway.schema.pbtxt import to_text
 from headway.sources.discovery.spans import files
@@ -48,7 +48,7 @@ def test_each_column_has_a_line_with_its_type_its_transform_and_why(tmp_path):
     assert table["zip"]["type"] == "text" and "begin with 0" in table["zip"]["why"]
     assert (table["w"]["transform"], table["w"]["why"]) == ("kept", "role: weight")
     assert table["empty"]["transform"] == table["junk"]["transform"] == "left out"
-    assert all(len(line) <= 100 for line in shown(list(table.values())).splitlines())
+    assert all(len(line) <= 100 for line in table_text(list(table.values())).splitlines())
 
 
 def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):

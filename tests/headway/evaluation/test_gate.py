@@ -289,7 +289,7 @@ def test_regression_and_multiclass_verdicts(tmp_path):
 def test_holm_by_hand():
     def one(p):
         return Compared(
-            column="c", value="v", rows=1, found=None, tolerance=0, interval=None, p=p, p_adjusted=p, failed=False
+            column="c", value="v", rows=1, measured=None, tolerance=0, interval=None, p=p, p_adjusted=p, failed=False
         )
 
     found = _holm([one(0.03), one(0.001), one(None), one(0.02), one(0.9)], GateConfig(confidence=0.9))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from headway.leakage import examples
-from headway.leakage.examples import KeyOccurrence, examine, shown
+from headway.leakage.examples import KeyOccurrence, examine, rows_text
 from headway.leakage.hash_sets import Found
 
 
@@ -56,5 +56,5 @@ def test_it_looks_on_as_long_as_all_is_chance_and_no_longer():
 
 def test_rows_are_shown_with_how_they_are_written():
     rows = [seen(5, "7", "eval", 3), seen(5, "7", "eval", 4), seen(5, "7", "train", 9, "id 7.0")]
-    assert shown(rows, splits=True) == "id 7 (eval: 2013-01 a.csv row 3; train: 2013-01 a.csv row 9, as id 7.0)"
-    assert shown(rows, splits=False).startswith("id 7 (2013-01 a.csv row 3; 2013-01 a.csv row 4; ")
+    assert rows_text(rows, splits=True) == "id 7 (eval: 2013-01 a.csv row 3; train: 2013-01 a.csv row 9, as id 7.0)"
+    assert rows_text(rows, splits=False).startswith("id 7 (2013-01 a.csv row 3; 2013-01 a.csv row 4; ")

@@ -334,9 +334,9 @@ def test_a_variable_that_only_the_eager_step_trains_is_a_problem_and_a_line_of_t
     assert lines == [] and problems(found) == []
     for _ in range(2):
         it.run(values, first=0, steps=1, knobs={"learning_rate": np.full(K, 0.01, np.float32)})
-    assert it.one.unreached == ["read/kernel"]
+    assert it.train_step.unreached == ["read/kernel"]
     assert len(lines) == 1 and "no gradient reaches 'read/kernel': not trained" in lines[0]
-    (told,) = problems(found, still=it.one.unreached)
+    (told,) = problems(found, still=it.train_step.unreached)
     assert (told["kind"], told["where"]) == ("eager is not graph", "variable 'read/kernel'")
 
 

@@ -93,10 +93,10 @@ class GroupOrder:
 
     def start(self, step: int) -> Start:
         epoch, batch = self._epoch_of(step)
-        made, first = self._epoch(epoch), batch * self._batch
-        window = int(np.searchsorted(made.outs, first, side="right")) - 1
-        skip, drop = self.plan.skip(epoch, int(made.bounds[window]))
-        return Start(epoch, skip, drop, window, first - int(made.outs[window]))
+        layout, first = self._epoch(epoch), batch * self._batch
+        window = int(np.searchsorted(layout.outs, first, side="right")) - 1
+        skip, drop = self.plan.skip(epoch, int(layout.bounds[window]))
+        return Start(epoch, skip, drop, window, first - int(layout.outs[window]))
 
     def bounds(self, epoch: int) -> NDArray[np.int64]:
         """Where the windows of an epoch begin among the rows that it reads, and their end; int64 [windows + 1]."""
@@ -105,13 +105,13 @@ class GroupOrder:
     def window(self, epoch: int, window: int) -> tuple[NDArray[np.int32], np.int64]:
         """(of each row that comes its place in the window; how many come in the epoch before it). Of an empty place it is
         -1 - that of the row before it, for something must stand there."""
-        made = self._epoch(int(epoch))
-        some = slice(made.groups[window], made.groups[window + 1])
-        begin, out = made.bounds[window], made.outs[window]
-        places = np.zeros(made.outs[window + 1] - out, np.int32)
-        sizes = made.sizes[some]
-        filled = ranges(made.places[some] - out, sizes)
-        places[filled] = ranges(made.begins[some] - begin, sizes)
+        layout = self._epoch(int(epoch))
+        some = slice(layout.groups[window], layout.groups[window + 1])
+        begin, out = layout.bounds[window], layout.outs[window]
+        places = np.zeros(layout.outs[window + 1] - out, np.int32)
+        sizes = layout.sizes[some]
+        filled = ranges(layout.places[some] - out, sizes)
+        places[filled] = ranges(layout.begins[some] - begin, sizes)
         last = np.zeros(len(places), np.int64)
         last[filled] = filled
         last = np.maximum.accumulate(last)
@@ -123,7 +123,7 @@ class GroupOrder:
 
     def _sizes(self, epoch: int | None) -> NDArray[np.int64]:
         """Rows that each run contributes to an epoch; None: at most."""
-        made = [np.zeros(0, np.int64)]
+        kept = [np.zeros(0, np.int64)]
         for shard, runs in enumerate(self._shards.runs or ()):
             firsts, rows = np.cumsum(runs) - runs, int(runs.sum())
             sizes = runs
@@ -132,8 +132,8 @@ class GroupOrder:
                 sizes = np.add.reduceat(copies, firsts)
             if self._holdout is not None and rows:
                 sizes = sizes * self._holdout.keeps(shard, rows, runs)[firsts]
-            made.append(sizes)
-        return np.concatenate(made)
+            kept.append(sizes)
+        return np.concatenate(kept)
 
     def _epoch_of(self, step: int) -> tuple[int, int]:
         epoch = 0

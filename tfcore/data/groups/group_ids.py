@@ -45,10 +45,10 @@ def placed(rows: Batch, places: tf.Tensor) -> Batch:
         places: int32 [places].
     """
     there = places >= 0
-    made = {name: tf.gather(value, tf.where(there, places, -1 - places)) for name, value in rows.items()}
-    made["weight"] = tf.where(there, made["weight"], 0.0)
-    made[GROUP] = tf.where(there, made[GROUP], tf.constant(NO_GROUP, tf.int64))
-    return made
+    columns = {name: tf.gather(value, tf.where(there, places, -1 - places)) for name, value in rows.items()}
+    columns["weight"] = tf.where(there, columns["weight"], 0.0)
+    columns[GROUP] = tf.where(there, columns[GROUP], tf.constant(NO_GROUP, tf.int64))
+    return columns
 
 
 def _positive(bits: tf.Tensor) -> tf.Tensor:

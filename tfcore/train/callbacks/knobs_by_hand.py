@@ -16,7 +16,7 @@ class KnobsByHand(Callback):
         self._file = ControlFile(path)
 
     def begin(self, session: TrainingSession) -> None:
-        if session.found is None and session.placement.chief:
+        if session.checkpoint is None and session.placement.chief:
             self._file.begin()
 
     def before_call(self, session: TrainingSession) -> None:

@@ -67,20 +67,20 @@ def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple
 
 
 def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> TrainingConfig:
-    given, chosen = training.model_fields_set, dict[str, Any]()
+    settings, chosen = training.model_fields_set, dict[str, Any]()
     batch = training.batch_size
-    if "batch_size" not in given:
+    if "batch_size" not in settings:
         batch = chosen["batch_size"] = _batch(training, facts.rows)
     timed = training.epochs is not None or training.steps is not None
     if not timed:
         steps = round(EPOCHS * facts.rows / batch)
         chosen["steps"] = min(max(steps, LEAST_STEPS_OF_IMAGES if facts.images else LEAST_STEPS), MOST_STEPS)
     steps = training.model_copy(update=chosen).total_steps(facts.rows)
-    if not timed and "early_stopping" not in given and facts.rows >= (HOLDOUT if penalized else LEAST_HOLDOUT):
+    if not timed and "early_stopping" not in settings and facts.rows >= (HOLDOUT if penalized else LEAST_HOLDOUT):
         chosen["early_stopping"] = EarlyStoppingConfig(
             patience=PATIENCE, every_steps=max(1, steps // LOOKS), holdout=0.1 if facts.rows >= 1_000 else 0.2
         )
-    if "learning_rate" not in given and training.optimizer.name in _ADAM:
+    if "learning_rate" not in settings and training.optimizer.name in _ADAM:
         chosen["learning_rate"] = CosineRate(name="cosine", initial=RATE, warmup_steps=max(1, round(WARMUP * steps)))
     return _explicit(training, chosen)
 

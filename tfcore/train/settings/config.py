@@ -59,8 +59,8 @@ class OptimizerConfig(Frozen):
     def _fits_its_name(self) -> OptimizerConfig:
         for setting in self.settings():
             if setting not in _SETTINGS[self.name]:
-                known = ", ".join(sorted(_SETTINGS[self.name]))
-                raise ValueError(f"{setting}: {self.name} has no such setting; it has {known}")
+                settings = ", ".join(sorted(_SETTINGS[self.name]))
+                raise ValueError(f"{setting}: {self.name} has no such setting; it has {settings}")
         return self
 
     def settings(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class TrainingConfig(Grown):
         """`batch_size: auto` is the same as no batch_size."""
         if not isinstance(value, dict):
             return value
-        return {name: given for name, given in value.items() if given != "auto" or name in ("jit", "strategy")}
+        return {name: setting for name, setting in value.items() if setting != "auto" or name in ("jit", "strategy")}
 
     @field_validator("optimizer", mode="before")
     @classmethod
@@ -265,12 +265,12 @@ class TrainingConfig(Grown):
 
     def all_knobs(self, dropout: float = 0.0) -> dict[str, Schedule]:
         """Every knob that the step reads; `dropout` is the model's."""
-        made: dict[str, Schedule] = {"learning_rate": self.learning_rate}
+        schedules: dict[str, Schedule] = {"learning_rate": self.learning_rate}
         if self.clip_norm is not None:
-            made["clip_norm"] = ConstantRate(initial=self.clip_norm)
+            schedules["clip_norm"] = ConstantRate(initial=self.clip_norm)
         if dropout:
-            made["dropout"] = ConstantRate(initial=dropout)
-        return made | self.knobs
+            schedules["dropout"] = ConstantRate(initial=dropout)
+        return schedules | self.knobs
 
     def total_steps(self, rows: int, batches: Callable[[int], int] | None = None) -> int:
         """Steps to train for, given the rows of one epoch. Part of a batch at the end counts as a whole step.

@@ -19,12 +19,12 @@ class ControlFile:
 
     def __init__(self, path: Path):
         self.path = path
-        self._seen: tuple[int, int] | None = None
+        self._last_mark: tuple[int, int] | None = None
 
     def begin(self) -> None:
         """Forget what was meant for an earlier training."""
         self.path.unlink(missing_ok=True)
-        self._seen = None
+        self._last_mark = None
 
     def news(self) -> dict[str, Any] | None:
         """What the file says, if it has changed since it was last asked.
@@ -33,13 +33,13 @@ class ControlFile:
             ConfigError: it is not a JSON object.
         """
         try:
-            found = self.path.stat()
+            info = self.path.stat()
         except OSError:
             return None
-        mark = found.st_mtime_ns, found.st_size
-        if mark == self._seen:
+        mark = info.st_mtime_ns, info.st_size
+        if mark == self._last_mark:
             return None
-        self._seen = mark
+        self._last_mark = mark
         return self.read()
 
     def read(self) -> dict[str, Any]:

@@ -74,25 +74,25 @@ class Knobs:
         """Each knob at one step."""
         return {name: float(values[0]) for name, values in self.values(step, 1).items()}
 
-    def change(self, step: int, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def change(self, step: int, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Set knobs from `step` on; returns what is different from before.
 
         Raises:
             ConfigError: there is no such knob in this training, or the value is none for it. Nothing is changed then.
         """
-        for name, value in wanted.items():
+        for name, value in values.items():
             check(name, value, self._schedules)
-        made = []
-        for name, value in wanted.items():
+        changes = []
+        for name, value in values.items():
             if self._set.get(name) == value:
                 continue
             if value is None:
                 self._set.pop(name, None)
             else:
                 self._set[name] = float(value)
-            made.append({"step": step, "knob": name, "value": value})
-        self.changes += made
-        return made
+            changes.append({"step": step, "knob": name, "value": value})
+        self.changes += changes
+        return changes
 
     def state(self) -> dict[str, Any]:
         return {"set": dict(self._set), "changes": list(self.changes)}
@@ -101,12 +101,12 @@ class Knobs:
         self._set, self.changes = dict(state["set"]), list(state["changes"])
 
 
-def check(name: str, value: Any, known: Mapping[str, Any] | list[str]) -> None:
+def check(name: str, value: Any, knobs: Mapping[str, Any] | list[str]) -> None:
     """ConfigError unless `name` is a knob of those known and takes `value` (None: back to its schedule)."""
-    if name not in known:
-        close = difflib.get_close_matches(name, list(known), 1)
+    if name not in knobs:
+        close = difflib.get_close_matches(name, list(knobs), 1)
         off = MEANINGS.get(name)
-        fix = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(known)}"
+        fix = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(knobs)}"
         if off is not None:
             fix = "what is not configured is not in the compiled step: set it in the pipeline and run again"
         raise ConfigError("this training has no such knob", where=f"knob {name!r}", fix=fix)

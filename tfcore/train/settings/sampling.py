@@ -81,8 +81,8 @@ def class_rates(
     if not counts:
         raise ConfigError("balance needs the label's counts", where=f"{_WHERE}.balance")
     held = [counts[name] for name in classes if counts.get(name)]
-    wanted = max(held) if config.balance == "over" else min(held)
-    return [wanted / counts[name] if counts.get(name) else 1.0 for name in classes]
+    target = max(held) if config.balance == "over" else min(held)
+    return [target / counts[name] if counts.get(name) else 1.0 for name in classes]
 
 
 def logit_offsets(rates: Sequence[float], task: Task) -> list[float]:

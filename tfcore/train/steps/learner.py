@@ -99,7 +99,7 @@ class Learner:
         # before the first trace: its variables must exist, and a checkpoint must find them
         self.optimizer.build(model.trainable_variables)
         self.knobs = knobs or KnobVariables(["learning_rate"])
-        self.one = TrainStep(
+        self.train_step = TrainStep(
             model=model,
             task=task,
             optimizer=self.optimizer,
@@ -177,13 +177,13 @@ class Learner:
             control["micro_batches"] = np.int32(micro_batches)
         if micro_batches > 1 and (not self._micro_batches or self._rows(stack) % micro_batches):
             raise ValueError(f"{micro_batches} micro-batches of a batch of {self._rows(stack)} rows")
-        made, ran, counts = self._run(
+        facts, ran, counts = self._run(
             stack=stack, first=np.int32(first), steps=np.int32(steps), knobs=knobs, control=control
         )
         self.ending.take(counts, cut=int(ran) < first + steps)
         part = slice(first, int(ran))
-        found = {name: value.numpy()[part] for name, value in made.items()}
-        return Outcome(**found) if "retryable" in found else Outcome(**found, retryable=np.zeros_like(found["applied"]))
+        values = {name: value.numpy()[part] for name, value in facts.items()}
+        return Outcome(**{"retryable": np.zeros_like(values["applied"]), **values})
 
     def _rows(self, stack: Stack) -> int:
         """Of a batch, on one device."""
@@ -215,10 +215,10 @@ class Learner:
         positions = tf.range(self.stack)
         last = first + steps
 
-        def should_continue(i: tf.Tensor, made: Any, counts: Any) -> tf.Tensor:
+        def should_continue(i: tf.Tensor, so_far: Any, counts: Any) -> tf.Tensor:
             return (i < last) & self.ending.should_continue(control, counts) if counts else i < last
 
-        def body(i: tf.Tensor, made: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> Any:
+        def body(i: tf.Tensor, so_far: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> Any:
             self.knobs.assign({name: values[i] for name, values in knobs.items()})
             batch = {key: value[i] for key, value in stack.items()}
             loss, weight, done = self._train_step(batch, control.get("micro_batches"))
@@ -226,30 +226,30 @@ class Learner:
             here = positions == i
             return (
                 i + 1,
-                {name: tf.where(here, facts[name], values) for name, values in made.items()},
+                {name: tf.where(here, facts[name], values) for name, values in so_far.items()},
                 self.ending.after(counts, loss=loss, weight=weight, applied=done.applied, retryable=done.retryable),
             )
 
         zeros, never = tf.zeros([self.stack], tf.float32), tf.zeros([self.stack], tf.bool)
-        made = {"losses": zeros, "weights": zeros, "applied": never}
-        if self.one.scale is not None:
-            made["retryable"] = never
+        facts = {"losses": zeros, "weights": zeros, "applied": never}
+        if self.train_step.scale is not None:
+            facts["retryable"] = never
         # one step after another: each reads the weights the last one wrote
-        ran, made, counts = tf.while_loop(
-            should_continue, body, (first, made, self.ending.counts(control)), parallel_iterations=1
+        ran, facts, counts = tf.while_loop(
+            should_continue, body, (first, facts, self.ending.counts(control)), parallel_iterations=1
         )
-        return made, ran, counts
+        return facts, ran, counts
 
     def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
-        kept = self.one.keep()
-        weight = tf.reduce_sum(self.one.row_weights(batch))
+        kept = self.train_step.keep()
+        weight = tf.reduce_sum(self.train_step.row_weights(batch))
         if micro_batches is None:
-            part = self.one.part(batch, total=weight)
+            part = self.train_step.part(batch, total=weight)
         else:
-            part = accumulated(self.one, batch, micro_batches, total=weight)
-        return part.loss, weight, self.one.finish(part, kept)
+            part = accumulated(self.train_step, batch, micro_batches, total=weight)
+        return part.loss, weight, self.train_step.finish(part, kept)
 
     def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:
-        losses, weights = self.one.plain_losses(batch)
+        losses, weights = self.train_step.plain_losses(batch)
         # a padded row may hold anything; nothing times zero weight is still not a number
         return tf.reduce_sum(tf.where(weights > 0, losses * weights, 0.0)), tf.reduce_sum(weights)

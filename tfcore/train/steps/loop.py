@@ -103,6 +103,6 @@ def run(
         step, used = step + steps, used + steps
         report(step, outcome)
         end = total if learner.ending.reason is None else step
-        said = [each.act(step) for each in every if each.due(step, end)]
-        ended = any(said)
+        ends = [each.act(step) for each in every if each.due(step, end)]
+        ended = any(ends)
     return step

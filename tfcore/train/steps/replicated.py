@@ -46,7 +46,7 @@ class DistributedLearner(Learner):
         self._specs: Mapping[str, tf.TensorSpec] = keywords["specs"]
         jit, log = keywords.pop("jit", "auto"), keywords.get("log") or (lambda line: None)
         super().__init__(**keywords, jit="off")
-        if self._micro_batches and self.one.keep():
+        if self._micro_batches and self.train_step.keep():
             raise ConfigError(
                 "the model has float variables that are not trained, a layer's moving averages perhaps, which replicas "
                 "cannot share within a step",
@@ -61,7 +61,7 @@ class DistributedLearner(Learner):
             self._again = 1.0 / placement.replicas
         self._jit, self._log = jit, log
         self._compiled: Callable[..., Any] | None = None
-        self._told = tf.function(self._sum, input_signature=[tf.TensorSpec([None], tf.float64)], autograph=False)
+        self._summed = tf.function(self._sum, input_signature=[tf.TensorSpec([None], tf.float64)], autograph=False)
         self._mode: str | None = None
 
     @property
@@ -85,9 +85,9 @@ class DistributedLearner(Learner):
 
     def from_chief(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The chief's `values` on every worker; float64 of one length."""
-        mine = values if self._placement.chief else np.zeros_like(values)
+        addends = values if self._placement.chief else np.zeros_like(values)
         with self._placement.scope():
-            return np.asarray(self._told(tf.constant(mine, tf.float64)))
+            return np.asarray(self._summed(tf.constant(addends, tf.float64)))
 
     def _sum(self, values: tf.Tensor) -> tf.Tensor:
         def of_replica(values: tf.Tensor) -> tf.Tensor:
@@ -107,7 +107,7 @@ class DistributedLearner(Learner):
         if self._jit == "off":
             return
         refused = None
-        if self.one.keep():
+        if self.train_step.keep():
             refused = "a layer keeps moving averages, which the replicas share"
         else:
             compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
@@ -138,26 +138,27 @@ class DistributedLearner(Learner):
             self._log(f"XLA cannot compile the gradients, so they run uncompiled: {refused}")
 
     def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
-        weight = tf.reduce_sum(self.one.row_weights(batch))
+        weight = tf.reduce_sum(self.train_step.row_weights(batch))
         if self._placement.several:
             weight = self._sum(weight)
         run = self._strategy.run
-        kept = run(self.one.keep)
+        kept = run(self.train_step.keep)
         loss, objective, finite, gradients = run(self._replica_part, args=(batch, weight, micro_batches))
-        self.one.set_rate()
+        self.train_step.set_rate()
 
         def apply() -> tf.Tensor:
-            run(self.one.apply, args=(gradients,))
+            run(self.train_step.apply, args=(gradients,))
             return tf.constant(True)
 
         def skip() -> tf.Tensor:
-            run(self.one.skip, args=(kept,))
+            run(self.train_step.skip, args=(kept,))
             return tf.constant(False)
 
         # a condition on what all replicas have alike, and outside of strategy.run
         applied = tf.cond(self._first(finite), apply, skip)
-        self.one.counter.assign_add(1)
-        return self._first(loss), weight, StepResult(applied, self.one.retryable(applied, self._first(objective)))
+        self.train_step.counter.assign_add(1)
+        retryable = self.train_step.retryable(applied, self._first(objective))
+        return self._first(loss), weight, StepResult(applied, retryable)
 
     def _replica_part(
         self, batch: Stack, total: tf.Tensor, micro_batches: tf.Tensor | None
@@ -170,7 +171,8 @@ class DistributedLearner(Learner):
         *gradients, loss, objective = context.all_reduce(SUM, parts)
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm) & tf.math.is_finite(objective)
-        return loss, objective, finite, [gradient * self._again for gradient in self.one.clipped(gradients, norm)]
+        clipped = self.train_step.clipped(gradients, norm)
+        return loss, objective, finite, [gradient * self._again for gradient in clipped]
 
     def _part_of_rows(
         self, rows: Stack, places: tf.Tensor, total: tf.Tensor, micro_batches: tf.Tensor | None
@@ -178,9 +180,9 @@ class DistributedLearner(Learner):
         """Gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
         share = 1.0 / self._placement.replicas
         if micro_batches is None:
-            part = self.one.part(rows, total=total, share=share, first_row=places)
+            part = self.train_step.part(rows, total=total, share=share, first_row=places)
         else:
-            part = accumulated(self.one, rows, micro_batches, total=total, share=share, places=places)
+            part = accumulated(self.train_step, rows, micro_batches, total=total, share=share, places=places)
         return [*part.gradients, part.loss, part.objective]
 
     def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
@@ -208,10 +210,10 @@ def agreement(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:
 
 def same_start(learner: DistributedLearner, step: int | None, checkpoints: Path | None) -> None:
     """StoreError unless all workers found the chief's checkpoint; None: none."""
-    mine = -1 if step is None else step
-    chief = int(learner.from_chief(np.asarray([mine], np.float64))[0])
-    if mine != chief:
-        here, there = ("no checkpoint" if n < 0 else f"the checkpoint of step {n}" for n in (mine, chief))
+    own_step = -1 if step is None else step
+    chief_step = int(learner.from_chief(np.asarray([own_step], np.float64))[0])
+    if own_step != chief_step:
+        here, there = ("no checkpoint" if n < 0 else f"the checkpoint of step {n}" for n in (own_step, chief_step))
         raise StoreError(
             f"this worker found {here} and the chief {there}",
             where=str(checkpoints),

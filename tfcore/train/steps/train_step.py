@@ -147,8 +147,8 @@ class TrainStep:
                 objective += self._ranking.share * (self._order_loss(self._ranking, batch, output) - objective)
             objective = tf.add_n([objective, *own])
             scaled = objective if self.scale is None else objective * self.scale.value
-        found = tape.gradient(scaled, trained)
-        unreached = [v.path for v, one in zip(self.model.trainable_variables, found, strict=True) if one is None]
+        computed = tape.gradient(scaled, trained)
+        unreached = [v.path for v, part in zip(self.model.trainable_variables, computed, strict=True) if part is None]
         if tf.executing_eagerly():
             self.unreached_eagerly = unreached
         else:
@@ -156,7 +156,7 @@ class TrainStep:
         gradients = [
             # dense also for embeddings: the optimizer's moments are dense anyway
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
-            for gradient, variable in zip(found, trained, strict=True)
+            for gradient, variable in zip(computed, trained, strict=True)
         ]
         if self.scale is not None:
             back = 1.0 / self.scale.value

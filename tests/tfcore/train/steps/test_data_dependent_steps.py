@@ -138,13 +138,13 @@ def test_what_is_added_up_is_the_whole_batch_s_gradient_in_graph_and_eager_mode(
     it = learner()
     batch = {name: value[0] for name, value in stack().items()}
     total = tf.reduce_sum(batch["weight"])
-    whole = it.one.part(batch)
+    whole = it.train_step.part(batch)
     specs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype) for name, spec in SPECS.items()}
-    add = lambda batch, count: vars(accumulated(it.one, batch, count, total=tf.reduce_sum(batch["weight"])))  # noqa: E731
+    add = lambda batch, count: vars(accumulated(it.train_step, batch, count, total=tf.reduce_sum(batch["weight"])))  # noqa: E731
     in_graph = graph_function(batch=specs, count=tf.TensorSpec([], tf.int32))(add)
     for count in (1, 2, 8):
         eager, graph = (
-            accumulated(it.one, batch, tf.constant(count), total=total),
+            accumulated(it.train_step, batch, tf.constant(count), total=total),
             in_graph(batch=batch, count=np.int32(count)),
         )
         for found in (vars(eager), graph):
@@ -307,7 +307,7 @@ def test_float16_finds_its_loss_scale_and_learns_while_no_step_counts_as_gone_wr
     assert not applied[0] and applied[-100:].mean() > 0.9
     assert recorder.skipped == recorder.retryable == (~applied).sum() > 2
     assert np.isfinite(losses).all() and losses[-50:].mean() < losses[:50].mean() - 0.05
-    assert 1.0 <= float(it.one.scale.value) < FIRST
+    assert 1.0 <= float(it.train_step.scale.value) < FIRST
     assert {v.dtype.name for v in it.variables()["model"] if v.dtype.is_floating} == {"float32"}
     assert it.traces == 1
 
@@ -352,4 +352,4 @@ def test_a_resume_carries_the_loss_scale_and_micro_batches_change_no_bit_of_it(t
     )
     go = lambda it, first, end: train(it, end, first, rate=1e-5, micro_batches=2)  # noqa: E731
     it = assert_resumes_exactly(make, go, Learner.variables, steps=30, stops=(13,), folder=tmp_path)
-    assert float(it.one.scale.value) != FIRST
+    assert float(it.train_step.scale.value) != FIRST
