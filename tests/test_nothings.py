@@ -188,7 +188,7 @@ def test_every_cell_is_stored_as_what_it_is(name, rows, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_model_can_tell_them_apart(name, tmp_path):
+def test_a_model_can_distinguish_them(name, tmp_path):
     rows = writable(name, ALL)
     records, columns, statistics, _ = ingested(name, rows, tmp_path)
     given_ = inputs(records, columns, statistics)

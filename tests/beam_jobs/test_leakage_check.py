@@ -145,7 +145,7 @@ def test_a_column_that_splits_a_key_is_an_error_and_without_a_key_it_is_reported
     assert "1 of 6 rows have no k" in apart(result)[-1]["message"]
 
 
-def test_a_column_without_a_key_proves_nothing_and_says_so(window):
+def test_a_split_column_without_a_key_is_reported_as_unproved(window):
     part = Column(name="t", type="bytes", nullable=False, role="key")
     result = window(SplitConfig(mode="column", column="t"), columns=(KEY, part), a=["7,train,1,1", "7,eval,1,1"])
     assert apart(result) == [] and "split.key is not set" in result["says"][0]

@@ -31,7 +31,7 @@ def _all_text(folder):
                 yield path, zlib.decompress(data, 47).decode("latin-1")
 
 
-def test_neither_the_output_nor_the_store_tells_it(project, typed):
+def test_a_secret_is_neither_in_the_output_nor_in_the_store(project, typed):
     landing = project / SECRET
     shutil.move(project / "data", landing)
     config = project / "pipeline.yaml"

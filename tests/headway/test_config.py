@@ -48,7 +48,7 @@ def test_yaml_without_an_end_is_an_error(tmp_path, text, words):
         read_yaml(tmp_path / "a.yaml")
 
 
-def test_a_file_that_is_something_else_is_told_without_its_lines(tmp_path):
+def test_a_file_that_is_no_pipeline_is_refused_without_showing_its_lines(tmp_path):
     (tmp_path / "shadow").write_text("root:$6$salt$secret:19000:0:99999:7:::\nbin:*:19000:0:99999:7:::\n")
     with pytest.raises(ConfigError) as error:
         read_yaml(tmp_path / "shadow", keys=("name", "source"))
@@ -94,7 +94,7 @@ class Outer(Frozen):
         ({"columns": {"a": {"size": 0}, "b": {"kind": 3}}}, "columns.b.kind: should be 'red' or 'green' (got 3)"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_the_words_of_the_file(value, sentence):
+def test_config_errors_use_the_names_of_the_file(value, sentence):
     with pytest.raises(ConfigError) as error:
         load(Outer, value, where="x.yaml")
     assert sentence in str(error.value)

@@ -139,7 +139,7 @@ def test_errors_are_scrubbed_with_those_behind_them():
     assert type(clean) is RuntimeError and str(clean) == "Odd: odd ${TOKEN}"
 
 
-def test_a_url_with_a_password_is_refused_without_telling_it():
+def test_a_url_with_a_password_is_refused_without_showing_it():
     with pytest.raises(ConfigError) as info:
         resolve("s3://AKIA:hunter2@bucket/a")
     assert "hunter2" not in str(info.value) and "s3://***@bucket/a: holds a user or a password" in str(info.value)

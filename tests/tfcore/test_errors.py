@@ -42,7 +42,7 @@ def test_while_it_is_traced_or_runs_eagerly(run):
     assert (error.problem, error.where, error.fix) == ("too many", "photos", "look at them")
 
 
-def test_a_python_op_in_a_layer_tells_its_own_failure():
+def test_a_python_op_in_a_layer_names_its_own_failure():
     codes = {1: 2}
     op = numpy_op(lambda x: np.float32([codes[int(v)] for v in x]), tf.TensorSpec([None], tf.float32))
     layer = Layer(lambda x: op(x[:, 0])[:, None])

@@ -145,7 +145,7 @@ def test_tick_hears_of_each_batch_and_may_stop(request_for, write_csv, tmp_path)
         run(request_for(write_csv(40)), tmp_path / "other", stop)
 
 
-def test_errors_tell_reading_from_writing(request_for, write_csv, tmp_path):
+def test_errors_of_reading_and_of_writing_differ(request_for, write_csv, tmp_path):
     path = write_csv(5)
     request = request_for(path)
     piece = open_source(request.source).ranges(request.files)[0]

@@ -50,7 +50,7 @@ def project(tmp_path):
         ("auto", "gone > 1", {"binary", "multiclass", "regression"}),
     ],
 )
-def test_a_task_is_known_as_far_as_the_label_tells(task, label, tasks):
+def test_the_task_is_inferred_from_the_label_where_possible(task, label, tasks):
     assert set(possible_tasks(task, LabelConfig.model_validate(label), COLUMNS)) == tasks
 
 

@@ -83,7 +83,7 @@ def test_rows_without_a_group_are_drawn_one_by_one():
     assert len({*codes[:1000]}) == 100 and len({*codes[1000:]}) == 1000
 
 
-def test_a_single_group_tells_nothing_of_chance():
+def test_a_single_group_gives_no_interval():
     label, a, b = models(500)
     found = paired("binary", label, a, b, metrics=("loss",), samples=50, group=np.zeros(500, np.int64))["loss"]
     assert found.difference is not None and found.standard_error is None and found.probability_above(0.0) is None

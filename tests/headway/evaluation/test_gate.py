@@ -313,7 +313,7 @@ def test_holm_by_hand():
         ({"treshold": {}}, "treshold"),
     ],
 )
-def test_a_wrong_config_says_so(value, message):
+def test_a_wrong_config_is_refused(value, message):
     with pytest.raises(ConfigError, match=message):
         load(GateConfig, value, where="pipeline.yaml: gate")
 

@@ -135,7 +135,7 @@ def test_a_span_whose_files_changed_is_newer():
     assert newer(candidate, champion.model_copy(update={"data": {}})) is None
 
 
-def test_equal_worse_and_unknown_are_told_apart(judge):
+def test_equal_worse_and_unknown_are_three_verdicts(judge):
     label, a, b = models(rows=20_000, noise=(0.5, 0.5), seed=1)
     assert judge(label, b, b, theirs=NEW)["outcome"] == "equal"
     found = judge(label, a, b, config={"tolerance": {"auc": 0.0005}})

@@ -20,7 +20,7 @@ def made(lists):
 
 
 @given(st.lists(VALUES, max_size=40))
-def test_distinct_tells_what_occurs_and_what_occurs_again(values):
+def test_distinct_gives_all_hashes_and_the_repeated_ones(values):
     once, again = hash_sets.distinct(np.array(values, np.uint64))
     assert once.tolist() == sorted(set(values))
     assert again.tolist() == sorted({value for value in values if values.count(value) > 1})
@@ -75,7 +75,7 @@ def test_has(values, value):
     assert hash_sets.has(np.array(sorted(values), np.uint64), value) == (value in values)
 
 
-def test_files_hold_what_was_written_and_damage_is_told(tmp_path):
+def test_files_hold_what_was_written_and_damage_is_reported(tmp_path):
     for values in ([], [1, 2**64 - 1]):
         hash_sets.write(tmp_path / "a.u64", np.array(values, np.uint64))
         assert hash_sets.read(tmp_path / "a.u64").tolist() == values

@@ -124,7 +124,7 @@ def test_cells_as_json():
     assert value([b"a", float("-inf")]) == ["a", "-Infinity"]
 
 
-def test_a_shard_compressed_with_gzip_is_read_and_a_damaged_one_is_told(tmp_path):
+def test_a_gzip_shard_is_read_and_a_damaged_one_is_reported(tmp_path):
     record = encode_classic(
         pa.record_batch({"a": pa.array([7], pa.int64())}), columns=[Column(name="a", type="int64", nullable=False)]
     )[0]

@@ -166,7 +166,7 @@ def test_a_run_does_not_begin_while_somebody_collects(store):
         assert store.lock("gc").holder() is None
 
 
-def test_removing_frees_what_was_said(store):
+def test_removing_frees_the_bytes_that_were_announced(store):
     output(store, "ingest", fp("a"))
     run(store, "1")
     garbage = collect(store, keep_runs=0)

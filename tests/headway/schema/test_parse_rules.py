@@ -146,6 +146,6 @@ def test_the_schema_file_keeps_rules():
         ({"role": ["ignore", "feature"]}, "not a feature"),
     ],
 )
-def test_what_contradicts_itself_is_told(config, told):
+def test_contradicting_settings_are_refused(config, told):
     with pytest.raises(ValidationError, match=told):
         ColumnConfig.model_validate(config)

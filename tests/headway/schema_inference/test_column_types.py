@@ -14,7 +14,7 @@ def _infer(table, configs=None, needed=()):
     return infer(Sample(table), configs or {}, only=False, needed=frozenset(needed), where="pipeline.yaml")
 
 
-def test_a_file_of_another_delimiter_is_told_of_it():
+def test_a_file_of_another_delimiter_gets_an_error_that_names_it():
     for separator, said in ((";", '";"'), ("\t", '"\\t"')):
         table = pa.table({separator.join("aby"): ["1"]})
         with pytest.raises(ConfigError) as error:
@@ -25,7 +25,7 @@ def test_a_file_of_another_delimiter_is_told_of_it():
 @pytest.mark.parametrize(
     "kind", [pa.list_(pa.list_(pa.int64())), pa.list_(pa.struct([("a", pa.int64())])), pa.map_(pa.string(), pa.int64())]
 )
-def test_what_no_column_can_hold_is_left_out_and_said(kind):
+def test_values_that_no_column_type_holds_are_left_out_and_reported(kind):
     table = pa.table({"x": [1, 2], "odd": pa.nulls(2, kind)})
     schema, notes = _infer(table)
     assert schema.names() == ["x"]
@@ -49,7 +49,7 @@ def test_unsigned_integers_beyond_int64_cost_a_row_or_make_a_column_of_text():
     assert schema.column("u").type == "int64" and not notes
 
 
-def test_lists_of_one_length_are_vectors_and_say_so():
+def test_lists_of_one_length_become_vectors_with_a_note():
     table = pa.table({"pixels": [[1, 2, 3]] * 12, "tags": [["a", "b"]] * 12, "odd": [[1.5]] * 11 + [[1.0, 2.0]]})
     schema, notes = _infer(table)
     assert [column.shape for column in schema.columns] == [(3,), (None,), (None,)]
@@ -61,7 +61,7 @@ def test_lists_of_one_length_are_vectors_and_say_so():
     assert rejected["reason"].to_pylist() == ["does not have 3 values (shape: list takes any number)"]
 
 
-def test_a_column_of_nulls_alone_is_left_out_in_any_format_unless_its_type_is_said():
+def test_a_column_of_nulls_alone_is_left_out_in_any_format_unless_its_type_is_set():
     for kind in (pa.null(), pa.float64(), pa.string()):
         table = pa.table({"x": [1, 2], "nothing": pa.nulls(2, kind)})
         schema, notes = _infer(table)
@@ -69,12 +69,12 @@ def test_a_column_of_nulls_alone_is_left_out_in_any_format_unless_its_type_is_sa
     assert "nothing" in _infer(table, {"nothing": ColumnConfig(type="float")})[0]
 
 
-def test_a_name_with_a_slash_is_told_its_way_out():
+def test_a_name_with_a_slash_is_refused_with_the_fix():
     _, notes = _infer(pa.table({"x": [1], "a/b": [1]}))
     assert notes == ["""column 'a/b' is left out: its name holds '/'; give it another: source.rename: {"a/b": "a_b"}"""]
 
 
-def test_what_is_read_of_text_is_told_and_what_the_pipeline_says_wins():
+def test_parsed_text_is_reported_and_the_pipeline_s_own_type_wins():
     table = pa.table({"price": ["$1,234", "$5"], "day": ["2013-01-31", "2013-02-01"], "n": ["1", "2"]})
     schema, notes = _infer(table)
     assert [(c.type, c.temporal) for c in schema.columns] == [("float32", None), ("int64", "date"), ("bytes", None)]

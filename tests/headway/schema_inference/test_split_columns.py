@@ -78,7 +78,7 @@ def test_the_schema_file_keeps_them():
 
 
 @pytest.mark.parametrize("tag", ["headway.split=INT", "headway.split=NUMBER x", "headway.split=INT x"])
-def test_a_tag_that_says_nothing_is_told(tag):
+def test_an_empty_tag_is_refused(tag):
     with pytest.raises(ConfigError) as error:
         from_text(f'annotation {{ tag: "headway.split=INT x" tag: "{tag}" }}', where="schema.pbtxt")
     assert "schema.pbtxt" in str(error.value) and "draw eval rows anew" in error.value.fix

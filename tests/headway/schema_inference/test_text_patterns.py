@@ -53,7 +53,7 @@ def test_text_stays_text(values):
     assert _found(values)[:2] == (None, None)
 
 
-def test_what_was_not_decided_is_told():
+def test_undecided_patterns_are_reported():
     assert "'03/04/2013' leaves open" in _found(["03/04/2013", "05/06/2013"])[2]
     assert "3 of 4 sampled values begin with 0, such as '02139'" in _found(["02139", "01002", "94110", "00501"])[2]
     assert "1 of 5 sampled values is not a number, such as 'high'" in _found(["1", "2", "3", "4", "high"])[2]

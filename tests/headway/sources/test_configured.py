@@ -45,7 +45,7 @@ def test_text_is_stored_as_utf8_whatever_the_files_are_written_in(opened, encodi
     assert source.prefix(found, 9).table.column_names == [text, "b"]
 
 
-def test_text_that_is_not_utf8_is_read_as_cp1252_value_by_value_and_told(opened):
+def test_text_that_is_not_utf8_is_read_as_cp1252_value_by_value_and_reported(opened):
     source, found = opened("csv", b"a,b\ncaf\xe9,1\n\xc3\xa9,2\ncaf\xc3\xa9,3\n\x80,4\n")
     words = ["café", "é", "café", "€"]
     assert _read(source, found, ["a"]) == [{"a": [word.encode() for word in words]}]

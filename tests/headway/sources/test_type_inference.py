@@ -79,7 +79,7 @@ def test_a_few_lines_of_json_with_digits_beyond_int64_are_judged_with_all_others
     assert prefix.table.num_rows > 100 and prefix.table.schema.field("a").type == pa.int64()
 
 
-def test_a_type_that_is_said_needs_no_note(opened):
+def test_a_configured_type_needs_no_note(opened):
     config = {"a": ColumnConfig(type="string")}
     types, notes = _types(opened, "csv", _csv(["1"] * 199 + ["odd"]), configs=config)
     assert types["a"] == ("bytes", ()) and not notes

@@ -34,7 +34,7 @@ def exact(stats):
     return [getattr(stats, name) for name in fields + lengths] + [stats.top() if stats.complete else None]
 
 
-def test_null_nan_infinity_zero_and_empty_are_told_apart():
+def test_null_nan_infinity_zero_and_empty_are_counted_apart():
     x = column("float32", [None, NAN, INF, -INF, 0.0, -0.0, 1.5, None])
     assert (x.rows, x.missing, x.present, x.nan, x.infinite, x.zeros, x.finite) == (8, 2, 6, 1, 2, 2, 3)
     assert (x.minimum, x.maximum, x.distinct, x.mean) == (0.0, 1.5, 2, 0.5)

@@ -66,14 +66,14 @@ FromTensorFlow.__module__ = "tensorflow.python.framework.errors_impl"
         (PermissionError(errno.EACCES, "Permission denied", b"/a/b"), "/a/b"),
     ],
 )
-def test_a_full_or_forbidden_disk_is_told_whoever_raises_it(error, where):
+def test_a_full_or_forbidden_disk_is_named_whoever_raises_the_error(error, where):
     told = storage_error(error, Path("/store"))
     assert told is not None and told.where == where and told.fix
     assert "cannot be written" in told.problem
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError(2, "no"), ValueError("No space left on device"), KeyError("x")])
-def test_what_is_not_about_a_disk_is_not_told_as_such(error):
+def test_other_errors_are_not_reported_as_disk_errors(error):
     assert storage_error(error) is None
 
 

@@ -52,7 +52,7 @@ def test_the_first_difference_is_readable(old, new, said):
     assert first_difference(old, new) == said
 
 
-def test_differences_are_told_in_the_order_of_the_new_key():
+def test_differences_are_listed_in_the_order_of_the_new_key():
     assert first_difference({"z": 1, "a": 1}, {"z": 2, "a": 2}) == "z: 1 -> 2"
 
 

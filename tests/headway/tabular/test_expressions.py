@@ -323,7 +323,7 @@ def test_what_is_not_allowed_is_named(text, said):
         ("i NOT IN [1, 2]", "write 'not' in place of 'NOT': i not in [1, 2]"),
     ],
 )
-def test_an_operator_of_another_language_is_told_with_the_right_one(text, fix):
+def test_an_operator_of_another_language_is_refused_and_the_right_one_named(text, fix):
     with pytest.raises(ConfigError) as error:
         parse(text)
     assert error.value.fix == fix
@@ -453,7 +453,7 @@ def test_integers_are_exact_or_an_error_that_names_the_first_row_that_does_not_f
         ("tiny > 4611686018427387904 * 4", "4611686018427387904 * 4 does not fit int64", None),
     ],
 )
-def test_an_integer_beyond_int64_is_told_with_its_part_and_values(text, part, row):
+def test_an_integer_overflow_names_its_part_and_values(text, part, row):
     batch = pa.RecordBatch.from_pydict({"i": [1, 2**62, LEAST], "tiny": pa.array([127] * 3, pa.int8())})
     with pytest.raises(DataError) as error:
         of(text, batch)

@@ -77,7 +77,7 @@ def test_a_label_beyond_float32_is_no_crash():
         (3, "got 3"),
     ],
 )
-def test_wrong_labels_say_so(value, said):
+def test_wrong_labels_are_refused(value, said):
     with pytest.raises(ConfigError) as error:
         label(value)
     assert said in str(error.value) and "pipeline.yaml" in str(error.value)

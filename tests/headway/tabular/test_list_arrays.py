@@ -70,7 +70,7 @@ def test_a_number_is_no_list():
         coerced(LIST, pa.array([1.0]))
 
 
-def test_hashes_tell_lists_apart():
+def test_different_lists_have_different_hashes():
     lists = pa.array([None, [], [0], [0, 0], [1, 2], [2, 1], [1, 2]], pa.list_(pa.int64()))
     hashes = column_hash(lists)
     assert len(set(hashes.tolist())) == 6 and hashes[4] == hashes[6]

@@ -123,7 +123,7 @@ def test_values_that_change_columns_change_the_hash():
     assert row_hash(a, ["x", "y"]) != row_hash(b, ["x", "y"])
 
 
-def test_null_nan_zero_and_empty_are_told_apart_and_signs_of_zero_are_not():
+def test_null_nan_zero_and_empty_hash_apart_and_signs_of_zero_alike():
     floats = column_hash(pa.array([None, float("nan"), 0.0, -0.0, -float("nan")], pa.float32()))
     assert len(set(floats[:3].tolist())) == 3 and floats[3] == floats[2] and floats[4] == floats[1]
     texts = column_hash(pa.array([None, b"", b"\0", b"null"]))
@@ -179,7 +179,7 @@ def test_empty_batches():
 
 
 @pytest.mark.parametrize("dictionary", [False, True])
-def test_a_column_that_says_so(dictionary):
+def test_a_split_column_decides_each_row(dictionary):
     values = pa.array([b"eval", b"train", b"test", b"train"])
     batch = pa.RecordBatch.from_pydict({"part": values.dictionary_encode() if dictionary else values})
     assert split_of(SplitConfig(mode="column", column="part"), batch).tolist() == [1, 0, 2, 0]
@@ -263,7 +263,7 @@ def test_what_is_declared_unique_changes_no_split_but_is_noted():
         ({"evl": 0.2}, "did you mean 'eval'"),
     ],
 )
-def test_wrong_configs_say_so(value, said):
+def test_wrong_configs_are_refused(value, said):
     with pytest.raises(ConfigError) as error:
         load(SplitConfig, value, where="pipeline.yaml: split")
     assert said in str(error.value) and "pipeline.yaml" in str(error.value)

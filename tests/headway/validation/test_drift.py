@@ -92,7 +92,7 @@ def test_a_column_has_bounds_and_gravity_of_its_own(check):
     assert check(ours, theirs, {"severity": {"drift": "ignore"}}) == []
 
 
-def test_what_cannot_be_compared_is_said(check):
+def test_what_cannot_be_compared_is_reported(check):
     few = {"drift": {"min_rows": 5000}}
     assert [s for s, _, _ in check(rows(), rows(), few)] == ["info"]
     [(severity, _, message)] = check(rows(), rows(), gone=True)
@@ -114,7 +114,7 @@ def test_a_config_that_names_what_is_not_there():
     assert load(ValidateConfig, {"severity": {"few_rows": "ignore"}}, where="x").severity == {"few rows": "ignore"}
 
 
-def test_text_too_long_to_be_counted_is_said_and_does_not_end_the_run(check):
+def test_text_too_long_to_be_counted_is_reported_and_does_not_end_the_run(check):
     long = rows(missing=0.0)
     values = long.column("carrier").to_pylist()
     values[3] = b"x" * 5000

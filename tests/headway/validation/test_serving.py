@@ -62,7 +62,7 @@ def test_each_way_to_log_gives_the_same_statistics(tmp_path, kind):
     assert list(skew(statistics(batch()), logged.statistics, ValidateConfig())) == []
 
 
-def test_what_is_asked_differently_is_said(tmp_path):
+def test_columns_distributed_differently_in_requests_are_reported(tmp_path):
     asked = batch(share=0.9).drop_columns(["hour"])
     logged = requests(write(tmp_path / "log", "lines", asked), COLUMNS)
     first, second = skew(statistics(batch()), logged.statistics, ValidateConfig())
@@ -89,7 +89,7 @@ def test_values_that_do_not_fit_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_a_broken_line_costs_itself_alone_and_is_told_with_its_number(tmp_path, zipped):
+def test_a_broken_line_is_skipped_alone_and_reported_with_its_number(tmp_path, zipped):
     good = b'{"carrier": "AA", "distance": 1.5, "hour": 3}\n'
     lines = b"\xef\xbb\xbf" + good * 2 + b"\n" + b'{"carrier": "AA", \n' + good * 3 + b"[1]\n" + b'{"hour": [3]}\n'
     path = tmp_path / "log"
@@ -100,7 +100,7 @@ def test_a_broken_line_costs_itself_alone_and_is_told_with_its_number(tmp_path, 
     assert "byte" not in logged.unfit[1]
 
 
-def test_of_instances_the_line_of_the_request_is_told(tmp_path):
+def test_an_instance_is_reported_with_the_line_of_its_request(tmp_path):
     path = tmp_path / "log"
     path.write_text('{"instances": [{"hour": 1}, {"hour": 2}]}\n{"instances": [{"hour": 3}, {"hour": "noon"}, 5]}\n')
     logged = requests(path, COLUMNS)

@@ -141,7 +141,7 @@ def test_values_outside_a_domain(check):
     assert only(check(changed("carrier", 101, b"ZZ"), config=ValidateConfig(max_unseen=0.2)))[0] == "warning"
 
 
-def test_a_domain_that_cannot_be_checked_is_said(check):
+def test_a_domain_that_cannot_be_checked_is_reported(check):
     found = only(check({"carrier": [b"x" * 5000] + [b"ZZ"] * (ROWS - 1)}))
     assert found[:4] == ("warning", "unseen values", "carrier", "train")
     assert "has a value of 5,000 bytes" in found[4] and "was not checked against the schema's string_domain" in found[4]
@@ -261,7 +261,7 @@ def test_infinite_labels(check):
     assert "infinite in 4 of 2,000 train rows" in found[4]
 
 
-def test_errors_come_first_and_are_told(check):
+def test_errors_come_first_and_are_logged(check):
     class Told(Monitor):
         def __init__(self):
             super().__init__()
@@ -287,7 +287,7 @@ def test_a_column_of_unseen_values_only(check):
     assert "2,000 of 2,000 train rows (100.00%)" in found[4] and found[4].endswith("and 1,995 more")
 
 
-def test_what_the_proof_of_the_splits_found_is_told_with_the_gravity_that_the_config_gives(check, tmp_path):
+def test_findings_of_the_split_proof_have_the_severity_of_the_config(check, tmp_path):
     overlap = {
         "severity": "error",
         "kind": "key overlap",
@@ -308,7 +308,7 @@ def test_what_the_proof_of_the_splits_found_is_told_with_the_gravity_that_the_co
         check(proof=tmp_path)
 
 
-def test_a_label_that_differs_between_splits_is_told_when_the_split_is_known(check):
+def test_a_label_that_differs_between_splits_is_reported_when_the_split_is_known(check):
     skewed = {"label": (np.arange(ROWS) % 4 == 0).astype(np.int64)}
     found = only(check(eval=skewed, split=SplitConfig(eval=0.5)))
     assert found[:4] == ("warning", "stratification", "label", "eval") and "1: 25.00% in eval" in found[4]

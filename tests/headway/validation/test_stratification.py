@@ -47,7 +47,7 @@ def test_two_proportions_by_hand():
     assert shares([(30, 50), (70, 50)]).p == pytest.approx(found.p, rel=1e-9)
 
 
-def test_too_few_rows_tell_nothing():
+def test_too_few_rows_give_no_finding():
     assert proportions(1, 100, 2, 100) is None and proportions(1, 2, 0, 0) is None
     assert shares([(1, 1), (1, 1)]) is None
     assert means((99, 0.0, 1.0), (500, 1.0, 1.0)) is None and means((500, 1.0, 0.0), (500, 1.0, 0.0)) is None

@@ -338,7 +338,7 @@ def test_rows_without_a_usable_label_or_weight_weigh_nothing():
     assert weight.numpy().tolist() == [2, 0, 0, 0, 0.5]
 
 
-def test_whole_shards_of_other_columns_are_said_to_be_whole(tmp_path):
+def test_whole_shards_of_other_columns_are_not_called_damaged(tmp_path):
     shards, parameters = _write(tmp_path, [40], 1)
     other = Column(name="late", type="float32", nullable=False)
     shards = Shards(shards.paths, shards.rows, (*shards.columns, other), 1)
@@ -391,7 +391,7 @@ def test_stock_tensorflow_parses_a_shard_by_the_feature_spec(tmp_path):
     assert np.concatenate([p["x"] for p in parsed]).tolist() == list(range(40))
 
 
-def test_a_preprocess_that_fails_on_the_data_is_told_from_a_damaged_shard(tmp_path):
+def test_a_preprocess_that_fails_on_the_data_is_not_called_a_damaged_shard(tmp_path):
     shards, _ = _write(tmp_path, [5, 5], 16)
 
     def picky(columns):

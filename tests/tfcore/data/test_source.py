@@ -227,7 +227,7 @@ def test_a_missing_column_and_a_null_are_named_in_a_training(written, tmp_path):
         (lambda seen: lambda rows=64, *, first_row=7: seen(first_row), [0]),
     ],
 )
-def test_a_function_is_told_the_row_it_asks_for_and_keeps_its_defaults(make, given):
+def test_a_function_gets_the_row_it_asks_for_and_keeps_its_defaults(make, given):
     found = []
 
     def seen(first):
@@ -268,7 +268,7 @@ def test_what_is_no_feed_is_refused_in_words(make, kind, message):
     assert caught.value.fix
 
 
-def test_the_generator_s_own_exception_and_its_end_are_told(written, tmp_path):
+def test_the_generator_s_own_exception_and_its_end_are_reported(written, tmp_path):
     def broken():
         yield table(300)
         raise ConnectionError("the queue is gone")

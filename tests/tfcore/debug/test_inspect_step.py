@@ -149,12 +149,12 @@ def test_the_first_layer_with_a_nan_is_named_and_only_that_one():
         (lambda: Layer(lambda x: tf.sqrt(x * 0.0) + x, name="root"), "not finite", "the gradient of 'first/kernel'"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(layer, kind, where):
+def test_problems_are_reported_with_their_place(layer, kind, where):
     found = problems(seen(model(layer())))
     assert (kind, where) in {(one["kind"], one["where"].partition(", ")[0]) for one in found}, found
 
 
-def test_what_starts_at_zero_is_not_dead_and_what_is_dead_is_told_beside_it():
+def test_units_that_start_at_zero_are_not_dead_and_dead_ones_are_reported():
     keras.utils.set_random_seed(0)
     x = keras.Input([N], name="numeric")
     hidden = keras.layers.Dense(4, activation="relu", name="hidden")(x)
@@ -180,7 +180,7 @@ def test_what_starts_at_zero_is_not_dead_and_what_is_dead_is_told_beside_it():
     assert zero == ["variable 'gone/kernel'", "variable 'gone/bias'"]
 
 
-def test_wrong_inputs_and_a_loss_that_only_seems_finite_are_told():
+def test_wrong_inputs_and_a_loss_that_only_seems_finite_are_reported():
     bad = tf.constant(np.full((B, N), np.nan, np.float32))
     found = problems(seen(model(), numeric=bad), [0.5], [False])
     assert found[0]["where"] == "input 'numeric'" and "48 NaN in float32 [16, 3]" in found[0]["problem"]
@@ -359,7 +359,7 @@ def of_ones_own(folder, x, label, source, transform=None, **training):
     )
 
 
-def test_the_stage_tells_of_a_variable_that_the_compiled_step_leaves_as_it_was(tmp_path):
+def test_a_variable_that_the_compiled_step_leaves_unchanged_is_reported(tmp_path):
     rng = np.random.default_rng(0)
     source = (
         "import keras\nimport tensorflow as tf\n\n\nclass Scaled(keras.layers.Layer):\n"

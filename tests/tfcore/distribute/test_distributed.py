@@ -372,7 +372,7 @@ def test_a_module_of_ones_own_imports_files_beside_it_in_every_worker(pair):
     assert told(pair[0] / "planned")["steps"] == 80
 
 
-def test_a_mistake_in_one_worker_is_told_as_what_it_is(pair):
+def test_a_mistake_in_one_worker_is_reported_as_such(pair):
     assert isinstance(pair[1], DataError)
     assert f"train-{BROKEN:05}" in str(pair[1]) and "worker 1 of 2" in str(pair[1])
 

@@ -193,7 +193,7 @@ def test_slices_are_whole_batches_together(examples):
         assert np.array_equal(places, np.broadcast_to(np.arange(BATCH), (STACK, BATCH)))
 
 
-def test_a_gpu_that_is_not_there_is_told_before_anything_is_read(examples, tmp_path):
+def test_a_missing_gpu_is_reported_before_anything_is_read(examples, tmp_path):
     training = TrainingConfig(batch_size=32, steps=4, strategy="gpu")
     asked = TrainRequest(
         examples=(examples.part("train"),),

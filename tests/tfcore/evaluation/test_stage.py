@@ -169,7 +169,7 @@ def test_other_tasks(other, tmp_path):
         assert trained["metrics"]["rmse"] < 9
 
 
-def test_a_saved_model_that_does_not_fit_is_told_not_raised(binary, other, tmp_path):
+def test_a_saved_model_that_does_not_fit_is_reported_as_incompatible(binary, other, tmp_path):
     def reason(saved, examples=binary.examples, transform=binary.transform):
         request = EvaluateRequest(model=SavedModel(path=saved), transform=transform, examples=(examples.part("eval"),))
         result = predict(request, tmp_path / "out", Monitor())

@@ -435,7 +435,7 @@ def test_replay_cuts_thousands_of_columns_in_numpy(monkeypatch):
     ("cause", "said"),
     [("random", "'noisy' draws random numbers"), ("batch", "'noisy' depends on the other rows of the batch")],
 )
-def test_what_the_replay_found_is_said_with_the_fix(tmp_path, cause, said):
+def test_what_the_replay_found_is_reported_with_the_fix(tmp_path, cause, said):
     worst = {"signature": "serving_default", "expected": [0.1], "found": [0.2], "columns": {"hour": 3}}
     answer = {"cause": cause, "inputs": ["noisy"], "worst": worst, "largest_difference": 0.1, "bound": 1e-5}
     request = ReplayRequest(saved_model=tmp_path, examples=(), predictions=tmp_path, columns=COLUMNS, task="binary")

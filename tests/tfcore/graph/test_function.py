@@ -76,7 +76,7 @@ def test_a_python_number_is_refused_with_what_it_would_cost(scaled):
         scaled(x=x, scale=2.5)
 
 
-def test_a_python_number_is_converted_where_that_was_said_and_loses_nothing():
+def test_a_python_number_is_converted_where_allowed_and_loses_nothing():
     signature = {"f": tf.TensorSpec([], tf.float32), "i": tf.TensorSpec([], tf.int32), "b": tf.TensorSpec([], tf.bool)}
 
     @graph_function(signature=signature, scalars="convert")
@@ -139,7 +139,7 @@ def test_a_second_trace_is_an_error():
         function._traced(tf.ones([2]))
 
 
-def test_a_body_that_makes_its_variables_late_is_told_so():
+def test_a_body_that_makes_its_variables_late_is_refused():
     made = []
 
     def late(x):
@@ -165,7 +165,7 @@ def test_threads_may_make_the_first_call_together(jit):
     assert function.traces == 1
 
 
-def test_a_body_that_fails_while_it_is_traced_says_so_at_each_call_and_may_recover():
+def test_a_body_that_fails_while_traced_raises_at_each_call_and_may_recover():
     tries = []
 
     def body(x):

@@ -80,7 +80,7 @@ def _eagerly(layer):
         if (run, name) != (_eagerly, "Looked")
     ],
 )
-def test_the_line_the_op_and_the_reason_are_told(user, run, name):
+def test_the_line_the_op_and_the_reason_are_named(user, run, name):
     module, path = user
     line, why, source = LINES[name]
     call = run(getattr(module, name)())

@@ -142,7 +142,7 @@ def test_an_array_that_the_function_uses_again_leaves_earlier_results_alone():
         (np.array([b"a", "\ud800"], object), "text that UTF-8 has no form for"),
     ],
 )
-def test_what_is_no_text_is_told_with_the_function_s_name(run, returned, words):
+def test_a_value_that_is_not_text_is_refused_with_the_function_s_name(run, returned, words):
     with pytest.raises(PythonOpError) as caught, python_errors():
         run(numpy_op(lambda x: returned, tf.TensorSpec([None], tf.string)), X)
     assert words in str(caught.value) and "test_python_op:" in str(caught.value)
@@ -271,7 +271,7 @@ def test_a_stop_iteration_does_not_end_the_data():
         list(tf.data.Dataset.range(3).map(numpy_op(stop, tf.TensorSpec([], tf.int64))))
 
 
-def test_other_errors_pass_and_those_of_a_bare_py_function_can_be_told():
+def test_other_errors_pass_and_those_of_a_bare_py_function_are_recognised():
     def boom(x):
         raise ValueError("not this one")
 
@@ -283,7 +283,7 @@ def test_other_errors_pass_and_those_of_a_bare_py_function_can_be_told():
     assert python_text(caught.value) is None
 
 
-def test_a_graph_function_tells_the_failure_by_itself():
+def test_a_graph_function_names_the_failure_by_itself():
     op = numpy_op(lambda x: 1 // 0, VECTOR)
     function = GraphFunction(lambda x: op(x), {"x": VECTOR})
     with pytest.raises(PythonOpError, match="ZeroDivisionError") as caught:
@@ -476,7 +476,7 @@ def test_calls_never_overlap_by_default():
     assert most == [1]
 
 
-def test_calls_said_to_be_thread_safe_run_together():
+def test_calls_marked_thread_safe_run_together():
     both = threading.Barrier(2, timeout=60)  # passed only by two calls at once
 
     def meet(x):

@@ -57,7 +57,7 @@ def test_a_new_trace_is_compared_with_the_earlier_one_most_like_it():
     assert [[c.argument for c in found] for found in changes(step)] == [["batch", "rate"], ["rate"]]
 
 
-def test_a_context_that_changed_is_said_where_no_argument_did():
+def test_a_changed_context_is_named_where_no_argument_changed():
     step = step_function()
     step(TWO)
     with tf.distribute.MirroredStrategy(["/cpu:0"]).scope():
@@ -114,7 +114,7 @@ def test_a_graph_function_counts_its_own_and_other_things_are_refused():
         RetraceGuard(lambda x: x)
 
 
-def test_a_program_that_is_compiled_anew_for_another_context_is_told():
+def test_a_recompilation_for_another_context_is_reported():
     """XLA takes seconds for what TensorFlow is silent about: the body is not traced again, and nothing else counts it."""
     doubled = GraphFunction(lambda x: x * 2, {"x": tf.TensorSpec([3], tf.float32)}, jit="on")
     x, lines = np.ones(3, np.float32), []
@@ -132,7 +132,7 @@ def test_a_program_that_is_compiled_anew_for_another_context_is_told():
     assert "call it in one context" in line
 
 
-def test_a_program_that_is_compiled_anew_for_other_shapes_is_told():
+def test_a_recompilation_for_other_shapes_is_reported():
     specs = {"x": tf.TensorSpec([None, 2], tf.float32), "y": tf.TensorSpec([None], tf.float32)}
     summed = GraphFunction(
         lambda batch, rate: tf.reduce_sum(batch["x"]) * rate, {"batch": specs, "rate": SCALAR}, jit="on"

@@ -407,7 +407,7 @@ def test_a_table_is_one_resource_after_export(tmp_path):
         ({"a": 1}, "hold variables"),
     ],
 )
-def test_what_cannot_be_shared_says_so(thing, words):
+def test_what_cannot_be_shared_is_refused(thing, words):
     with pytest.raises(SharingError, match=words):
         SharedState().hold("thing", thing)
 

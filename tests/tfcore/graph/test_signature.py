@@ -74,7 +74,7 @@ def test_no_fix_casts_a_number_into_another(value):
         assert "a tensor or an array of int32 []: a tf.function would trace a graph anew" in said
 
 
-def test_a_number_that_a_tensor_holds_is_told_how_to_pass_it():
+def test_a_number_in_a_tensor_gets_an_error_with_the_right_call():
     assert "np.float32(2): a tf.function would" in refused(tf.TensorSpec([], tf.float32), 2)
     assert "tf.constant(2, tf.bfloat16): a tf.function would" in refused(tf.TensorSpec([], tf.bfloat16), 2)
     assert "np.float32(" not in refused(ROWS, 2.0)
@@ -88,7 +88,7 @@ def test_numbers_of_the_small_floats_are_converted_where_nothing_is_lost():
     assert "given float 1e-60" in refused(tf.TensorSpec([], tf.float32), 1e-60, scalars="convert")  # it would be 0
 
 
-def test_keys_of_any_type_are_told():
+def test_keys_of_any_type_are_named():
     assert "the keys ['a'], given the keys ['b', 1]" in refused({"a": ROWS}, {1: 2, "b": 3})
 
 

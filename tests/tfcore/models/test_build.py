@@ -338,7 +338,7 @@ def test_a_users_model_is_built_from_its_file_by_the_seed(module):
         ("closing", {}, "layer 'times' (Lambda) holds a tf.Variable as 'function: factor'"),
     ],
 )
-def test_what_is_wrong_with_a_users_model_is_said(module, function, options, words):
+def test_what_is_wrong_with_a_users_model_is_named(module, function, options, words):
     with pytest.raises(ConfigError) as caught:
         build(ModelConfig(name=f"my_models:{function}", options=options), layout(), seed=0, module=module)
     assert words in str(caught.value)

@@ -283,7 +283,7 @@ def test_sixteen_bit_scores_are_computed_in_float32(op):
         ({"max_rows": 3}, "more rows than max_rows"),
     ],
 )
-def test_mistakes_in_the_data_are_said(op, native, change, message):
+def test_mistakes_in_the_data_are_named(op, native, change, message):
     arguments = {"scores": np.zeros(4, np.float32), "labels": [0, 1, 1, 0], "row_splits": [0, 4], "native": native}
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         pairwise_loss(**(arguments | change))
@@ -308,7 +308,7 @@ def test_mistakes_in_the_data_are_said(op, native, change, message):
         ({"max_rows": 0}, "max_rows is a whole number"),
     ],
 )
-def test_mistakes_in_the_call_are_said(change, message):
+def test_mistakes_in_the_call_are_named(change, message):
     arguments = {"scores": np.zeros(4, np.float32), "labels": [0, 1, 1, 0], "row_splits": [0, 4]}
     with pytest.raises(ValueError, match=message):
         pairwise_loss(**(arguments | change))

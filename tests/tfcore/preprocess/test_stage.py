@@ -133,7 +133,7 @@ def test_derived_columns_are_fitted_and_computed_like_raw_ones(tmp_path):
         ("raise RuntimeError('no')", "RuntimeError: no"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path, body, said):
+def test_mistakes_are_named_with_their_place(tmp_path, body, said):
     with pytest.raises(ConfigError, match=said):
         analysed(tmp_path, f"import tensorflow as tf\ndef preprocess(columns):\n    {body}\n")
 

@@ -114,7 +114,7 @@ def test_a_small_gradient_is_held_to_its_own_size(dtype):
         assert "differences say 0.0057" in failure(assert_gradient, mean(times), x)
 
 
-def test_a_gradient_that_rounding_hides_is_told_and_not_passed():
+def test_a_gradient_that_rounding_hides_is_reported_and_not_passed():
     x = np.linspace(0.1, 1.0, 8).astype(np.float32)
     for size in (1e3, 1e6):
         said = failure(assert_gradient, lambda x, size=size: size + tf.reduce_mean(x) / 100, x)
@@ -175,7 +175,7 @@ def test_signatures_are_compared_side_by_side(tmp_path):
     assert_signature(single, None, {"output": VECTOR})
 
 
-def test_what_has_no_signature_is_told(tmp_path):
+def test_what_has_no_signature_is_named(tmp_path):
     said = failure(assert_signature, tf.function(lambda x: x), {"x": VECTOR})
     assert "has no signature of its own" in said and "input_signature" in said
     assert "neither a tf.function nor" in failure(assert_signature, len, {"x": VECTOR})

@@ -188,7 +188,7 @@ class Hand(StopAt):
             self.stop.set()
 
 
-def test_knobs_turned_by_hand_take_effect_are_told_and_survive_a_stop(examples, tmp_path, monkeypatch):
+def test_knobs_turned_by_hand_take_effect_are_logged_and_survive_a_stop(examples, tmp_path, monkeypatch):
     monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
     control = tmp_path / "knobs.json"
     control.write_text('{"learning_rate": 9}')  # meant for a training that is over
@@ -298,7 +298,7 @@ def test_a_resume_keeps_the_mode_it_began_in(examples, tmp_path, monkeypatch):
     assert (result["resumed_from"], result["jit"]) == (60, "jit")
 
 
-def test_mistakes_are_told_before_training(examples, tmp_path):
+def test_mistakes_are_reported_before_training(examples, tmp_path):
     with pytest.raises(ConfigError, match="'9' is not a class"):
         train(request(examples, class_weights={"9": 2.0}), tmp_path, Monitor())
     empty = examples.result | {"splits": {"train": {"rows": 0, "shards": []}}}

@@ -20,7 +20,7 @@ def _chain(value):
 @pytest.mark.parametrize(
     "op", ["standardize", "min_max", "log", "clip", "bucketize", "vocabulary", "hash", "image", "identity"]
 )
-def test_what_is_said_to_fit_fits_and_the_rest_is_refused(kind, shape, op):
+def test_chains_accepted_by_the_check_run_and_the_rest_is_refused(kind, shape, op):
     column = Column(name="c", type=kind, nullable=True, shape=shape)
     chain = _chain({op: ONE.get(op, {})})
     if op in fitting(column):

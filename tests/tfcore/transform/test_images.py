@@ -89,7 +89,7 @@ def test_refused_and_missing_images_on_the_way_to_a_model(tmp_path):
         list(safe(evaluation_dataset(shards, strict, labeler, batch=8), shards))
 
 
-def test_long_values_are_told_apart_but_not_kept():
+def test_long_values_are_compared_whole_but_not_kept():
     statistics = SplitStatistics.create((PHOTO, LABEL))
     photos = [bytes([i]) * 5000 for i in range(50)] * 2 + [b"short", None]
     batch = pa.RecordBatch.from_pydict({"photo": pa.array(photos, pa.binary()), "label": pa.array([0, 1] * 51)})

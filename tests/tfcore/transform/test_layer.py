@@ -60,7 +60,7 @@ def test_numbers_equal_the_numpy_reference(chain):
 
 
 @given(st.lists(st.integers(-(2**53), 2**53), min_size=2, max_size=40, unique=True))
-def test_large_integers_are_told_apart_by_centring_in_float64(values):
+def test_centring_in_float64_keeps_large_integers_apart(values):
     parameters = _fitted(INT, values, "standardize")
     got = Transform(parameters).named({"n": RawColumn(tf.constant(values, tf.int64), None)})["n"].numpy()
     op = parameters.fitted[0].ops[0]

@@ -98,7 +98,7 @@ def test_a_vocabulary_is_ordered_by_count_and_then_by_value():
     assert parameters.categorical[-1].size == 5
 
 
-def test_auto_takes_identifiers_and_constants_out_and_says_so():
+def test_auto_leaves_out_identifiers_and_constants_with_a_note():
     rows = 3000
     columns = (
         Column(name="id", type="bytes", nullable=True, encoding="dictionary"),
@@ -214,7 +214,7 @@ def test_images_of_any_name_are_apart():
     assert names[0] == "image_photo_1" and len(set(names)) == 4 and all(name.isascii() for name in names)
 
 
-def test_an_identifier_that_looks_like_lists_is_told_how_to_be_read_as_such():
+def test_an_identifier_that_looks_like_lists_has_a_note_with_the_fix():
     r = np.random.default_rng(0)
     words = [f"g{i}" for i in range(40)]
     lists = [";".join(r.choice(words, r.integers(2, 7), replace=False)) for _ in range(2000)]

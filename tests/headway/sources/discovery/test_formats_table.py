@@ -142,7 +142,7 @@ def test_a_window_that_cannot_be_says_what_can(window, until, said):
         ({"glob": "x"}, "glob: unknown key; known keys: arrow, csv"),
     ],
 )
-def test_wrong_configs_say_so(more, said):
+def test_wrong_configs_are_refused(more, said):
     with pytest.raises(ConfigError) as error:
         source("x.csv", **more)
     assert said in str(error.value) and "pipeline.yaml" in str(error.value)

@@ -239,7 +239,7 @@ def test_malformed_lines_that_are_no_utf8(written, quoted, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_long_malformed_line_is_cut_in_the_telling(written):
+def test_a_long_malformed_line_is_cut_in_the_message(written):
     source, found = written(b"a,b\n" + b"x" * 5000 + b"\n")
     assert len(rows_of(source, found)[1][0][1]) == 200
 
@@ -378,14 +378,14 @@ def test_a_large_file_with_quoted_newlines_is_sampled_and_not_read_whole(written
     assert one_value.prefix(huge, 10).table.num_rows == 1
 
 
-def test_a_file_of_which_no_line_fits_its_names_says_so(written):
+def test_a_file_of_which_no_line_fits_its_names_is_refused(written):
     source, found = written(b"a,b\n1,2,\n3,4,\n")
     said = r"none of 2 sampled lines fits the column names: 3 columns instead of 2, first '1,2,'"
     with pytest.raises(DataError, match=said):
         source.prefix(found, 10)
 
 
-def test_files_without_rows_say_so(written):
+def test_files_without_rows_are_refused(written):
     source, found = written(b"a,b\n")
     with pytest.raises(DataError, match=r"0\.csv: the files hold (column names and )?no rows"):
         source.prefix(found, 10)

@@ -44,7 +44,7 @@ def test_null_missing_nan_zero_and_empty_stay_apart(opened, read_all):
     assert not malformed
 
 
-def test_lists_of_lists_and_of_objects_are_left_out_and_said_so(opened):
+def test_lists_of_lists_and_of_objects_are_left_out_with_a_note(opened):
     source, found = opened("jsonl", lines(*[{"ll": [[1]], "lo": [{"a": 1}]}] * 3), lines({"ll": [["x"]], "lo": []}))
     prefix = source.prefix(found, 100)
     assert prefix.table.num_rows == 4

@@ -108,7 +108,7 @@ def test_one_value_is_wanted_and_rows_with_more_go(opened, read_all):
     assert [(row, column) for row, column, _ in malformed] == [(3, "x"), (6, None)]
 
 
-def test_a_prefix_tells_lists_from_single_values(opened):
+def test_a_prefix_marks_lists(opened):
     one = frame(example(x=("float", [1]), l=("int", [1]), s=("bytes", [b"a"])))
     two = frame(example(l=("int", [])))
     source, files = opened("examples", one, one + two)
@@ -134,7 +134,7 @@ def test_damage_names_the_file_and_the_byte(opened, read_all, zipped, damage):
     assert error.value.where.endswith("0.tfrecord")
 
 
-def test_a_gzip_file_that_is_cut_off_says_so(opened, read_all):
+def test_a_gzip_file_that_is_cut_off_is_named(opened, read_all):
     rng = np.random.default_rng(0)
     data = b"".join(frame(example(b=("bytes", [rng.bytes(99)]))) for _ in range(2000))
     with pytest.raises(DataError, match="not a whole gzip file"):

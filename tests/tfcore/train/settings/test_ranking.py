@@ -244,7 +244,7 @@ def test_large_batches_are_left_to_the_op_where_it_is_built(examples, monkeypatc
         assert any("steps run uncompiled" in line for line in lines) is (left and library() is not None)
 
 
-def test_mistakes_are_said(examples, tmp_path):
+def test_mistakes_are_named(examples, tmp_path):
     with pytest.raises(ValidationError, match="only lambdarank has it"):
         RankingConfig(k=3)
     for share in (0.0, 1.0):
