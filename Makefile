@@ -28,10 +28,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
 	@$(PYTHON) $(FLIGHTS)/demo.py
 
+# Three processes for two cores: tests that wait for servers, processes and locks leave a core free.
 quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
-	$(PYTHON) -m pytest -n 2 --dist loadfile --quick
+	$(PYTHON) -m pytest -n 3 --dist loadfile --quick
 
-# Three processes for two cores: tests of servers and of killed processes wait for a third of their time.
 test: $(STAMP) ## the tests
 	$(PYTHON) -m pytest -n 3 --dist loadfile -m "not chaos and not flink"
 

@@ -57,7 +57,7 @@ settings.register_profile("headway", derandomize=True, deadline=None, max_exampl
 settings.load_profile("headway")
 
 
-QUICK = ["headway", "flows/config", "flows/dag", "flows/progress", "test_layers.py"]
+QUICK = ["headway", "flows/config", "flows/dag", "flows/progress"]
 NEEDS = {"tf", "s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
 """Fixtures that import TensorFlow or start a server."""
 HEAVY = {"tensorflow", "apache_beam", "prefect"}
@@ -92,7 +92,7 @@ def _nothing_heavy(request):
 
 def pytest_configure(config):
     if config.option.quick:
-        settings.register_profile("quick", settings.get_profile("headway"), max_examples=20)
+        settings.register_profile("quick", settings.get_profile("headway"), max_examples=10)
         settings.load_profile("quick")
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # pytest-xdist would begin with the files of many tests: of short ones
