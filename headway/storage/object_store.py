@@ -27,7 +27,7 @@ from headway.errors import HeadwayError, StoreError
 from headway.storage import manifest
 from headway.storage.filesystem import lists_no_folders, resolve
 
-TRIES = 3
+TRIES, TRIES_WHILE_REPLACED = 3, 20
 PARALLEL = 16
 _WAIT_SECONDS = 0.2
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -49,6 +49,10 @@ class Found(NamedTuple):
 
 class _Damaged(OSError):
     """An object whose bytes are wrong, perhaps only in this transfer."""
+
+
+class _Replaced(OSError):
+    """An object that changed while it was read: not a fault, so it is tried more often."""
 
 
 class Bucket:
@@ -94,12 +98,20 @@ class Bucket:
         """A small object's bytes; None when there is none."""
 
         def action() -> bytes:
+            data, problem = b"", None
             with self._open(key) as file:
-                data: bytes = file.read()
                 tag = file.metadata()
-            # S3 is asked for the size first: what was replaced by then comes cut, or filled up with zeros
-            if not _is_json(data) and self._tag(key) != tag:
-                raise OSError("was replaced while it was being read")
+                try:
+                    data = file.read()
+                except OSError as error:
+                    problem = error
+                except ValueError:  # Cloud Storage: see _unclosed
+                    problem = OSError("cannot be read to its end")
+            # S3 is asked for the size first: what was replaced by then is an error, comes cut, or filled up with zeros
+            if (problem is not None or not _is_json(data)) and self._tag(key) != tag:
+                raise _Replaced("was replaced while it was being read")
+            if problem is not None:
+                raise problem
             return data
 
         return self._ask(key, action)
@@ -221,7 +233,8 @@ class Bucket:
             return None
 
     def _try(self, name: str, action: Callable[[], Result]) -> Result:
-        for attempt in range(TRIES):
+        faults = 0
+        for _ in range(TRIES_WHILE_REPLACED):
             try:
                 return action()
             except (HeadwayError, FileNotFoundError):
@@ -230,11 +243,12 @@ class Bucket:
                 if isinstance(error.filename, str | bytes) or error.errno in _DISK:  # the disk's, not the bucket's
                     raise
                 reason = (error.strerror or str(error)).splitlines()[0][:300]
-                if attempt == TRIES - 1 or _HOPELESS.search(reason):
+                faults += not isinstance(error, _Replaced)
+                if faults == TRIES or _HOPELESS.search(reason):
                     fix = "delete it: headway run makes it again" if isinstance(error, _Damaged) else _FIX
                     raise StoreError(reason, where=name, fix=fix) from None
-                time.sleep(_WAIT_SECONDS * 4**attempt)
-        raise AssertionError("unreachable")
+                time.sleep(_WAIT_SECONDS * 4 ** max(0, faults - 1))
+        raise StoreError("changed each time it was read", where=name, fix="run again when nothing else writes it")
 
 
 def _is_json(data: bytes) -> bool:

@@ -190,6 +190,22 @@ def test_an_object_that_is_replaced_and_deleted_while_it_is_read_is_old_new_or_n
         thread.join()
 
 
+def test_an_object_that_is_replaced_again_and_again_is_read_in_the_end(bucket, monkeypatch):
+    monkeypatch.setattr("headway.storage.object_store._WAIT_SECONDS", 0.001)
+    bucket.write("x", b"no json: 0")
+    original, replaced = Bucket._tag, []
+
+    def tag(self, key):  # asked when the object was read: another one is there by then
+        if len(replaced) < 6:
+            replaced.append(b"no json: %d" % (len(replaced) + 1))
+            bucket.write("x", replaced[-1])
+            return None
+        return original(self, key)
+
+    monkeypatch.setattr(Bucket, "_tag", tag)
+    assert bucket.read("x") == replaced[-1] == b"no json: 6"
+
+
 def test_cloud_storage_that_cannot_be_reached_is_named(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
