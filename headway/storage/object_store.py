@@ -98,17 +98,17 @@ class Bucket:
         """A small object's bytes; None when there is none."""
 
         def action() -> bytes:
-            data, problem = b"", None
-            with self._open(key) as file:
-                tag = file.metadata()
-                try:
+            data, tag, problem = b"", None, None
+            try:
+                with self._open(key) as file:
+                    tag = file.metadata()
                     data = file.read()
-                except OSError as error:
-                    problem = error
-                except ValueError:  # Cloud Storage: see _unclosed
-                    problem = OSError("cannot be read to its end")
+            except OSError as error:
+                if tag is None:  # it was not even opened
+                    raise
+                problem = error
             # S3 is asked for the size first: what was replaced by then is an error, comes cut, or filled up with zeros
-            if (problem is not None or not _is_json(data)) and self._tag(key) != tag:
+            if not _is_json(data) and self._tag(key) != tag:
                 raise _Replaced("was replaced while it was being read")
             if problem is not None:
                 raise problem
