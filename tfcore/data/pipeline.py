@@ -83,7 +83,7 @@ def training_dataset(
             "own" bool [K, B] says which rows are not such holes. Neither with `resample` nor with mixup, which need all.
         keep_bytes: rows that take no more stay in memory as they are after the transform, and are read once. Neither with
             `resample` nor with `own`.
-        on_kept: told those rows, in the order of the manifests.
+        on_kept: called with those rows, in the order of the manifests.
         groups: batches hold whole groups, in this order, filled up with rows of weight 0. Made of the same rows, and neither
             with `own` nor with mixup.
         jit: rows in memory are put together by XLA; the same rows in less time.

@@ -253,6 +253,7 @@ def pair(examples, tmp_path_factory):
     mine = {"model": ModelConfig(name="mine:build"), "module": out / "mine.py"}
     turned = request(examples, steps=80, **TWO).model_copy(update=mine)
     jobs = [
+        job("losses", request(examples, **WATCHED, **TWO)),
         job("half", request(examples, hidden=DEEPER, **HALF, **TWO)),
         job("compiled", request(examples, **WATCHED, **TWO, jit="on")),
         job("micro", request(examples, **MICRO, **TWO)),
@@ -290,8 +291,8 @@ def told(out):
 @pytest.mark.parametrize(
     ("name", "job", "facts"),
     [
-        # each of both strategies, whole batches and micro-batches (in the next test) meets compiled and uncompiled steps
         ("mirrored", "losses", ("mirrored", 2, 1, "graph")),
+        ("pair", "losses", ("multi_worker", 2, 2, "graph")),
         ("pair", "compiled", ("multi_worker", 2, 2, "jit")),
     ],
 )
