@@ -60,6 +60,10 @@ class Rejected(HeadwayError):
     exit_code = 4
 
 
+class Overtaken(Rejected):
+    """What was decided rests on a champion, or on an alias, that somebody changed meanwhile."""
+
+
 class StoreError(HeadwayError):
     """The store is damaged, full, unreachable or not writable."""
 
@@ -78,7 +82,6 @@ class Cancelled(HeadwayError):
     exit_code = 130
 
 
-KINDS: dict[str, type[HeadwayError]] = {
-    kind.__name__: kind for kind in (HeadwayError, ConfigError, DataError, Rejected, StoreError, Locked, Cancelled)
-}
+_ALL = (HeadwayError, ConfigError, DataError, Rejected, Overtaken, StoreError, Locked, Cancelled)
+KINDS: dict[str, type[HeadwayError]] = {kind.__name__: kind for kind in _ALL}
 """By name, so that an error crosses a process boundary as JSON and is raised as the same kind."""

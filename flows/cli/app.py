@@ -22,8 +22,8 @@ COMMANDS = {
     "Train and promote": {
         "run": "commands: ingest to promotion; finished work is not repeated",
         "plan": "commands: what a run would do, and why",
-        "promote": "commands: make a version, or the last run's held candidate, the champion",
-        "rollback": "commands: go back to the champion before, or to a version",
+        "promote": "versions.promotion: make a version, or the last run's held candidate, the champion; or name it by an alias",
+        "rollback": "versions.promotion: go back to the champion before, or to a version",
         "predict": "commands: raw files in, predictions of a model out, in the order of the rows",
     },
     "Run the DAG up to one stage": {
@@ -37,7 +37,7 @@ COMMANDS = {
         "export": "commands: everything up to the exported and replayed SavedModel, whatever the verdict; promotes nothing",
     },
     "Look": {
-        "models": "store: the versions in the registry, and the champion",
+        "models": "versions.promotion: the versions in the registry, the champion and the aliases",
         "runs": "store: the runs of this store, newest first",
         "show": "store: one run in full",
         "cat": "data: rows of a shard as JSON lines",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from flows.cli.app import stop_on_signals
-from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, Whole, WindowOptions
+from flows.cli.options import Columns, JsonOption, Options, PipelinePath, RunOptions, WindowOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted, metrics_line
 from headway.redaction import redact, redacted
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flows.dag.run_spec import RunSpec
     from flows.dag.step import Output
     from flows.progress.terminal import Reporter
-    from headway.registry.registry import Registry
     from headway.storage.store import Store
 
 
@@ -51,12 +50,18 @@ def load_pipeline(pipeline: str, options: Options, **overrides: Any) -> LoadedPi
 
 
 def run_spec_of(
-    pipeline: str, options: WindowOptions, *, last: str | None = None, force: bool = False, **overrides: Any
+    pipeline: str,
+    options: WindowOptions,
+    *,
+    last: str | None = None,
+    force: bool = False,
+    alias: str | None = None,
+    **overrides: Any,
 ) -> RunSpec:
     from flows.dag.run_spec import RunSpec
 
     loaded = load_pipeline(pipeline, options, **overrides)
-    return RunSpec(loaded, loaded.open_store(), options.window, options.until, options.seed, force, last)
+    return RunSpec(loaded, loaded.open_store(), options.window, options.until, options.seed, force, last, alias)
 
 
 def store_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Store]:
@@ -105,7 +110,7 @@ def run(
     run_spec = run_spec_of(pipeline, options, force=force)
     record = execute(options, run_spec)
     exit_code = 0 if record["state"] in ("promoted", "already champion") else 4
-    return answer(options, record, _summary_text(record, run_spec), exit_code)
+    return answer(options, record, summary_text(record, run_spec), exit_code)
 
 
 def _stage_command(last: str) -> Callable[..., int]:
@@ -137,7 +142,7 @@ def validate(
 def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     """Run the DAG up to the run's last stage and report it."""
     record = execute(options, run_spec)
-    text = _summary_text(record, run_spec)
+    text = summary_text(record, run_spec)
     paths = {s["title"]: str(run_spec.store.output(s["stage"], s["fingerprint"])) for s in record["stages"]}
     value = record | {"outputs": paths}
     if run_spec.last in ("statistics", "validate", "evaluate") and (last := _last(record, run_spec)) is not None:
@@ -174,7 +179,7 @@ def _tables(output: Output) -> list[str]:
     ]
 
 
-def _summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
+def summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
     """A finished run for a terminal."""
     from flows.dag.column_table import about_column, table_text
 
@@ -192,6 +197,8 @@ def _summary_text(record: dict[str, Any], run_spec: RunSpec) -> str:
     if "training" in record:
         lines.append(f"  training: {chosen_values(record['training'])}")
     lines += [f"  {line}" for line in verdict_lines(record)]
+    if record["state"] == "named":
+        lines.append(f"  {record['alias']} is version {record['version']}; the champion is as before")
     if record["state"] == "promoted":
         version = run_spec.registry.version(record["version"])
         lines.append(f"  promoted: version {record['version']}, {version.saved_model}")
@@ -253,61 +260,19 @@ def chosen_values(training: dict[str, Any]) -> str:
     return f"{counted(training['rows'], 'train row')}: {training['says']}"
 
 
-Reason = Annotated[str, Parameter(metavar="TEXT", help="recorded in the registry's history")]
-ASKED = "asked for on the command line"
-
-
-def promote(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    to: Annotated[
-        Whole | None, Parameter(metavar="VERSION", help="a version of the registry (default: the held candidate)")
-    ] = None,
-    reason: Reason = ASKED,
-    force: Annotated[bool, Parameter(help="even if it was rolled back")] = False,
-    options: RunOptions = RunOptions(),
-) -> int:
-    """A version by number; without one the window's candidate, by force."""
-    if to is not None:
-        registry = _registry(pipeline, options)
-        event = registry.promote(to, reason=reason, force=force)
-        text = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
-        return answer(options, event.model_dump(mode="json"), text)
-    run_spec = run_spec_of(pipeline, options, force=True)
-    record = execute(options, run_spec)
-    return answer(options, record, _summary_text(record, run_spec), 0 if record["state"] == "promoted" else 4)
-
-
-def _registry(pipeline: str, options: Options) -> Registry:
-    from headway.registry.registry import Registry
-
-    loaded, store = store_of(pipeline, options)
-    return Registry(store, loaded.pipeline.name)
-
-
-def rollback(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    to: Annotated[Whole | None, Parameter(metavar="VERSION", help="a version (default: the champion before)")] = None,
-    reason: Reason = ASKED,
-    force: Annotated[bool, Parameter(help="even if that version was rolled back")] = False,
-    options: Options = Options(),
-) -> int:
-    registry = _registry(pipeline, options)
-    event = registry.rollback(to, reason=reason, force=force)
-    text = f"version {event.version} is the champion again, in place of {event.previous}"
-    return answer(options, event.model_dump(mode="json"), f"{text}; served as {registry.serving / str(event.serving)}")
-
-
 def predict(
     pipeline: PipelinePath = ".",
     /,
     *,
     input: Annotated[str, Parameter(metavar="PATH", help="a file, a folder or a glob")],
     output: Annotated[str, Parameter(metavar="FOLDER", help="a folder that is empty, new, or of an earlier predict")],
-    model: Annotated[str, Parameter(help="champion, a version, or a SavedModel's folder")] = "champion",
+    model: Annotated[
+        str,
+        Parameter(
+            name=("--model", "--version"),
+            help="a version (its number, champion, previous or an alias), or a SavedModel's folder",
+        ),
+    ] = "champion",
     format: Annotated[
         str | None, Parameter(help="format of the input: parquet, csv, jsonl, ... (default: the pipeline's)")
     ] = None,

@@ -1,4 +1,4 @@
-"""Commands on a store: list versions and runs, verify files, remove what is not needed."""
+"""Commands on a store: list runs, verify files, remove what is not needed."""
 
 from __future__ import annotations
 
@@ -11,38 +11,10 @@ from cyclopts import Parameter
 from flows.cli.commands import answer, chosen_values, store_of, verdict_lines, window_text
 from flows.cli.options import Count, Options, PipelinePath
 from headway.errors import StoreError
-from headway.messages import counted, duration, metrics_line
+from headway.messages import counted, duration
 
 _RUN = re.compile(r"\d[\da-f-]*|latest")
 """How the name of a run begins."""
-
-
-def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
-    from headway.registry.registry import Registry, names
-
-    _, store = store_of(pipeline, options)
-    value, lines = {}, []
-    for name in names(store):
-        registry = Registry(store, name)
-        history = registry.history()
-        champion = history[-1].version if history else None
-        gone = registry.rolled_back()
-        value[name] = {
-            "champion": champion,
-            "serving": str(registry.serving / str(history[-1].serving)) if history else None,
-            "versions": [v.model_dump(mode="json") for v in registry.versions()],
-            "history": [event.model_dump(mode="json") for event in history],
-        }
-        lines.append(name)
-        for version in reversed(registry.versions()):
-            mark = "champion" if version.number == champion else "rolled back" if version.number in gone else ""
-            spans = version.facts.get("spans") or ["?"]
-            created = version.created[:16].replace("T", " ")
-            lines.append(f"  {version.number:>4}  {mark:<11}  {created}  {spans[0]} to {spans[-1]}")
-            lines += [
-                f"        {line}" for line in (metrics_line(version.facts.get("metrics")), version.saved_model) if line
-            ]
-    return answer(options, value, "\n".join(lines) or "no model was promoted yet")
 
 
 def runs(

@@ -59,6 +59,7 @@ class GateSteps(ModelSteps):
         """The champion, and the best of the last ones when it is another, on the candidate's evaluation rows."""
         if champion is None:
             return []
+        self.run_result.champion = champion.number
         task = self._task()
         evaluation = tuple(self.parts["eval"])
         best = best_version(self.run_spec, champion, task=task, evaluation=evaluation, split=self._split_digest())

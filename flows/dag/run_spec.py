@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.step import Output, Stage, Step
-from headway.registry.registry import Registry
+from headway.registry.registry import NOBODY, Registry
 from headway.sources.base import InputFile
 from headway.sources.discovery.spans import files
 from headway.storage.store import Store
@@ -48,6 +48,8 @@ class RunSpec:
     force: bool = False
     last: str | None = None
     """The stage to stop after; None: all the way."""
+    alias: str | None = None
+    """What to point at a candidate that passes, instead of the champion."""
     memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
     """Checksums of the spans' files, read once a process."""
 
@@ -77,6 +79,8 @@ class RunResult:
     anomalies: list[dict[str, Any]] = field(default_factory=list)
     training: dict[str, Any] | None = None
     """The settings of the training and the model, those left out chosen by the train rows; None: not known yet."""
+    champion: int = NOBODY
+    """The version that the verdict compared with."""
     verdict: dict[str, Any] | None = None
     evaluation: dict[str, Any] | None = None
     test: dict[str, Any] | None = None

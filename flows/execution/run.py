@@ -20,7 +20,7 @@ from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
 from flows.execution.tensorflow_process import Child
 from flows.progress.terminal import Reporter
-from headway.errors import Cancelled, HeadwayError
+from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now
 from headway.monitor import Monitor
 from headway.redaction import redact, redacted
@@ -29,6 +29,7 @@ from headway.registry.registry import Event, Version
 from headway.storage.atomic_io import storage_error
 from tfcore.export.replay_process import ReplayProcess
 
+_STATES: dict[type[HeadwayError], str] = {Cancelled: "cancelled", Overtaken: "overtaken"}
 GC_SECONDS = 60.0
 """How long a run waits at least for `headway gc` to end."""
 
@@ -106,7 +107,8 @@ class _Run:
         except HeadwayError as error:
             for note in self.notes:  # what was found out on the way may be why
                 self.report.note(f"note: {note}")
-            self._failed("cancelled" if isinstance(error, Cancelled) else "failed", str(error))
+            state = next((state for kind, state in _STATES.items() if isinstance(error, kind)), "failed")
+            self._failed(state, str(error))
             raise
         except OSError as error:
             problem = storage_error(error, self.run_spec.store.root)
@@ -170,14 +172,28 @@ class _Run:
         record |= {"baselines": baselines} if baselines else {}
         record["state"] = "done"
         if verdict is not None and verdict["verdict"] == ALREADY:
-            record |= {"state": ALREADY, "version": verdict["champion"]}
+            number = run_result.champion or verdict["champion"]
+            record |= {"state": ALREADY, "version": number}
+            if self.run_spec.alias is not None:
+                self._name(number)
         elif verdict is not None and self.run_spec.last is None:
             record["state"] = "promoted" if verdict["promote"] else verdict["verdict"]
             if verdict["promote"]:
                 self.report.check()  # a run that was cancelled during the last stages changes nothing in production
-                version, event = promote(self.run_spec, run_result, run=record["run"])
-                record |= {"version": version.number, "serving": event.serving}
+                version = publish(self.run_spec, run_result, run=record["run"])
+                record["version"] = version.number  # a promotion that comes too late leaves it in the registry
+                if self.run_spec.alias is None:
+                    record["serving"] = promote(self.run_spec, run_result, version, run=record["run"]).serving
+                else:
+                    self._name(version.number)
         self._close()
+
+    def _name(self, number: int) -> None:
+        """Point the alias that the run was asked for at a version."""
+        alias = self.run_spec.alias
+        assert alias is not None
+        self.run_spec.registry.set_alias(alias, number, reason="named by a run", run=self.record["run"])
+        self.record |= {"state": "named", "alias": alias}
 
     def _failed(self, state: str, error: str) -> None:
         self.record |= {"state": state, "error": error, "notes": self.notes}
@@ -190,20 +206,30 @@ class _Run:
         self.run_spec.store.save_run(self.record)
 
 
-def promote(run_spec: RunSpec, run_result: RunResult, *, run: str) -> tuple[Version, Event]:
-    """Publish the run's export as a version, unless a run that died after publishing left it there, and promote it."""
-    assert run_result.export is not None and run_result.verdict is not None
+def publish(run_spec: RunSpec, run_result: RunResult, *, run: str) -> Version:
+    """The run's export as a version: a new one, unless a run that died after publishing left it there."""
+    assert run_result.export is not None
     registry = run_spec.registry
     version = registry.find("export", run_result.facts["export"])
-    if version is None:
-        saved_model = run_spec.store.local(run_result.export.path) / run_result.export.get()["saved_model"]
-        version = registry.publish(saved_model, run_result.facts | {"run": run, "replay": run_result.replay})
+    if version is not None:
+        return version
+    saved_model = run_spec.store.local(run_result.export.path) / run_result.export.get()["saved_model"]
+    return registry.publish(saved_model, run_result.facts | {"run": run, "replay": run_result.replay})
+
+
+def promote(run_spec: RunSpec, run_result: RunResult, version: Version, *, run: str) -> Event:
+    """Promote what the gate let through, unless the champion is another by now than the one it was compared with.
+
+    Raises:
+        Overtaken: it is; the version stays in the registry.
+    """
+    assert run_result.verdict is not None
     verdict = run_result.verdict["verdict"]
-    event = registry.promote(
+    return run_spec.registry.promote(
         version.number,
         reason="; ".join(run_result.verdict["reasons"]),
         run=run,
         verdict=verdict,
         force=verdict == "forced",
+        against=None if run_spec.force else run_result.champion,
     )
-    return version, event

@@ -8,6 +8,7 @@ become of the pipeline since.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,8 +17,9 @@ from beam_jobs.predict.request import Passed, PredictRequest
 from beam_jobs.predict.stage import predict as run
 from flows.config.pipeline import LoadedPipeline
 from flows.scoring.remote_output import into_bucket
-from headway.errors import ConfigError, StoreError
+from headway.errors import ConfigError
 from headway.monitor import Monitor
+from headway.registry.pointers import CHAMPION, PREVIOUS
 from headway.registry.registry import Registry
 from headway.schema.pbtxt import from_text
 from headway.sources.config import SourceConfig
@@ -44,8 +46,8 @@ def predict(
     write: Literal["parquet", "jsonl"] = "parquet",
     max_quarantined: float | None = None,
 ) -> dict[str, Any]:
-    """Predict `input` with `model` (champion, a version's number, or a SavedModel's folder) into `output`: a folder,
-    or one of a bucket, s3://bucket/path or gs://bucket/path.
+    """Predict `input` with `model` (a version's number, champion, previous, an alias, or a
+    SavedModel's folder) into `output`: a folder, or one of a bucket, s3://bucket/path or gs://bucket/path.
 
     Args:
         format: of the input; the pipeline's own by default.
@@ -90,19 +92,20 @@ def find_model(loaded: LoadedPipeline, model: str) -> tuple[Path, int | None]:
         StoreError: there is no champion, or no such version.
         ConfigError: it is neither a version nor a folder.
     """
-    name = loaded.pipeline.name
-    if model == "champion" or model.isdigit():
-        store = loaded.open_store()
-        registry = Registry(store, name)
-        version = registry.champion() if model == "champion" else registry.version(int(model))
-        if version is None:
-            raise StoreError("there is no champion yet", where=str(registry.folder), fix="headway run promotes one")
-        store.localize(str(version.saved_model))
+    registry = Registry(loaded.open_store(), loaded.pipeline.name)
+    if is_version(registry, model):
+        version = registry.named(model)
+        registry.store.localize(str(version.saved_model))
         return version.saved_model, version.number
     if not Path(model).is_dir():
-        problem = f"{model!r} is neither 'champion', nor a version's number, nor a folder"
-        raise ConfigError(problem, where="--model", fix="headway models lists the versions")
+        problem = f"{model!r} is neither 'champion', nor a version's number, nor an alias, nor a folder"
+        raise ConfigError(problem, where="--model", fix="headway models lists the versions and the aliases")
     return Path(model).resolve(), None
+
+
+def is_version(registry: Registry, name: str) -> bool:
+    """Whether a name is a version's rather than a folder's."""
+    return name.isdecimal() or name in (CHAMPION, PREVIOUS) or (os.sep not in name and name in registry.aliases())
 
 
 def model_digest(folder: Path) -> str:

@@ -1,117 +1,51 @@
-"""The model registry: numbered versions, and the pointer to the champion, which changes atomically.
+"""The model registry: numbered versions, and the pointers to them, which change atomically.
 
     registry = Registry(store, "flights")
     version = registry.publish(saved_model, facts={"run": "...", "train": fingerprint})
-    registry.promote(version, reason="no worse than version 3")
+    registry.promote(version.number, reason="no worse than version 3", against=3)
     registry.rollback()                       # to the champion before
+    registry.set_alias("shadow", version.number)
+    registry.named("shadow")                  # a version by number, champion, previous, or alias
 
-Layout: models/<name>/<version>/ (immutable: version.json, saved_model/, manifest.json), models/<name>/champion.json (one
-atomic pointer with its history), serving/<name>/<n>/ (what TensorFlow Serving watches: it always loads the highest n, so
-each promotion and each rollback publishes a new, higher one).
+Layout: models/<name>/<version>/ (immutable: version.json, saved_model/, manifest.json), models/<name>/champion.json and
+<alias>.json (each one atomic pointer with its history), serving/<name>/<n>/ (what TensorFlow Serving watches).
 
 A promotion prepares the serving copy aside, which is all that takes time or space; then moves the pointer, which is the
 promotion; then renames the copy into place. A process that dies before the pointer moved has promoted nothing and
 serves nothing new; one that dies after it leaves a pointer that names the serving number that is missing, and `repair`
 (or the same promotion again) puts it there. The other order would serve a model that no history knows of, and a
 rollback, asked for because of it, would go back one version too far.
+
+Who decides over a pointer says what it pointed at when he looked (`against`): of two decisions at once the first wins, and
+the second is refused (`Overtaken`), since it rests on what is no longer so.
 """
 
 from __future__ import annotations
 
-import contextlib
-import getpass
-import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.config import Frozen
-from headway.errors import StoreError
+from headway.errors import ConfigError, StoreError
 from headway.messages import now
+from headway.registry.pointers import CHAMPION, NOBODY, PREVIOUS, Event, Pointer, aliases, check_alias, me
+from headway.registry.serving_copies import ServingCopies
+from headway.registry.versions import Version, Versions
 from headway.storage import manifest as manifests
-from headway.storage.atomic_io import copy_tree, remove, write_synced, writing
-from headway.storage.manifest import Manifest
-from headway.storage.process_identity import mark, place
+from headway.storage.atomic_io import writing
 from headway.storage.store import Store
 
-SAVED_MODEL, FACTS, CHAMPION = "saved_model", "version.json", "champion.json"
-_LOCK_WAIT_SECONDS = 30.0
+__all__ = ["NOBODY", "Event", "Registry", "Version", "names"]
 
 
-class Version(Frozen):
-    number: int
-    path: Path
-    created: str
-    facts: dict[str, Any]
-    """What the publisher said of it: run, fingerprints, spans, metrics, signatures."""
-
-    @property
-    def saved_model(self) -> Path:
-        return self.path / SAVED_MODEL
-
-
-class Event(Frozen):
-    """One change of the champion."""
-
-    time: str
-    kind: str
-    """promote or rollback."""
-    version: int
-    previous: int | None
-    serving: int
-    """Its number under serving/<name>/."""
-    reason: str
-    by: str = ""
-    """user@host"""
-    run: str | None = None
-    """The run that decided it; None when a person did."""
-    verdict: str | None = None
-
-
-class Registry:
-    """The versions of one model."""
+class Registry(Versions):
+    """The versions of one model, and what points at them."""
 
     def __init__(self, store: Store, name: str):
-        self.store, self.name = store, name
-        self.folder = store.root / "models" / name
-        self.serving = store.root / "serving" / name
-
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """One publication or promotion of a model at a time."""
-        with self.store.lock(f"model-{self.name}").held(wait_seconds=_LOCK_WAIT_SECONDS):
-            yield
-
-    def versions(self) -> list[Version]:
-        """All whole versions, lowest first."""
-        return [version for number in self._numbers(self.folder) if (version := self._read(number)) is not None]
-
-    def _numbers(self, folder: Path) -> list[int]:
-        """The numbers that name something in `folder`, lowest first."""
-        return sorted(int(name) for name in self.store.children(folder) if name.isdigit())
-
-    def _read(self, number: int) -> Version | None:
-        path = self.folder / str(number)
-        manifest = self.store.manifest(path)
-        if manifest is None or self.store.sizes_problem(path, manifest):
-            return None
-        return Version(number=number, path=path, created=manifest.created, facts=manifest.result)
-
-    def version(self, number: int) -> Version:
-        """One version.
-
-        Raises:
-            StoreError: it does not exist or is damaged.
-        """
-        version = self._read(number)
-        if version is None:
-            numbers = ", ".join(str(v.number) for v in self.versions()) or "none"
-            raise self._refused(f"version {number} does not exist or is damaged", f"there is: {numbers}")
-        return version
-
-    def _refused(self, problem: str, fix: str | None = None) -> StoreError:
-        return StoreError(problem, where=str(self.folder), fix=fix)
+        super().__init__(store, name)
+        self.copies = ServingCopies(store, name)
+        self.serving = self.copies.folder
+        self._champion = self._pointer(CHAMPION)
 
     def history(self) -> list[Event]:
         """Every promotion and rollback, oldest first.
@@ -119,14 +53,7 @@ class Registry:
         Raises:
             StoreError: champion.json is damaged.
         """
-        path = self.folder / CHAMPION
-        try:
-            return [Event.model_validate(event) for event in json.loads(self.store.read(path))["history"]]
-        except FileNotFoundError:
-            return []
-        except (ValueError, KeyError, TypeError):
-            fix = "restore it from a backup; the versions beside it are whole"
-            raise StoreError("is damaged", where=str(path), fix=fix) from None
+        return self._champion.history()
 
     def champion(self) -> Version | None:
         """The version in production; None before the first promotion.
@@ -134,8 +61,22 @@ class Registry:
         Raises:
             StoreError: it is damaged.
         """
-        events = self.history()
-        return self.version(events[-1].version) if events else None
+        number = self._champion.number()
+        return None if number is None else self.version(number)
+
+    def decided_against(self) -> int:
+        """The champion's number for `against`; NOBODY when there is none."""
+        return self._champion.number() or NOBODY
+
+    def previous(self) -> int | None:
+        """The version that a rollback goes back to; None when there is none."""
+        return next(iter(self._before(self.history())), None)
+
+    def _before(self, events: list[Event]) -> list[int]:
+        """The whole champions before the present one that were not rolled back, latest first."""
+        gone, current = self.rolled_back(), events[-1].version if events else None
+        earlier = dict.fromkeys(e.version for e in reversed(events) if e.version != current)
+        return [number for number in earlier if number not in gone and self._read(number) is not None]
 
     def rolled_back(self) -> dict[int, str]:
         """Versions that were rolled back and not promoted again since, with when and why."""
@@ -146,79 +87,116 @@ class Registry:
             gone.pop(event.version, None)
         return gone
 
-    def find(self, key: str, value: Any) -> Version | None:
-        """The newest version whose facts hold `value` under `key`."""
-        return next((v for v in reversed(self.versions()) if v.facts.get(key) == value), None)
+    def aliases(self) -> dict[str, int]:
+        """The version of each alias.
 
-    def publish(self, saved_model: Path, facts: dict[str, Any]) -> Version:
-        """Copy a SavedModel in as the next version; it is not the champion yet.
-
-        Args:
-            facts: JSON; what later runs and people need to know of it.
+        Raises:
+            StoreError: the file of one is damaged.
         """
-        with self.lock(), writing(self.store.root):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            # a damaged version keeps its number: numbers are never used twice
-            number = max([*self._numbers(self.folder), *(event.version for event in self.history())], default=0) + 1
-            with _aside(self.folder) as aside:
-                copy_tree(saved_model, aside / SAVED_MODEL)
-                write_synced(aside / FACTS, json.dumps(facts, indent=1) + "\n")
-                manifest = Manifest(
-                    stage="version",
-                    fingerprint=str(number),
-                    key={"model": self.name, "version": number},
-                    files=manifests.entries(aside, sync=True),
-                    created=now(),
-                    seconds=0.0,
-                    tools=manifests.tools(),
-                    result=facts,
-                )
-                manifests.write(aside, manifest)
-                self.store.place(aside, self.folder / str(number))
-        return self.version(number)
+        found = {name: self._pointer(name).number() for name in aliases(self.store, self.folder)}
+        return {name: number for name, number in found.items() if number is not None}
+
+    def alias_history(self, name: str) -> list[Event]:
+        """Every change of an alias, oldest first."""
+        return self._pointer(name).history()
+
+    def named(self, name: str) -> Version:
+        """The version that a number, `champion`, `previous` or an alias names.
+
+        Raises:
+            StoreError: there is none, or it is damaged.
+            ConfigError: no alias has this name.
+        """
+        return self.version(self.number(name))
+
+    def number(self, name: str) -> int:
+        """The number of `named`, of a version that may be damaged."""
+        if name.isdecimal():
+            return int(name)
+        if name == CHAMPION:
+            number, fix = self._champion.number(), "headway run promotes one"
+            problem = "there is no champion yet"
+        elif name == PREVIOUS:
+            number, fix = self.previous(), "headway models lists the versions"
+            problem = "there is no champion before the present one"
+        else:
+            known = self.aliases()
+            number = known.get(name)
+            if number is None:
+                listed = ", ".join(f"{alias} (version {at})" for alias, at in known.items()) or "none"
+                fix = f"name a version's number, champion, previous or an alias; aliases there are: {listed}"
+                raise ConfigError(f"{name!r} names no version", where=str(self.folder), fix=fix)
+        if number is None:
+            raise self._refused(problem, fix)
+        return number
 
     def promote(
-        self, number: int, *, reason: str, run: str | None = None, verdict: str | None = None, force: bool = False
+        self,
+        number: int,
+        *,
+        reason: str,
+        run: str | None = None,
+        verdict: str | None = None,
+        force: bool = False,
+        against: int | None = None,
     ) -> Event:
         """Make a version the champion and serve it. Of the champion itself: only see to it that it is served.
 
         Args:
             run, verdict: who decided; kept in the history.
             force: let a version return that was rolled back.
+            against: the champion that it was compared with, `NOBODY` if there was none; None: whichever it is.
 
         Raises:
             StoreError: it does not exist, is damaged, or was rolled back.
+            Overtaken: another champion than `against` is in production.
         """
         with self.lock():
             events = self.history()
             if events and events[-1].version == number:
-                self._repair(events[-1])
+                self.copies.repair(events[-1], self.version)
                 return events[-1]
+            judged = f"against version {against}" if against else "when there was no champion"
+            fix = (
+                f"headway run compares with the champion of now, and headway promote --to {number} --force promotes "
+                f"version {number} all the same"
+            )
+            self._champion.expect(against, f"version {number} was to be promoted {judged}", fix)
             self._allow(number, force)
             return self._point(number, events, kind="promote", reason=reason, run=run, verdict=verdict)
 
-    def rollback(self, to: int | None = None, *, reason: str = "asked for", force: bool = False) -> Event:
+    def rollback(
+        self,
+        to: int | None = None,
+        *,
+        reason: str = "asked for",
+        force: bool = False,
+        against: int | None = None,
+    ) -> Event:
         """Make an earlier version the champion again: `to`, or the champion before the present one.
 
         Args:
             force: let `to` be a version that was itself rolled back.
+            against: the champion that is to go; None: whichever it is.
 
         Raises:
             StoreError: there is nothing to go back to.
+            Overtaken: another champion than `against` is in production.
         """
         with self.lock():
             events = self.history()
             if not events:
                 raise self._refused("there is no champion yet", "headway run promotes one")
-            current, gone = events[-1].version, self.rolled_back()
+            fix = "headway models shows what became of it; --force rolls back whatever is the champion now"
+            self._champion.expect(against, f"version {against} was to be rolled back", fix)
+            current = events[-1].version
             earlier = [e.version for e in events if e.version != current]
-            whole = [number for number in earlier if number not in gone and self._read(number) is not None]
             listed = ", ".join(str(number) for number in sorted(set(earlier))) or "none"
             if to is None:
-                if not whole:
+                to = next(iter(self._before(events)), None)
+                if to is None:
                     problem = f"there is no champion before version {current} to go back to"
                     raise self._refused(problem, f"name one (--to N); champions before it: {listed}")
-                to = whole[-1]
             elif to == current:
                 raise self._refused(f"version {to} is the champion already")
             elif to not in earlier:
@@ -227,19 +205,53 @@ class Registry:
             self._allow(to, force)
             return self._point(to, events, kind="rollback", reason=reason)
 
+    def set_alias(
+        self, name: str, number: int, *, reason: str = "asked for", run: str | None = None, against: int | None = None
+    ) -> Event:
+        """Point an alias at a version; of one that points there already, nothing changes.
+
+        Args:
+            against: the version that it pointed at, `NOBODY` for none; None: wherever it points.
+
+        Raises:
+            ConfigError: the name cannot be an alias.
+            StoreError: the version does not exist or is damaged.
+            Overtaken: the alias points elsewhere than at `against`.
+        """
+        check_alias(name)
+        with self.lock():
+            pointer = self._pointer(name)
+            fix = f"headway promote --alias {name} --to {number} --force moves it all the same"
+            if pointer.number() == number:
+                return pointer.history()[-1]
+            events = pointer.expect(against, f"{name} was to point at version {number}", fix)
+            self.version(number)
+            return self._move(pointer, events, kind="alias", version=number, reason=reason, run=run)
+
+    def remove_alias(self, name: str, *, reason: str = "asked for") -> Event:
+        """Let an alias point nowhere; its history stays.
+
+        Raises:
+            ConfigError: there is no such alias.
+        """
+        check_alias(name)
+        with self.lock():
+            number = self.number(name)
+            pointer = self._pointer(name)
+            return self._move(pointer, pointer.history(), kind="remove", version=number, reason=reason)
+
+    def _move(self, pointer: Pointer, events: list[Event], **facts: Any) -> Event:
+        previous = events[-1].version if events and events[-1].kind != "remove" else None
+        event = Event(time=now(), previous=previous, by=me(), **facts)
+        with writing(self.store.root):
+            pointer.move(events, event)
+        return event
+
     def repair(self) -> bool:
         """Serve the champion if a crash in the middle of its promotion, or a hand, left it unserved; whether it had to."""
         with self.lock():
             events = self.history()
-            return bool(events) and self._repair(events[-1])
-
-    def _repair(self, event: Event) -> bool:
-        target = self.serving / str(event.serving)
-        if self.store.placed(target):
-            return False
-        with writing(self.store.root), self._serving_copy(self.version(event.version)) as aside:
-            self.store.place(aside, target)
-        return True
+            return bool(events) and self.copies.repair(events[-1], self.version)
 
     def _allow(self, number: int, force: bool) -> None:
         why = self.rolled_back().get(number)
@@ -249,32 +261,15 @@ class Registry:
     def _point(self, number: int, events: list[Event], **facts: Any) -> Event:
         """The three steps of the module's docstring, in their order."""
         version = self.version(number)
-        event = Event(
-            time=now(),
-            version=number,
-            previous=events[-1].version if events else None,
-            serving=max([*self._numbers(self.serving), *(e.serving for e in events)], default=0) + 1,
-            by=_me(),
-            **facts,
-        )
-        history = [e.model_dump(mode="json") for e in [*events, event]]
-        pointer = {"version": number, "serving": event.serving, "history": history}
-        with writing(self.store.root), self._serving_copy(version) as aside:
-            self.store.replace(self.folder / CHAMPION, json.dumps(pointer, indent=1) + "\n")
-            self.store.place(aside, self.serving / str(event.serving))
+        serving = self.copies.next_number(events)
+        with writing(self.store.root), self.copies.prepared(version) as aside:
+            event = self._move(self._champion, events, version=number, serving=serving, **facts)
+            self.store.place(aside, self.copies.path(serving))
         return event
-
-    @contextlib.contextmanager
-    def _serving_copy(self, version: Version) -> Iterator[Path]:
-        self.serving.mkdir(parents=True, exist_ok=True)
-        with _aside(self.serving) as aside:
-            # versions are immutable, so a hard link is as good as a copy and costs nothing
-            copy_tree(self.store.local(version.path) / SAVED_MODEL, aside, link=True)
-            yield aside
 
     def verify(self) -> Iterator[tuple[Path, str]]:
         """(file, problem) for everything in the registry that is not as it was written. Reads every byte."""
-        for number in self._numbers(self.folder):
+        for number in self._numbers():
             path = self.folder / str(number)
             manifest = self.store.manifest(path)
             if manifest is None:
@@ -282,52 +277,22 @@ class Registry:
                 continue
             for name, problem in self.store.checksum_problems(path, manifest):
                 yield path / name, problem
+        for name in (CHAMPION, *aliases(self.store, self.folder)):
+            yield from self._verify_pointer(self._pointer(name))
+
+    def _verify_pointer(self, pointer: Pointer) -> Iterator[tuple[Path, str]]:
         try:
-            events = self.history()
+            number = pointer.number()
         except StoreError as error:
-            yield self.folder / CHAMPION, error.problem
+            yield pointer.path, error.problem
             return
-        if not events:
+        if number is None:
             return
-        champion = self.store.manifest(self.folder / str(events[-1].version))
-        if champion is None:
-            yield self.folder / CHAMPION, f"points at version {events[-1].version}, which is gone or damaged"
-            return
-        yield from self._verify_served(champion, events[-1])
-
-    def _verify_served(self, champion: Manifest, event: Event) -> Iterator[tuple[Path, str]]:
-        served = self.serving / str(event.serving)
-        if not self.store.placed(served):
-            yield served, f"is gone: version {event.version} is the champion and not served; promote it again"
-            return
-        prefix = SAVED_MODEL + "/"
-        files = [
-            entry.model_copy(update={"path": entry.path.removeprefix(prefix)})
-            for entry in champion.files
-            if entry.path.startswith(prefix)
-        ]
-        copy = champion.model_copy(update={"files": tuple(files)})
-        for name, problem in self.store.checksum_problems(served, copy):
-            yield served / name, problem
-
-
-@contextlib.contextmanager
-def _aside(parent: Path) -> Iterator[Path]:
-    """A hidden folder beside its target, so that the rename stays on one disk; `Store.sweep` knows its name."""
-    aside = parent / mark(".aside")
-    aside.mkdir()
-    try:
-        yield aside
-    finally:
-        remove(aside)
-
-
-def _me() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        user = str(os.getuid())
-    return f"{user}@{place()}"
+        manifest = self.store.manifest(self.folder / str(number))
+        if manifest is None:
+            yield pointer.path, f"points at version {number}, which is gone or damaged"
+        elif pointer.name == CHAMPION:
+            yield from self.copies.verify(manifest, pointer.history()[-1])
 
 
 def names(store: Store) -> list[str]:

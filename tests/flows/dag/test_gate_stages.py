@@ -11,6 +11,8 @@ from flows.config.pipeline import read_pipeline
 from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunSpec
 from flows.dag.step import Output
+from flows.execution.run import promote
+from headway.errors import Overtaken
 from headway.evaluation.gate import gate
 from headway.monitor import Monitor
 
@@ -94,7 +96,7 @@ def run(tmp_path):
         pq.write_table(pa.table(dict(zip("xzy", rows, strict=True))), tmp_path / "data" / f"2024-0{span}.parquet")
     known = {}
 
-    def go(until, share, seed=0, **overrides):
+    def go(until, share, seed=0, meanwhile=lambda registry: None, **overrides):
         loaded = read_pipeline(tmp_path, {key.replace("__", "."): value for key, value in overrides.items()})
         store = loaded.open_store()
         store.create()
@@ -104,7 +106,8 @@ def run(tmp_path):
         end = run_dag(run_spec, executor, freeze=False)
         if end.verdict["promote"]:
             version = run_spec.registry.publish(tmp_path / "saved_model", json.loads(json.dumps(end.facts)))
-            run_spec.registry.promote(version.number, reason="", run="r", verdict=end.verdict["verdict"])
+            meanwhile(run_spec.registry)
+            promote(run_spec, end, version, run="r")
         return end, executor.titles, run_spec.registry
 
     return go
@@ -148,3 +151,22 @@ def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
     assert end.verdict["verdict"] == "incompatible champion" and not end.verdict["promote"]
     assert said in end.verdict["reasons"][0] and any(said in note for note in end.notes)
     assert "evaluate champion 1" not in titles
+
+
+def test_a_verdict_does_not_promote_against_a_champion_that_it_did_not_compare_with(run, tmp_path):
+    def another(registry):
+        registry.publish(tmp_path / "saved_model", {"train": "other"})
+        registry.promote(max(version.number for version in registry.versions()), reason="by hand")
+
+    with pytest.raises(
+        Overtaken, match="version 1 was to be promoted when there was no champion, but version 2 became"
+    ):
+        run("2024-01", 0.10, meanwhile=another)
+
+
+def test_a_promotion_that_comes_too_late_leaves_its_version_in_the_registry(run, tmp_path):
+    _, _, registry = run("2024-01", 0.10)
+    registry.publish(tmp_path / "saved_model", {})
+    with pytest.raises(Overtaken, match="version 3 was to be promoted against version 1, but version 2 became"):
+        run("2024-02", 0.08, meanwhile=lambda registry: registry.promote(2, reason="by hand"))
+    assert [version.number for version in registry.versions()] == [1, 2, 3] and registry.champion().number == 2

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from flows.cli.app import main
-from headway.registry.registry import SAVED_MODEL, Registry
+from headway.registry.registry import Registry
+from headway.registry.versions import SAVED_MODEL
 from headway.storage.store import Store
 
 A, B = "a" * 32, "b" * 32

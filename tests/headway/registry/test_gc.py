@@ -17,13 +17,6 @@ from headway.storage.locks import Lock
 from headway.storage.store import Store
 
 
-@pytest.fixture
-def store(tmp_path) -> Store:
-    made = Store(tmp_path / "store")
-    made.create()
-    return made
-
-
 def output(store: Store, stage: str, fingerprint: str) -> None:
     with store.open(stage, fingerprint, {}) as staging:
         (staging.path / "data").write_bytes(b"x" * 100)

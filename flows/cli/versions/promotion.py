@@ -1,0 +1,121 @@
+"""The commands that list versions and move what points at them: the champion and the aliases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from flows.cli.commands import answer, execute, run_spec_of, store_of, summary_text
+from flows.cli.options import Options, PipelinePath, RunOptions
+from headway.errors import ConfigError
+from headway.messages import metrics_line
+
+if TYPE_CHECKING:
+    from headway.registry.registry import Registry
+
+Reason = Annotated[str, Parameter(metavar="TEXT", help="recorded in the registry's history")]
+ASKED = "asked for on the command line"
+
+
+def registry_of(pipeline: str, options: Options) -> Registry:
+    from headway.registry.registry import Registry
+
+    loaded, store = store_of(pipeline, options)
+    return Registry(store, loaded.pipeline.name)
+
+
+def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
+    from headway.registry.registry import Registry, names
+
+    _, store = store_of(pipeline, options)
+    value, lines = {}, []
+    for name in names(store):
+        registry = Registry(store, name)
+        history, aliases = registry.history(), registry.aliases()
+        champion, previous = history[-1].version if history else None, registry.previous()
+        gone = registry.rolled_back()
+        value[name] = {
+            "champion": champion,
+            "previous": previous,
+            "aliases": aliases,
+            "serving": str(registry.serving / str(history[-1].serving)) if history else None,
+            "versions": [v.model_dump(mode="json") for v in registry.versions()],
+            "history": [event.model_dump(mode="json") for event in history],
+            "alias_history": {a: [e.model_dump(mode="json") for e in registry.alias_history(a)] for a in aliases},
+        }
+        lines.append(name)
+        for version in reversed(registry.versions()):
+            places = {"champion": champion, "previous": previous, **aliases}
+            marks = [place for place, number in places.items() if number == version.number]
+            marks += ["rolled back"] if version.number in gone else []
+            spans = version.facts.get("spans") or ["?"]
+            created = version.created[:16].replace("T", " ")
+            lines.append(f"  {version.number:>4}  {', '.join(marks):<11}  {created}  {spans[0]} to {spans[-1]}")
+            lines += [
+                f"        {line}" for line in (metrics_line(version.facts.get("metrics")), version.saved_model) if line
+            ]
+    return answer(options, value, "\n".join(lines) or "no model was promoted yet")
+
+
+def promote(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    to: Annotated[
+        str | None,
+        Parameter(metavar="VERSION", help="a version: its number, previous or an alias (default: the held candidate)"),
+    ] = None,
+    alias: Annotated[
+        str | None, Parameter(metavar="NAME", help="point this alias at it instead: shadow, stable; the champion stays")
+    ] = None,
+    remove: Annotated[bool, Parameter(help="let the alias point nowhere")] = False,
+    reason: Reason = ASKED,
+    force: Annotated[bool, Parameter(help="even if it was rolled back, or somebody promoted meanwhile")] = False,
+    options: RunOptions = RunOptions(),
+) -> int:
+    """A version by name; without one the window's candidate, by force."""
+    if alias is not None:
+        from headway.registry.pointers import check_alias
+
+        check_alias(alias)
+    if remove:
+        if alias is None or to is not None:
+            raise ConfigError("removes an alias, and nothing else", where="--remove", fix="--alias NAME --remove")
+        event = registry_of(pipeline, options).remove_alias(alias, reason=reason)
+        return answer(options, event.model_dump(mode="json"), f"{alias} no longer points at version {event.version}")
+    if to is None:
+        run_spec = run_spec_of(pipeline, options, force=True, alias=alias)
+        record = execute(options, run_spec)
+        done = record["state"] == ("promoted" if alias is None else "named")
+        return answer(options, record, summary_text(record, run_spec), 0 if done else 4)
+    registry = registry_of(pipeline, options)
+    if alias is not None:
+        stood = registry.aliases().get(alias, 0)
+        event = registry.set_alias(alias, registry.number(to), reason=reason, against=None if force else stood)
+        before = "" if event.previous in (None, event.version) else f", in place of {event.previous}"
+        return answer(options, event.model_dump(mode="json"), f"{alias} is version {event.version}{before}")
+    against = None if force else registry.decided_against()
+    event = registry.promote(registry.number(to), reason=reason, force=force, against=against)
+    text = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
+    return answer(options, event.model_dump(mode="json"), text)
+
+
+def rollback(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    to: Annotated[
+        str | None,
+        Parameter(metavar="VERSION", help="a version: its number or an alias (default: the champion before)"),
+    ] = None,
+    reason: Reason = ASKED,
+    force: Annotated[bool, Parameter(help="even if that version was rolled back, or the champion has changed")] = False,
+    options: Options = Options(),
+) -> int:
+    registry = registry_of(pipeline, options)
+    against = None if force else registry.decided_against()
+    number = None if to is None else registry.number(to)
+    event = registry.rollback(number, reason=reason, force=force, against=against)
+    text = f"version {event.version} is the champion again, in place of {event.previous}"
+    return answer(options, event.model_dump(mode="json"), f"{text}; served as {registry.serving / str(event.serving)}")

@@ -1,0 +1,143 @@
+"""Pointers to a version: one small file each, replaced as a whole, that also holds every change it ever saw.
+
+    champion = Pointer(store, folder, "champion")
+    champion.history()                        # oldest first; [] when it never pointed anywhere
+    champion.number()                         # 3; None when it points nowhere
+    champion.move(event)                      # the change itself: one atomic write
+
+The champion is a pointer, and so is every alias (`stable`, `shadow`, ...): models/<name>/<pointer>.json. Whoever moves one
+holds the model's lock.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from headway.config import Frozen
+from headway.errors import ConfigError, Overtaken, StoreError
+from headway.storage.process_identity import place
+from headway.storage.store import Store
+
+CHAMPION, PREVIOUS = "champion", "previous"
+RESERVED = (CHAMPION, PREVIOUS, "latest")
+NOBODY = 0
+"""`against` of a decision that was made when there was no champion."""
+_ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+
+class Event(Frozen):
+    """One change of a pointer."""
+
+    time: str
+    kind: str
+    """promote or rollback; of an alias: alias, or remove."""
+    version: int
+    """Where it points from then on; of a removal, where it pointed."""
+    previous: int | None
+    serving: int | None = None
+    """The champion's number under serving/<name>/."""
+    reason: str
+    by: str = ""
+    """user@host"""
+    run: str | None = None
+    """The run that decided it; None when a person did."""
+    verdict: str | None = None
+
+    def says(self) -> str:
+        """Who did it, and when."""
+        run = f", run {self.run}" if self.run else ""
+        return f"on {self.time[:16].replace('T', ' ')} UTC by {self.by or 'somebody'}{run}"
+
+
+class Pointer:
+    """One pointer of a model."""
+
+    def __init__(self, store: Store, folder: Path, name: str):
+        self.store, self.name, self.path = store, name, folder / f"{name}.json"
+
+    def history(self) -> list[Event]:
+        """Every change, oldest first.
+
+        Raises:
+            StoreError: its file is damaged.
+        """
+        try:
+            return [Event.model_validate(event) for event in json.loads(self.store.read(self.path))["history"]]
+        except FileNotFoundError:
+            return []
+        except (ValueError, KeyError, TypeError):
+            fix = "restore it from a backup; the versions beside it are whole"
+            if self.name != CHAMPION:
+                fix = f"restore it from a backup, or delete it and set it again: headway promote --alias {self.name} --to VERSION"
+            raise StoreError("is damaged", where=str(self.path), fix=fix) from None
+
+    def number(self) -> int | None:
+        """The version it points at; None when it points nowhere."""
+        events = self.history()
+        return events[-1].version if events and events[-1].kind != "remove" else None
+
+    def expect(self, against: int | None, what: str, fix: str) -> list[Event]:
+        """The history, if the pointer still stands where it stood when the caller looked.
+
+        Args:
+            against: the version that it pointed at then, `NOBODY` for none; None: wherever it points.
+            what: what the caller decided, for the message: "version 4 was compared with version 3".
+
+        Raises:
+            Overtaken: somebody moved it meanwhile; says who, and when.
+        """
+        events = self.history()
+        found = self.number() or NOBODY
+        if against is None or found == against:
+            return events
+        last = events[-1] if events else None
+        change = (
+            f"version {found} became the champion"
+            if self.name == CHAMPION
+            else f"{self.name} was moved to version {found}"
+        )
+        change = change if found else f"{self.name} was removed"
+        who = f" {last.says()}: {_short(last.reason)}" if last else ""
+        raise Overtaken(f"{what}, but {change}{who}", where=str(self.path), fix=fix)
+
+    def move(self, events: list[Event], event: Event) -> None:
+        """Add `event` to the history and point where it says: one write."""
+        pointer: dict[str, Any] = {"version": None if event.kind == "remove" else event.version}
+        pointer |= {} if event.serving is None else {"serving": event.serving}
+        pointer["history"] = [e.model_dump(mode="json") for e in [*events, event]]
+        self.store.replace(self.path, json.dumps(pointer, indent=1) + "\n")
+
+
+def check_alias(name: str) -> None:
+    """Raise ConfigError unless `name` may name a pointer beside the champion."""
+    if name in RESERVED:
+        raise ConfigError(
+            f"{name!r} is a name that Headway gives", where="--alias", fix="choose another: stable, shadow"
+        )
+    if not _ALIAS.fullmatch(name):
+        fix = "a letter, then letters, digits, - and _, forty at most, all lower case: stable, shadow, eu-west"
+        raise ConfigError(f"{name!r} is not a name for an alias", where="--alias", fix=fix)
+
+
+def aliases(store: Store, folder: Path) -> list[str]:
+    """The names of the aliases that ever were, sorted."""
+    names = (name.removesuffix(".json") for name in store.children(folder) if name.endswith(".json"))
+    return [name for name in names if _ALIAS.fullmatch(name) and name not in RESERVED]
+
+
+def me() -> str:
+    """user@host"""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"{user}@{place()}"
+
+
+def _short(text: str, most: int = 120) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."

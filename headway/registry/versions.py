@@ -1,0 +1,141 @@
+"""The versions of a model: models/<name>/<number>/, immutable, each with what its publisher said of it.
+
+versions = Versions(store, "flights")
+version = versions.publish(saved_model, facts={"run": "...", "train": fingerprint})
+versions.version(3).saved_model           # a folder that TensorFlow loads
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headway.config import Frozen
+from headway.errors import StoreError
+from headway.messages import now
+from headway.registry.pointers import CHAMPION, Pointer, aliases
+from headway.storage import manifest as manifests
+from headway.storage.atomic_io import copy_tree, remove, write_synced, writing
+from headway.storage.manifest import Manifest
+from headway.storage.process_identity import mark
+from headway.storage.store import Store
+
+SAVED_MODEL, FACTS, LINEAGE = "saved_model", "version.json", "lineage.json"
+_LOCK_WAIT_SECONDS = 30.0
+
+
+class Version(Frozen):
+    number: int
+    path: Path
+    created: str
+    facts: dict[str, Any]
+    """What the publisher said of it: run, fingerprints, spans, metrics, signatures."""
+
+    @property
+    def saved_model(self) -> Path:
+        return self.path / SAVED_MODEL
+
+
+class Versions:
+    """The versions of one model."""
+
+    def __init__(self, store: Store, name: str):
+        self.store, self.name = store, name
+        self.folder = store.root / "models" / name
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """One publication or promotion of a model at a time."""
+        with self.store.lock(f"model-{self.name}").held(wait_seconds=_LOCK_WAIT_SECONDS):
+            yield
+
+    def versions(self) -> list[Version]:
+        """All whole versions, lowest first."""
+        return [version for number in self._numbers() if (version := self._read(number)) is not None]
+
+    def _numbers(self) -> list[int]:
+        return numbers(self.store, self.folder)
+
+    def _read(self, number: int) -> Version | None:
+        path = self.folder / str(number)
+        manifest = self.store.manifest(path)
+        if manifest is None or self.store.sizes_problem(path, manifest):
+            return None
+        return Version(number=number, path=path, created=manifest.created, facts=manifest.result)
+
+    def version(self, number: int) -> Version:
+        """One version.
+
+        Raises:
+            StoreError: it does not exist or is damaged.
+        """
+        version = self._read(number)
+        if version is None:
+            numbers = ", ".join(str(v.number) for v in self.versions()) or "none"
+            raise self._refused(f"version {number} does not exist or is damaged", f"there is: {numbers}")
+        return version
+
+    def _refused(self, problem: str, fix: str | None = None) -> StoreError:
+        return StoreError(problem, where=str(self.folder), fix=fix)
+
+    def find(self, key: str, value: Any) -> Version | None:
+        """The newest version whose facts hold `value` under `key`."""
+        return next((v for v in reversed(self.versions()) if v.facts.get(key) == value), None)
+
+    def publish(self, saved_model: Path, facts: dict[str, Any], lineage: dict[str, Any] | None = None) -> Version:
+        """Copy a SavedModel in as the next version; it is not the champion yet.
+
+        Args:
+            facts: JSON; what later runs and people need to know of it.
+            lineage: JSON; what it was made from (`headway.registry.lineage`).
+        """
+        with self.lock(), writing(self.store.root):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # a damaged version keeps its number: numbers are never used twice
+            number = max([*self._numbers(), *self._pointed_at()], default=0) + 1
+            with written_aside(self.folder) as aside:
+                copy_tree(saved_model, aside / SAVED_MODEL)
+                write_synced(aside / FACTS, json.dumps(facts, indent=1) + "\n")
+                if lineage is not None:
+                    write_synced(aside / LINEAGE, json.dumps(lineage, indent=1) + "\n")
+                manifest = Manifest(
+                    stage="version",
+                    fingerprint=str(number),
+                    key={"model": self.name, "version": number},
+                    files=manifests.entries(aside, sync=True),
+                    created=now(),
+                    seconds=0.0,
+                    tools=manifests.tools(),
+                    result=facts,
+                )
+                manifests.write(aside, manifest)
+                self.store.place(aside, self.folder / str(number))
+        return self.version(number)
+
+    def _pointed_at(self) -> Iterator[int]:
+        """Every version that a pointer ever named."""
+        for name in (CHAMPION, *aliases(self.store, self.folder)):
+            with contextlib.suppress(*([] if name == CHAMPION else [StoreError])):  # an alias is `verify`'s to name
+                yield from (event.version for event in self._pointer(name).history())
+
+    def _pointer(self, name: str) -> Pointer:
+        return Pointer(self.store, self.folder, name)
+
+
+@contextlib.contextmanager
+def written_aside(parent: Path) -> Iterator[Path]:
+    """A hidden folder beside its target, so that the rename stays on one disk; `Store.sweep` knows its name."""
+    aside = parent / mark(".aside")
+    aside.mkdir()
+    try:
+        yield aside
+    finally:
+        remove(aside)
+
+
+def numbers(store: Store, folder: Path) -> list[int]:
+    """The numbers that name something in `folder`, lowest first."""
+    return sorted(int(name) for name in store.children(folder) if name.isdigit())
