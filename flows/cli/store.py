@@ -152,22 +152,27 @@ def gc(
     /,
     *,
     keep: Annotated[Count, Parameter(metavar="RUNS", help="runs to keep of each pipeline")] = 20,
+    keep_versions: Annotated[
+        Count | None,
+        Parameter(help="also remove versions but the newest so many, the last champions and those with an alias"),
+    ] = None,
     dry_run: Annotated[bool, Parameter(help="only list what would be removed")] = False,
     options: Options = Options(),
 ) -> int:
     from headway.registry.gc import alone, collect, remove
 
     _, store = store_of(pipeline, options)
-    with alone(store) as lock:
-        garbage = collect(store, keep_runs=keep)
-        if dry_run:
-            freed = sum(item.bytes for item in garbage)
-        else:
-            freed = remove(store, garbage, check=lock.check)
+    with alone(store) as remover:
+        planned = collect(store, keep_runs=keep, keep_versions=keep_versions)
+        removed = planned if dry_run else remove(remover, planned, keep_versions=keep_versions)
         swept = [] if dry_run else store.sweep()
-    value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage]
+    in_use = [item for item in planned if item not in removed]
+    freed = sum(item.bytes for item in removed)
+    value = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in removed]
     verb = "would free" if dry_run else "freed"
-    lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in garbage]
+    lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in removed]
+    lines += [f"{item.path}: left, it is in use" for item in in_use]
     lines += [f"{path}: left behind by a process that died" for path in swept]
     result = {"removed": value, "bytes": freed, "swept": [str(path) for path in swept]}
+    result["in_use"] = [str(item.path) for item in in_use]
     return answer(options, result, "\n".join([*lines, f"{verb} {counted(freed, 'byte')}"]))

@@ -88,9 +88,9 @@ def remove_outputs(store: Store, damaged: Sequence[Place]) -> list[Place]:
     if not outputs:
         return []
     removed = []
-    with alone(store, "verify --repair") as lock:
+    with alone(store, "verify --repair") as remover:
         for place in outputs:
-            lock.check()
+            remover.lock.check()
             stage = place.path.parent.name
             # a run may have made it anew since it was looked at
             if next(store.output_problems(stage, place.path), None) is not None:

@@ -24,14 +24,13 @@ from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now
 from headway.monitor import Monitor
 from headway.redaction import redact, redacted
-from headway.registry.gc import not_collecting
+from headway.registry.gc import running
+from headway.registry.leases import WAIT_SECONDS
 from headway.registry.registry import Event, Version
 from headway.storage.atomic_io import storage_error
 from tfcore.export.replay_process import ReplayProcess
 
 _STATES: dict[type[HeadwayError], str] = {Cancelled: "cancelled", Overtaken: "overtaken"}
-GC_SECONDS = 60.0
-"""How long a run waits at least for `headway gc` to end."""
 
 
 def execute(
@@ -61,8 +60,11 @@ def execute(
     def on_wait(who: str) -> None:
         report.note(f"waiting for {who}")
 
-    with lock.held(wait_seconds=wait_seconds, on_wait=on_wait):
-        not_collecting(run_spec.store, wait_seconds=max(wait_seconds, GC_SECONDS), on_wait=on_wait)
+    patience = max(wait_seconds, WAIT_SECONDS)
+    with (
+        lock.held(wait_seconds=wait_seconds, on_wait=on_wait),
+        running(run_spec.store, name, run, wait_seconds=patience, on_wait=on_wait),
+    ):
         return _Run(run_spec, run, report).go(wrap)
 
 

@@ -8,8 +8,9 @@ become of the pipeline since.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.scoring.remote_output import into_bucket
 from headway.errors import ConfigError
 from headway.monitor import Monitor
+from headway.registry.leases import reading
 from headway.registry.pointers import CHAMPION, PREVIOUS
 from headway.registry.registry import Registry
 from headway.schema.pbtxt import from_text
@@ -60,33 +62,36 @@ def predict(
     Raises:
         ConfigError, DataError, StoreError: see there; or there is no such model.
     """
-    folder, version = find_model(loaded, model)
-    described = describe_model(folder)
-    pipeline = loaded.pipeline
-    changes = {"path": input, "where": None} | ({"format": format} if format else {})
-    source = SourceConfig.model_validate(pipeline.source.model_dump() | changes)
-    request = PredictRequest(
-        files=files(source, ONE_SPAN),
-        source=source,
-        columns=described.columns,
-        model=str(folder),
-        digest=model_digest(folder),
-        loader=LOADER,
-        passthrough=tuple(_passed(loaded, described, source, columns)),
-        write=write,
-    )
-    bound = pipeline.validation.max_quarantined if max_quarantined is None else max_quarantined
+    with find_model(loaded, model, monitor.log) as (folder, version):
+        described = describe_model(folder)
+        pipeline = loaded.pipeline
+        changes = {"path": input, "where": None} | ({"format": format} if format else {})
+        source = SourceConfig.model_validate(pipeline.source.model_dump() | changes)
+        request = PredictRequest(
+            files=files(source, ONE_SPAN),
+            source=source,
+            columns=described.columns,
+            model=str(folder),
+            digest=model_digest(folder),
+            loader=LOADER,
+            passthrough=tuple(_passed(loaded, described, source, columns)),
+            write=write,
+        )
+        bound = pipeline.validation.max_quarantined if max_quarantined is None else max_quarantined
 
-    def into(out: Path) -> dict[str, Any]:
-        return run(request, out, monitor, runner=pipeline.runner, max_quarantined=bound)
+        def into(out: Path) -> dict[str, Any]:
+            return run(request, out, monitor, runner=pipeline.runner, max_quarantined=bound)
 
-    result = into_bucket(str(output), into) if is_remote(str(output)) else into(Path(output))
-    about = {"saved_model": str(folder), "version": version, "task": described.task}
-    return result | about | {"output": str(output)}
+        result = into_bucket(str(output), into) if is_remote(str(output)) else into(Path(output))
+        about = {"saved_model": str(folder), "version": version, "task": described.task}
+        return result | about | {"output": str(output)}
 
 
-def find_model(loaded: LoadedPipeline, model: str) -> tuple[Path, int | None]:
-    """The folder of a SavedModel, and its version if the registry holds it.
+@contextlib.contextmanager
+def find_model(
+    loaded: LoadedPipeline, model: str, note: Callable[[str], None] = lambda text: None
+) -> Iterator[tuple[Path, int | None]]:
+    """The folder of a SavedModel, and its version if the registry holds it: then nobody removes it until the block ends.
 
     Raises:
         StoreError: there is no champion, or no such version.
@@ -94,13 +99,14 @@ def find_model(loaded: LoadedPipeline, model: str) -> tuple[Path, int | None]:
     """
     registry = Registry(loaded.open_store(), loaded.pipeline.name)
     if is_version(registry, model):
-        version = registry.named(model)
-        registry.store.localize(str(version.saved_model))
-        return version.saved_model, version.number
-    if not Path(model).is_dir():
+        with reading(registry, model, "predict", note=note) as version:
+            registry.store.localize(str(version.saved_model))
+            yield version.saved_model, version.number
+    elif Path(model).is_dir():
+        yield Path(model).resolve(), None
+    else:
         problem = f"{model!r} is neither 'champion', nor a version's number, nor an alias, nor a folder"
         raise ConfigError(problem, where="--model", fix="headway models lists the versions and the aliases")
-    return Path(model).resolve(), None
 
 
 def is_version(registry: Registry, name: str) -> bool:

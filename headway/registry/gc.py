@@ -1,18 +1,21 @@
-"""Garbage collection: removes outputs, checkpoints, runs and serving copies that nothing refers to.
+"""Garbage collection: removes outputs, checkpoints, runs, serving copies and old versions that nothing refers to.
 
-    with alone(store) as lock:                    # no run of any pipeline goes on or begins meanwhile
+    with alone(store) as remover:                 # no run of any pipeline goes on or begins meanwhile
         garbage = collect(store, keep_runs=20)    # a plan: nothing is touched
-        remove(store, garbage, check=lock.check)
+        removed = remove(remover, garbage)
 
 Kept: the newest `keep_runs` runs of each pipeline and the run that made each version, with every output that they or a
-version point at; every version in the registry; of the serving copies the champion's and the newest two (a server may
-still have the one before loaded); checkpoints of a training that did not end, for two weeks.
+version point at; of the versions all, or with `keep_versions` the newest so many, the champion, the last ten champions and
+whatever an alias points at; of the serving copies the champion's and the newest two (a server may still have the one before
+loaded); checkpoints of a training that did not end, for two weeks; and whatever a reader holds (`headway.registry.leases`).
+
+What is relied on is held. A run holds a lease on what it works with, and `alone` refuses while there is one; a run that
+begins later waits. Versions and serving copies are removed under their model's lock, after another look at the pointers.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,43 +25,48 @@ from typing import Any
 from headway.errors import Locked
 from headway.messages import counted
 from headway.registry import registry
-from headway.storage.locks import Lock, describe, wait_while
-from headway.storage.process_identity import place
+from headway.registry.leases import REMOVER, WAIT_SECONDS, Remover, lease
+from headway.storage.locks import Lock, describe
 from headway.storage.store import Store
 
-LOCK = "gc"
-SERVING_COPIES = 2
+OUTPUTS = ("stages", "runs", "checkpoints")
+"""What a run writes: none may go on while it is collected."""
+SERVING_COPIES, CHAMPIONS = 2, 10
 CHECKPOINT_SECONDS = 14 * 24 * 3600
 
 
 @contextlib.contextmanager
-def alone(store: Store, command: str = "gc") -> Iterator[Lock]:
+def alone(store: Store, command: str = "gc") -> Iterator[Remover]:
     """While this is held, no run of any pipeline in the store goes on or begins.
-
-    A run takes its pipeline's lock first and then waits for this one (`not_collecting`); here this one is taken first,
-    and then every pipeline's is looked at. So of a run and a collection that begin together, one sees the other.
 
     Raises:
         Locked: a pipeline runs, or another process collects.
     """
-    lock = store.lock(LOCK, {"command": command})
+    lock = store.lock(REMOVER, {"command": command, "removing": list(OUTPUTS)})
     with lock.held():
-        _nobody_runs(store)
-        yield lock
+        remover = Remover(store, lock)
+        if users := remover.users(OUTPUTS):
+            raise Locked(f"held by {describe(users[0])}", where=store.name, fix="wait until that run has ended")
+        yield remover
 
 
-def not_collecting(store: Store, *, wait_seconds: float, on_wait: Callable[[str], None]) -> None:
-    """For a run that holds its pipeline's lock: return once nobody collects.
+@contextlib.contextmanager
+def running(
+    store: Store,
+    model: str,
+    run: str,
+    *,
+    wait_seconds: float = WAIT_SECONDS,
+    on_wait: Callable[[str], None] = lambda who: None,
+) -> Iterator[Lock]:
+    """Around a run, which holds its pipeline's lock: nothing that it reads or writes is collected.
 
     Raises:
-        Locked: somebody still does after `wait_seconds`.
+        Locked: somebody collects, and still does after `wait_seconds`.
     """
-    lock = store.lock(LOCK)
-
-    def fix(holder: dict[str, Any]) -> str:
-        return f"wait until headway {holder.get('command', 'gc')} has ended"
-
-    wait_while(lock.holder, str(lock.path), fix, wait_seconds=wait_seconds, on_wait=on_wait)
+    paths = [*OUTPUTS, f"models/{model}", f"serving/{model}"]
+    with lease(store, paths, {"run": run}, wait_seconds=wait_seconds, on_wait=on_wait) as held:
+        yield held
 
 
 @dataclass(frozen=True)
@@ -69,18 +77,20 @@ class Garbage:
     why: str
 
 
-def collect(store: Store, *, keep_runs: int) -> list[Garbage]:
+def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -> list[Garbage]:
     """What `remove` would take away, and why; nothing is touched.
 
-    Raises:
-        Locked: another process runs a pipeline in this store: its outputs have no run yet that points at them.
+    Args:
+        keep_versions: the newest versions of each model to keep besides those that a pointer names; None: all.
     """
-    _nobody_runs(store)
-    versions = [version for name in registry.names(store) for version in registry.Registry(store, name).versions()]
+    models = [registry.Registry(store, name) for name in registry.names(store)]
+    garbage = [item for model in models for item in _of_model(model, keep_versions)]
+    old = {item.path for item in garbage}
+    versions = [version for model in models for version in model.versions() if version.path not in old]
     makers = {version.facts.get("run") for version in versions}
     kept, dropped = _runs(store, keep_runs, makers)
     named = set(_strings([kept, [version.facts for version in versions]]))
-    garbage = [
+    garbage += [
         Garbage(folder, store.size(folder), "no kept run and no version points at it")
         for _, folder in store.all_outputs()
         if folder.name not in named
@@ -89,17 +99,23 @@ def collect(store: Store, *, keep_runs: int) -> list[Garbage]:
     why = f"older than the newest {counted(keep_runs, 'run')} of its pipeline"
     records = [store.runs_folder / f"{name}.json" for name in dropped]
     garbage += [Garbage(path, store.size(path), why) for path in records]
-    for name in registry.names(store):
-        garbage += _serving(registry.Registry(store, name))
     return garbage
 
 
-def _nobody_runs(store: Store) -> None:
-    names = [name for name in store.children(store.locks) if name.startswith("run-") and name.endswith(".json")]
-    for path in (store.locks / name for name in names):
-        holder = store.lock(path.stem).holder()
-        if holder is not None and (holder.get("host"), holder.get("pid")) != (place(), os.getpid()):
-            raise Locked(f"held by {describe(holder)}", where=str(path), fix="wait until that run has ended")
+def _of_model(model: registry.Registry, keep_versions: int | None) -> list[Garbage]:
+    return [*_versions(model, keep_versions), *_serving(model)]
+
+
+def _versions(model: registry.Registry, keep: int | None) -> Iterator[Garbage]:
+    if keep is None:
+        return
+    champions = dict.fromkeys(event.version for event in reversed(model.history()))
+    pointed = {*list(champions)[:CHAMPIONS], *model.aliases().values()}
+    versions = model.versions()
+    for version in versions[: max(0, len(versions) - keep)]:
+        if version.number not in pointed:
+            why = f"older than the newest {counted(keep, 'version')}, and nothing points at it"
+            yield Garbage(version.path, model.store.size(version.path), why)
 
 
 def _runs(store: Store, keep: int, makers: set[Any]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -144,13 +160,29 @@ def _serving(model: registry.Registry) -> list[Garbage]:
     return [Garbage(path, model.store.size(path), "an older serving copy") for path in old]
 
 
-def remove(store: Store, garbage: Sequence[Garbage], *, check: Callable[[], None] = lambda: None) -> int:
-    """Remove it; returns the bytes freed. A manifest goes first, so that a cut-off removal leaves nothing half-valid.
+def remove(remover: Remover, garbage: Sequence[Garbage], *, keep_versions: int | None = None) -> list[Garbage]:
+    """Remove it, but for what is in use or pointed at by now; returns what was removed.
 
-    Args:
-        check: called before each item; raises when the store may no longer be collected.
+    Raises:
+        Locked: this process paused so long that the right to collect was lost.
     """
+    store = remover.store
+    places = {item.path.relative_to(store.root).as_posix(): item for item in garbage}
+    others = [place for place in places if place.partition("/")[0] not in OUTPUTS]
+    free = remover.claim(OUTPUTS, others)
+    removed = []
+    for name in registry.names(store):
+        mine = [places[place] for place in places if place in free and place.split("/")[1] == name]
+        if mine:
+            model = registry.Registry(store, name)
+            with model.lock():
+                still = {item.path for item in _of_model(model, keep_versions)}
+                removed += _discard(remover, [item for item in mine if item.path in still])
+    return removed + _discard(remover, [item for place, item in places.items() if place not in others])
+
+
+def _discard(remover: Remover, garbage: Sequence[Garbage]) -> list[Garbage]:
     for item in garbage:
-        check()
-        store.discard(item.path)
-    return sum(item.bytes for item in garbage)
+        remover.lock.check()
+        remover.store.discard(item.path)
+    return list(garbage)

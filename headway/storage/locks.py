@@ -30,7 +30,7 @@ from headway.storage.process_identity import alive, place, started
 
 LEASE_SECONDS = 60.0
 _POLL_SECONDS = 0.2
-_KNOWN = ("token", "held", "host", "pid", "process_started", "since", "renewed", "expires")
+_KNOWN = ("token", "held", "host", "pid", "process_started", "since", "renewed", "expires", "uses", "removing")
 
 
 class Lock:
@@ -40,10 +40,18 @@ class Lock:
         path: the lock's file; its folder is made when it is taken.
         lease_seconds: how long after its last sign of life a holder on another host counts as gone.
         facts: what else its file says of the holder, such as the run.
+        once: the name is this holder's alone and is never taken again, so that nothing of it stays.
     """
 
-    def __init__(self, path: Path, *, lease_seconds: float = LEASE_SECONDS, facts: dict[str, Any] | None = None):
-        self.path, self._lease, self._facts = path, lease_seconds, facts or {}
+    def __init__(
+        self,
+        path: Path,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        facts: dict[str, Any] | None = None,
+        once: bool = False,
+    ):
+        self.path, self._lease, self._facts, self._once = path, lease_seconds, facts or {}, once
         self._token = uuid.uuid4().hex
         self._since = ""
         self._stop, self._lost = threading.Event(), threading.Event()
@@ -84,6 +92,27 @@ class Lock:
         with contextlib.suppress(OSError, StoreError), self._guard():  # else the lease or our death frees it
             if (owner := self.owner()) is not None and owner.get("token") == self._token:
                 self.path.unlink(missing_ok=True)
+        if self._once:
+            self._guard_file.unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """Remove what a holder that is gone left of a name that is not taken again."""
+        self.path.unlink(missing_ok=True)
+        self._guard_file.unlink(missing_ok=True)
+
+    def say(self, **facts: Any) -> None:
+        """Have its file say more of the holder; every look from then on sees it.
+
+        Raises:
+            Locked: somebody took the lock over.
+        """
+        with self._guard():
+            self._facts = self._facts | facts
+            if (self.owner() or {}).get("token") != self._token:
+                self._lost.set()
+            else:
+                self._write()
+        self.check()
 
     def check(self) -> None:
         """Raise Locked when somebody took the lock over, which takes a stop of this process longer than the lease."""
@@ -144,9 +173,13 @@ class Lock:
                     return
                 self._write()
 
+    @property
+    def _guard_file(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.guard")
+
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        guard = self.path.with_name(f".{self.path.name}.guard")
+        guard = self._guard_file
         with writing(self.path.parent):
             guard.parent.mkdir(parents=True, exist_ok=True)
             # never removed: two processes could hold an flock of two files of one name
@@ -196,6 +229,13 @@ def gone(owner: dict[str, Any]) -> bool:
     if owner.get("host") == place() and not alive(pid, str(owner.get("process_started", ""))):
         return True
     return time.time() > expires
+
+
+def lives(owner: dict[str, Any]) -> bool:
+    """Whether a holder may go on: as `not gone`, and a process of this host also while it stands still past its lease."""
+    return not gone(owner) or (
+        owner.get("host") == place() and alive(owner.get("pid", 0), str(owner.get("process_started", "")))
+    )
 
 
 def describe(owner: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,9 +44,11 @@ class BucketLock(Lock):
         *,
         lease_seconds: float = LEASE_SECONDS,
         facts: dict[str, Any] | None = None,
+        once: bool = False,
         on_taken: Callable[[], None] = lambda: None,
     ):
-        super().__init__(path, lease_seconds=lease_seconds, facts=facts)
+        super().__init__(path, lease_seconds=lease_seconds, facts=facts, once=once)
+        self._putting = threading.Lock()
         self._bucket, self._on_taken = bucket, on_taken
         self._folder = f"locks/{path.name}"
         self._expires = 0.0
@@ -81,7 +84,29 @@ class BucketLock(Lock):
         self._bucket.delete([key for key, claim in claims.items() if gone(claim)])
         return sorted((claim for claim in claims.values() if not gone(claim)), key=lambda c: not c.get("held"))
 
+    def forget(self) -> None:
+        self._bucket.delete(self._bucket.listing(self._folder))
+
+    def check(self) -> None:
+        if self._thread is not None and time.time() > self._expires:
+            self._lost.set()
+        super().check()
+
+    def say(self, **facts: Any) -> None:
+        with self._putting:
+            self._facts = self._facts | facts
+        if time.time() > self._expires or self._bucket.read(self._claim) is None:
+            self._lost.set()
+        else:
+            self._put(held=True)
+        self.check()
+
     def _take(self) -> dict[str, Any] | None:
+        if self._once:  # nobody else asks for it
+            self._since = now()
+            self._put(held=True)
+            self._on_taken()
+            return None
         others = self._others()
         for _ in range(_DUELS):
             if others and others[0].get("held"):
@@ -99,9 +124,10 @@ class BucketLock(Lock):
         return others[0] if others else {"since": self._since}
 
     def _put(self, *, held: bool) -> None:
-        expires = time.time() + self._lease
-        self._bucket.write(self._claim, self._claim_text(held=held, expires=expires).encode())
-        self._expires = expires
+        with self._putting:  # what the renewing thread puts must not be older than what was said
+            expires = time.time() + self._lease
+            self._bucket.write(self._claim, self._claim_text(held=held, expires=expires).encode())
+            self._expires = expires
 
     def _renew(self) -> None:
         while not self._stop.wait(self._lease / 4):

@@ -341,10 +341,11 @@ class BucketStore(Store):
 
     # --- locks and checkpoints
 
-    def lock(self, name: str, facts: dict[str, Any] | None = None) -> Lock:
+    def lock(self, name: str, facts: dict[str, Any] | None = None, *, once: bool = False) -> Lock:
         from headway.storage.object_lock import BucketLock
 
-        return BucketLock(self.bucket, self.locks / f"{name}.json", facts=facts, on_taken=self._forget)
+        path = self.locks / f"{name}.json"
+        return BucketLock(self.bucket, path, facts=facts, once=once, on_taken=self._forget)
 
     @contextlib.contextmanager
     def checkpointing(self, fingerprint: str, *, keep_best: int = 0) -> Iterator[None]:

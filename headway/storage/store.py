@@ -179,14 +179,20 @@ class Store:
         return max(p.lstat().st_mtime for p in [folder, *folder.rglob("*")])
 
     def discard(self, path: Path) -> None:
-        """Remove a file or a folder; its manifest first, so that a removal cut off leaves nothing half-valid."""
+        """Remove a file or a folder: by one rename, so that a removal cut off leaves nothing that looks damaged."""
         if path.is_dir():
-            (path / manifests.NAME).unlink(missing_ok=True)
+            # models/ and serving/ may be disks of their own
+            inside = path.parent.parent in (self.root / "models", self.root / "serving")
+            aside = (path.parent if inside else self.staging) / mark(".removed")
+            try:
+                path = path.rename(aside)
+            except OSError:  # another disk after all
+                (path / manifests.NAME).unlink(missing_ok=True)
         remove(path)
 
-    def lock(self, name: str, facts: dict[str, Any] | None = None) -> Lock:
+    def lock(self, name: str, facts: dict[str, Any] | None = None, *, once: bool = False) -> Lock:
         """The lock of this name, not taken yet."""
-        return Lock(self.locks / f"{name}.json", facts=facts)
+        return Lock(self.locks / f"{name}.json", facts=facts, once=once)
 
     @contextlib.contextmanager
     def checkpointing(self, fingerprint: str, *, keep_best: int = 0) -> Iterator[None]:

@@ -71,13 +71,19 @@ def test_a_name_that_is_wrong_is_a_usage_error(registry, capsys, arguments, word
 def test_predict_takes_whatever_names_a_version(registry, tmp_path):
     registry.set_alias("shadow", 3)
     loaded = read_pipeline(tmp_path)
-    found = {
-        name: find_model(loaded, name)[1] for name in ("1", "champion", "previous", "shadow", str(tmp_path / "model"))
-    }
-    assert list(found.values()) == [1, 2, 1, 3, None]
+
+    def number(name):
+        with find_model(loaded, name) as (_, version):
+            held = [json.loads(p.read_text())["uses"] for p in (tmp_path / "store" / "locks").glob("use-*.json")]
+            assert held == ([[f"models/toy/{version}"]] if version else [])
+            return version
+
+    names = ("1", "champion", "previous", "shadow", str(tmp_path / "model"))
+    assert [number(name) for name in names] == [1, 2, 1, 3, None]
     (tmp_path / "shadow").mkdir()
-    assert find_model(loaded, "shadow")[1] == 3, "an alias comes before a folder of its name"
-    assert find_model(loaded, "./shadow")[1] is None
+    assert number("shadow") == 3, "an alias comes before a folder of its name"
+    assert number("./shadow") is None
+    assert list((tmp_path / "store" / "locks").glob("*use-*")) == []
 
 
 def test_a_promotion_that_somebody_else_came_before_is_refused(registry, capsys, monkeypatch):

@@ -109,10 +109,10 @@ def test_a_multiclass_model_gives_the_class_and_its_probabilities(headway, typed
 
 def test_a_model_that_cannot_be_used_is_named(project, tmp_path):
     loaded = read_pipeline(project)
-    with pytest.raises(ConfigError, match="neither 'champion', nor a version"):
-        find_model(loaded, "champoin")
-    with pytest.raises(StoreError, match="version 3 does not exist"):
-        find_model(loaded, "3")
+    with pytest.raises(ConfigError, match="neither 'champion', nor a version"), find_model(loaded, "champoin"):
+        pass
+    with pytest.raises(StoreError, match="version 3 does not exist"), find_model(loaded, "3"):
+        pass
 
 
 def test_a_model_that_does_not_say_which_columns_it_takes_is_refused(tmp_path):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
-from headway.errors import Locked
-from headway.registry.gc import CHECKPOINT_SECONDS, alone, collect, not_collecting, remove
+from headway.errors import Locked, StoreError
+from headway.registry.gc import CHECKPOINT_SECONDS, alone, collect, remove, running
+from headway.registry.leases import overlap, reading
 from headway.registry.registry import Registry
-from headway.storage.locks import Lock
 from headway.storage.store import Store
 
 
@@ -71,7 +74,8 @@ def champion(store, tmp_path) -> Registry:
 def test_what_a_version_points_at_stays_with_the_run_that_made_it(store, champion):
     assert gone(store, 1) == []
     assert gone(store, 0) == ["runs/2.json", f"stages/train/{fp('c')}"]
-    remove(store, collect(store, keep_runs=0))
+    with alone(store) as remover:
+        remove(remover, collect(store, keep_runs=0))
     assert champion.champion().number == 1 and list(champion.verify()) == []
     assert store.find("train", fp("a")) is not None and "1" in [run["run"] for run in store.runs()]
 
@@ -113,57 +117,204 @@ def test_checkpoints_of_a_training_that_did_not_end_stay_for_two_weeks(store):
     assert found == {fp("a"): "its training is done", fp("c"): "no training went on from it for 14 days"}
 
 
-RUNNER = """
+HOLDER = """
 import sys, time
 from pathlib import Path
-from headway.storage.locks import Lock
-Lock(Path(sys.argv[1]), facts={"run": "theirs"}).acquire()
-print("held", flush=True)
-time.sleep(60)
+from headway.registry import gc, leases
+from headway.registry.registry import Registry
+from headway.storage.store import Store
+store = Store(Path(sys.argv[1]))
+what = {
+    "run": lambda: gc.running(store, "taxi", "theirs"),
+    "gc": lambda: gc.alone(store),
+    "reader": lambda: leases.reading(Registry(store, "flights"), "2", "predict"),
+}[sys.argv[2]]
+with what():
+    print("held", flush=True)
+    time.sleep(60)
 """
+
+
+@contextlib.contextmanager
+def another_process(store, what):
+    """Holds something until it is killed; yields the process."""
+    arguments = [sys.executable, "-c", HOLDER, str(store.root), what]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
 
 
 def test_nothing_is_collected_while_another_process_runs_a_pipeline(store):
     """Its outputs have no run yet that points at them."""
     output(store, "ingest", fp("a"))
-    path = store.locks / "run-taxi.json"
-    process = subprocess.Popen([sys.executable, "-c", RUNNER, str(path)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout.readline() == "held\n"
-        with pytest.raises(Locked, match="run theirs"):
-            collect(store, keep_runs=1)
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-    with Lock(store.locks / "run-flights.json").held():  # as the command itself does
-        assert gone(store, 1) == [f"stages/ingest/{fp('a')}"]
-
-
-def test_a_run_does_not_begin_while_somebody_collects(store):
-    """Both ways round: who comes second sees who came first."""
-    output(store, "ingest", fp("a"))
-    waited = []
-    with alone(store) as lock:
-        with store.lock("run-taxi").held(), pytest.raises(Locked, match="command gc"):
-            not_collecting(store, wait_seconds=0.0, on_wait=waited.append)
-        assert len(waited) == 1 and "command gc" in waited[0]
-        remove(store, collect(store, keep_runs=0), check=lock.check)
-    not_collecting(store, wait_seconds=0.0, on_wait=waited.append)
-    assert len(waited) == 1
-    with Lock(store.locks / "run-taxi.json").held():  # ours, so `collect` alone would go on
-        owner = store.lock("run-taxi").owner() | {"host": "elsewhere"}
-        store.replace(store.locks / "run-taxi.json", json.dumps(owner))
-        with pytest.raises(Locked), alone(store):
+    with another_process(store, "run") as process:
+        with pytest.raises(Locked, match="run theirs") as error, alone(store):
             raise AssertionError("unreachable")
-        assert store.lock("gc").holder() is None
+        assert "uses" not in str(error.value) and store.lock("gc").holder() is None
+        process.send_signal(signal.SIGSTOP)
+        owner = next(store.locks.glob("use-*.json"))
+        owner.write_text(json.dumps(json.loads(owner.read_text()) | {"expires": time.time() - 999}))
+        with pytest.raises(Locked, match="run theirs"), alone(store):
+            raise AssertionError("a process that stands still lives")
+    with alone(store) as remover:  # it was killed
+        assert len(remove(remover, collect(store, keep_runs=1))) == 1
+    assert list(store.locks.glob("*use-*")) == [], "of the dead nothing stays, nor a guard"
+
+
+def test_a_run_does_not_begin_while_another_process_collects(store):
+    waited = []
+    with another_process(store, "gc") as process:
+        began = running(store, "taxi", "mine", wait_seconds=0.3, on_wait=waited.append)
+        with pytest.raises(Locked, match="command gc") as error, began:
+            raise AssertionError("unreachable")
+        assert "headway gc has ended" in error.value.fix and len(waited) == 1
+        threading.Timer(0.5, process.kill).start()
+        with running(store, "taxi", "mine", wait_seconds=30), pytest.raises(Locked, match="run mine"), alone(store):
+            raise AssertionError("unreachable")
+
+
+def test_a_reader_does_not_wait_for_a_collection_of_other_things(store, three):
+    with alone(store), reading(three, "2", "predict") as version:
+        assert version.number == 2
+
+
+@pytest.fixture
+def five(registry, saved_model):
+    """Five versions: 4 is the champion, 1 is `stable`; the others were never promoted."""
+    for _ in range(5):
+        registry.publish(saved_model, {})
+    registry.promote(4, reason="")
+    registry.set_alias("stable", 1)
+    return registry
+
+
+def test_old_versions_go_when_asked_and_never_one_that_a_pointer_names(store, five):
+    def old(keep):
+        return [item.path.name for item in collect(store, keep_runs=1, keep_versions=keep)]
+
+    assert old(None) == old(5) == [] and old(2) == old(0)[:2] == ["2", "3"] and old(0) == ["2", "3", "5"]
+    five.remove_alias("stable")
+    five.promote(5, reason="")
+    assert old(0) == ["1", "2", "3"], "the champions before stay: a rollback goes back to them"
+    with alone(store) as remover:
+        removed = remove(remover, collect(store, keep_runs=1, keep_versions=0), keep_versions=0)
+    assert [item.path.name for item in removed] == ["1", "2", "3"] and [v.number for v in five.versions()] == [4, 5]
+    assert list(five.verify()) == [] and five.rollback().version == 4
+    assert five.publish(five.version(4).saved_model, {}).number == 6
+
+
+def test_a_pointer_that_moves_between_the_plan_and_the_removal_is_heeded(store, five):
+    with alone(store) as remover:
+        planned = collect(store, keep_runs=1, keep_versions=0)
+        five.promote(3, reason="meanwhile")
+        five.set_alias("shadow", 2)
+        removed = remove(remover, planned, keep_versions=0)
+    assert [item.path.name for item in planned] == ["2", "3", "5"] and [item.path.name for item in removed] == ["5"]
+
+
+def test_what_another_process_reads_is_left_until_it_ends_or_dies(store, five):
+    def collected():
+        with alone(store) as remover:
+            removed = remove(remover, collect(store, keep_runs=1, keep_versions=0), keep_versions=0)
+            return [item.path.name for item in removed]
+
+    with another_process(store, "reader"):
+        assert collected() == ["3", "5"]
+    assert collected() == ["2"]
+
+
+def test_a_reader_that_comes_while_its_version_is_removed_waits_and_is_told(store, five, monkeypatch):
+    """The remover was first: it looked at the leases before there was one."""
+    answers = []
+
+    def late():
+        try:
+            with reading(five, "5", "predict"):
+                answers.append("read")
+        except StoreError as error:
+            answers.append(error.problem)
+
+    thread = threading.Thread(target=late)
+    discard = Store.discard
+
+    def slow(self, path):
+        thread.start()
+        time.sleep(0.5)
+        assert answers == [], "it waits"
+        discard(self, path)
+
+    with alone(store) as remover:
+        garbage = [item for item in collect(store, keep_runs=1, keep_versions=0) if item.path.name == "5"]
+        monkeypatch.setattr(Store, "discard", slow)
+        assert remove(remover, garbage, keep_versions=0) == garbage
+    thread.join(timeout=30)
+    assert answers == ["version 5 does not exist or is damaged"]
+
+
+def test_a_reader_that_follows_a_pointer_reads_what_it_moved_to(store, five, monkeypatch):
+    """The version that it looked up is gone by the time that it is held."""
+    number = Registry.number
+    looks = iter([2])
+    five.set_alias("shadow", 2)
+
+    def stale(self, name):
+        found = next(looks, None)
+        if found is None:
+            return number(self, name)
+        self.set_alias("shadow", 3)
+        self.store.discard(self.folder / "2")
+        return found
+
+    monkeypatch.setattr(Registry, "number", stale)
+    with reading(five, "shadow", "predict") as version:
+        assert version.number == 3
+
+
+def test_who_may_not_write_may_read(store, five, monkeypatch):
+    def refuse(*_, **__):
+        raise StoreError("cannot be written: permission denied", where="locks")
+
+    monkeypatch.setattr("headway.registry.leases.lease", refuse)
+    notes = []
+    with reading(five, "champion", "predict", note=notes.append) as version:
+        assert version.number == 4
+    assert notes == [
+        "headway gc does not know that version 4 is being read: locks: cannot be written: permission denied"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("some", "others", "meet"),
+    [
+        (["models/a/1"], ["models/a/1"], True),
+        (["models/a/1"], ["models/a"], True),
+        (["models/a"], ["models/a/1"], True),
+        (["models/a/1"], ["models/a/11", "models/b/1", "stages"], False),
+        ([], ["stages"], False),
+    ],
+)
+def test_paths_overlap_part_by_part(some, others, meet):
+    assert overlap(some, others) is meet
+
+
+def test_a_removal_that_is_cut_off_leaves_nothing_that_looks_damaged(store, five, monkeypatch):
+    output(store, "ingest", fp("a"))
+    monkeypatch.setattr("headway.storage.store.remove", lambda path: None)
+    for path in (five.folder / "5", store.output("ingest", fp("a"))):
+        store.discard(path)
+    assert [v.number for v in five.versions()] == [1, 2, 3, 4] and list(store.all_outputs()) == []
+    assert list(five.verify()) == [] == list(store.verify())
 
 
 def test_removing_frees_the_bytes_that_were_announced(store):
     output(store, "ingest", fp("a"))
     run(store, "1")
-    garbage = collect(store, keep_runs=0)
-    assert remove(store, garbage) == sum(item.bytes for item in garbage) > 100
-    assert list(store.all_outputs()) == [] and store.runs() == []
-    assert collect(store, keep_runs=0) == []
-    assert remove(store, garbage) > 0, "gone already: no error"
+    with alone(store) as remover:
+        garbage = collect(store, keep_runs=0)
+        assert remove(remover, garbage) == garbage and sum(item.bytes for item in garbage) > 100
+        assert list(store.all_outputs()) == [] and store.runs() == []
+        assert collect(store, keep_runs=0) == []
+        assert remove(remover, garbage) == garbage, "gone already: no error"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import Locked, StoreError
-from headway.registry import gc
+from headway.registry import gc, leases
 from headway.registry.registry import Registry
 from headway.storage.object_lock import BucketLock
 from headway.storage.remote_store import BucketStore, default_cache, open_store
@@ -364,14 +364,35 @@ def test_garbage_goes_from_the_bucket(machine, saved):
     store.save_run({"run": "1", "pipeline": "p", "stages": [{"fingerprint": FP}]})
     garbage = gc.collect(store, keep_runs=5)
     assert [item.path.name for item in garbage] == [FP[::-1]] and garbage[0].bytes > 9
-    with machine("b").lock("run-p").held():
-        store_c = machine("c")
-        # same process: its own run is no obstacle
-        assert len(gc.collect(store_c, keep_runs=5)) == 1
-    assert gc.remove(store, garbage) == garbage[0].bytes
+    with gc.alone(store) as remover:
+        assert gc.remove(remover, garbage) == garbage
     other = machine("b")
     assert other.find("ingest", FP) is not None and other.find("ingest", FP[::-1]) is None
     assert not any(FP[::-1] in name for name in objects(store))
+
+
+def test_what_another_machine_reads_or_runs_is_not_collected_from_the_bucket(machine, saved):
+    a, b = machine("a"), machine("b")
+    registry = Registry(a, "flights")
+    for _ in range(1, 5):
+        registry.publish(saved, {})
+    registry.promote(4, reason="")
+    registry.set_alias("stable", 1)
+    with leases.reading(Registry(b, "flights"), "2", "predict") as version, gc.alone(a) as remover:
+        garbage = gc.collect(a, keep_runs=0, keep_versions=0)
+        assert [item.path.name for item in garbage] == ["2", "3"]
+        removed = gc.remove(remover, garbage, keep_versions=0)
+        assert [item.path.name for item in removed] == ["3"]
+        assert b.local(version.path) == version.path, "it is still whole"
+        with pytest.raises(Locked, match="command gc"), gc.running(b, "flights", "r", wait_seconds=0):
+            raise AssertionError("unreachable")
+    assert [v.number for v in Registry(machine("c"), "flights").versions()] == [1, 2, 4]
+    with gc.running(b, "flights", "r"), pytest.raises(Locked, match="run r"), gc.alone(a):
+        raise AssertionError("unreachable")
+    assert objects(a, "locks") == [], "leases are taken back"
+    with gc.alone(a) as remover:
+        assert len(gc.remove(remover, gc.collect(a, keep_runs=0, keep_versions=0), keep_versions=0)) == 1
+    assert [*registry.verify()] == []
 
 
 def test_a_training_that_fails_goes_on_elsewhere(machine, monkeypatch):

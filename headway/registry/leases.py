@@ -1,0 +1,139 @@
+"""Leases: who reads something of a store says so, and garbage collection leaves it alone.
+
+    with lease(store, ["stages"], {"command": "run"}):           # any number of holders at a time
+        ...
+    with reading(registry, "champion", "predict") as version:     # of a version: nobody removes it meanwhile
+        load(version.saved_model)
+
+A lease is a lock of a name of its own, locks/use-<token>.json, that lists paths of the store; it is renewed while its holder
+lives, and counts for nothing once the holder is dead. Who removes says in its lock's file what (`Remover`). A reader first
+writes its lease and then looks at what is being removed; a remover first writes what it will remove and then looks at the
+leases. So of the two at least one sees the other, on a disk and in a bucket: the remover passes over what a lease names, and
+a reader that came second waits until the remover says that it was passed over, or is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.errors import Locked, StoreError
+from headway.registry.registry import Registry
+from headway.registry.versions import Version
+from headway.storage.locks import Lock, lives, wait_while
+from headway.storage.store import Store
+
+REMOVER = "gc"
+"""The lock of who removes."""
+WAIT_SECONDS = 60.0
+_LEASE = "use-"
+_MOVED = 5
+"""How often a pointer may move away from a version that was removed before it was held."""
+
+
+@contextlib.contextmanager
+def lease(
+    store: Store,
+    paths: Sequence[str],
+    facts: dict[str, Any],
+    *,
+    wait_seconds: float = WAIT_SECONDS,
+    on_wait: Callable[[str], None] = lambda who: None,
+) -> Iterator[Lock]:
+    """Hold `paths` of the store (folders or files, relative to it): nothing in them is removed meanwhile.
+
+    Args:
+        facts: who holds it, for others to read.
+
+    Raises:
+        Locked: they are being removed, and still after `wait_seconds`.
+    """
+    held = store.lock(f"{_LEASE}{uuid.uuid4().hex[:12]}", facts | {"uses": list(paths)}, once=True)
+    remover = store.lock(REMOVER)
+
+    def removing() -> dict[str, Any] | None:
+        owner = remover.owner()
+        return owner if owner is not None and lives(owner) and overlap(paths, owner.get("removing", ())) else None
+
+    def fix(holder: dict[str, Any]) -> str:
+        return f"wait until headway {holder.get('command', 'gc')} has ended"
+
+    with held.held():
+        wait_while(removing, str(remover.path), fix, wait_seconds=wait_seconds, on_wait=on_wait)
+        yield held
+
+
+@contextlib.contextmanager
+def reading(
+    registry: Registry, name: str, command: str, *, note: Callable[[str], None] = lambda text: None
+) -> Iterator[Version]:
+    """The version that `name` names (a number, champion, previous, an alias), held until the block ends.
+
+    Args:
+        note: hears that the store cannot be written, so that others do not know of this reader.
+
+    Raises:
+        StoreError, ConfigError: as `Registry.named`.
+    """
+    for attempt in range(_MOVED):
+        number = registry.number(name)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(lease(registry.store, [f"models/{registry.name}/{number}"], {"command": command}))
+            except Locked:
+                raise
+            except StoreError as error:  # who may read need not be allowed to write
+                note(f"headway gc does not know that version {number} is being read: {error.where}: {error.problem}")
+            try:
+                version = registry.version(number)
+            except StoreError:
+                # a pointer may have moved between our look and our lease, and what it left been removed
+                if attempt + 1 == _MOVED or registry.number(name) == number:
+                    raise
+                continue
+            yield version
+            return
+
+
+class Remover:
+    """The right to remove from a store; what is in use is passed over."""
+
+    def __init__(self, store: Store, lock: Lock):
+        self.store, self.lock = store, lock
+
+    def users(self, paths: Iterable[str]) -> list[dict[str, Any]]:
+        """The holders of leases on anything of `paths`; leases of the dead are cleared away."""
+        wanted, found = list(paths), []
+        for name in self.store.children(self.store.locks):
+            if not (name.startswith(_LEASE) and name.endswith(".json")):
+                continue
+            held = self.store.lock(Path(name).stem)
+            owner = held.owner()
+            if owner is not None and not lives(owner):
+                held.forget()
+            elif owner is not None and overlap(wanted, owner.get("uses", ())):
+                found.append(owner)
+        return found
+
+    def claim(self, always: Sequence[str], paths: Iterable[str]) -> set[str]:
+        """Say that `always` and `paths` are being removed; returns those of `paths` that nobody uses.
+
+        Raises:
+            Locked: the right was lost: this process paused too long.
+        """
+        wanted = sorted(set(paths))
+        self.lock.say(removing=[*always, *wanted])
+        used = [path for owner in self.users(wanted) for path in owner.get("uses", ())]
+        free = [path for path in wanted if not overlap([path], used)]
+        if len(free) < len(wanted):  # whoever waits for one of the others may go on
+            self.lock.say(removing=[*always, *free])
+        return set(free)
+
+
+def overlap(some: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether a path of the one is, or lies in, or holds, one of the other."""
+    mine, theirs = [tuple(path.split("/")) for path in some], [tuple(path.split("/")) for path in others]
+    return any(a[: len(b)] == b[: len(a)] for a in mine for b in theirs)
