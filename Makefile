@@ -35,7 +35,7 @@ quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: und
 test: $(STAMP) ## the tests
 	$(PYTHON) -m pytest -n 3 --dist loadfile -m "not chaos and not flink"
 
-chaos: $(STAMP) ## trainings whose processes are killed again and again
+chaos: $(STAMP) ## trainings and promotions whose processes are killed again and again
 	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-skips -m chaos
 
 flink: $(STAMP) ## Beam jobs on a local Flink (needs Java 17 and Maven)

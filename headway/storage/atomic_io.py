@@ -12,11 +12,11 @@ import errno
 import os
 import re
 import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from headway.errors import StoreError
+from headway.storage.process_identity import mark
 
 _ROOM = "make room (headway gc removes what no run points at), or name another store"
 FIXES = {
@@ -104,7 +104,7 @@ def replace_text(path: Path, text: str) -> None:
     """Write a file so that a reader, also after a power cut, sees the old text or the new, never a part."""
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+        aside = path.with_name(mark(f".{path.name}"))  # `Store.sweep` knows its name
         try:
             write_synced(aside, text)
             aside.replace(path)

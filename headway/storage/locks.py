@@ -40,7 +40,7 @@ class Lock:
         path: the lock's file; its folder is made when it is taken.
         lease_seconds: how long after its last sign of life a holder on another host counts as gone.
         facts: what else its file says of the holder, such as the run.
-        once: the name is this holder's alone and is never taken again, so that nothing of it stays.
+        once: the name is this holder's alone, so that nobody has to be kept from taking it.
     """
 
     def __init__(
@@ -92,13 +92,10 @@ class Lock:
         with contextlib.suppress(OSError, StoreError), self._guard():  # else the lease or our death frees it
             if (owner := self.owner()) is not None and owner.get("token") == self._token:
                 self.path.unlink(missing_ok=True)
-        if self._once:
-            self._guard_file.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Remove what a holder that is gone left of a name that is not taken again."""
         self.path.unlink(missing_ok=True)
-        self._guard_file.unlink(missing_ok=True)
 
     def say(self, **facts: Any) -> None:
         """Have its file say more of the holder; every look from then on sees it.
@@ -173,13 +170,12 @@ class Lock:
                     return
                 self._write()
 
-    @property
-    def _guard_file(self) -> Path:
-        return self.path.with_name(f".{self.path.name}.guard")
-
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        guard = self._guard_file
+        if self._once:
+            yield
+            return
+        guard = self.path.with_name(f".{self.path.name}.guard")
         with writing(self.path.parent):
             guard.parent.mkdir(parents=True, exist_ok=True)
             # never removed: two processes could hold an flock of two files of one name

@@ -304,7 +304,8 @@ class Store:
         """Remove folders that were being written by a process that is dead; returns what was removed."""
         asides = list(self.staging.iterdir()) if self.staging.is_dir() else []
         # the registry writes beside its target, since serving/ may be a disk of its own
-        asides += [*self.root.glob("models/*/.*@*"), *self.root.glob("serving/*/.*@*")]
+        for pattern in ("models/*", "serving/*", "runs", "locks"):
+            asides += self.root.glob(f"{pattern}/.*@*")
         swept = [path for path in sorted(asides) if abandoned(path)]
         for path in swept:
             remove(path)
