@@ -38,6 +38,8 @@ COMMANDS = {
     },
     "Look": {
         "models": "versions.promotion: the versions in the registry, the champion and the aliases",
+        "compare": "versions.comparison: two versions side by side: metrics, config, columns, data, size, verdict",
+        "lineage": "versions.trace: what a version was made from, and what of that is gone or changed today",
         "runs": "store: the runs of this store, newest first",
         "show": "store: one run in full",
         "cat": "data: rows of a shard as JSON lines",

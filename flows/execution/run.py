@@ -18,6 +18,7 @@ from flows.dag.dag import run_dag
 from flows.dag.run_spec import ALREADY, GATE, REPLAY, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
+from flows.execution.provenance import code_of, lineage_of
 from flows.execution.tensorflow_process import Child
 from flows.progress.terminal import Reporter
 from headway.errors import Cancelled, HeadwayError, Overtaken
@@ -85,6 +86,7 @@ class _Run:
             "seed": run_spec.chosen_seed,
             "force": run_spec.force,
             "last": run_spec.last,
+            "code": code_of(run_spec.loaded),
             "stages": [],
         }
 
@@ -182,7 +184,7 @@ class _Run:
             record["state"] = "promoted" if verdict["promote"] else verdict["verdict"]
             if verdict["promote"]:
                 self.report.check()  # a run that was cancelled during the last stages changes nothing in production
-                version = publish(self.run_spec, run_result, run=record["run"])
+                version = publish(self.run_spec, run_result, record)
                 record["version"] = version.number  # a promotion that comes too late leaves it in the registry
                 if self.run_spec.alias is None:
                     record["serving"] = promote(self.run_spec, run_result, version, run=record["run"]).serving
@@ -208,7 +210,7 @@ class _Run:
         self.run_spec.store.save_run(self.record)
 
 
-def publish(run_spec: RunSpec, run_result: RunResult, *, run: str) -> Version:
+def publish(run_spec: RunSpec, run_result: RunResult, record: dict[str, Any]) -> Version:
     """The run's export as a version: a new one, unless a run that died after publishing left it there."""
     assert run_result.export is not None
     registry = run_spec.registry
@@ -216,7 +218,8 @@ def publish(run_spec: RunSpec, run_result: RunResult, *, run: str) -> Version:
     if version is not None:
         return version
     saved_model = run_spec.store.local(run_result.export.path) / run_result.export.get()["saved_model"]
-    return registry.publish(saved_model, run_result.facts | {"run": run, "replay": run_result.replay})
+    facts = run_result.facts | {"run": record["run"], "replay": run_result.replay}
+    return registry.publish(saved_model, facts, lineage_of(run_spec, run_result, record))
 
 
 def promote(run_spec: RunSpec, run_result: RunResult, version: Version, *, run: str) -> Event:

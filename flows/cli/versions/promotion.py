@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -23,6 +24,14 @@ def registry_of(pipeline: str, options: Options) -> Registry:
 
     loaded, store = store_of(pipeline, options)
     return Registry(store, loaded.pipeline.name)
+
+
+def arranged(names: list[str], pipeline: str) -> tuple[list[str], str]:
+    """Names of versions and the pipeline, which may come first, as in all other commands, or last."""
+    words = [*names, pipeline]
+    if not names[0].isdecimal() and Path(names[0]).exists() and pipeline != ".":
+        words = [*words[1:], words[0]]
+    return words[:-1], words[-1]
 
 
 def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:

@@ -2,6 +2,9 @@
 
 import json
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from flows.cli.app import main
@@ -99,3 +102,123 @@ def test_a_promotion_that_somebody_else_came_before_is_refused(registry, capsys,
     assert "version 1 was to be promoted against version 2, but version 3 became the champion" in said
     assert "mine first" in said and "--to 1 --force" in said
     assert "version 1 is the champion" in typed(capsys, "promote", "--to", "1", "--force")
+
+
+ROWS = 4000
+
+
+def evaluated(store, fingerprint, label, wrong):
+    """An evaluation whose model gets a share of the rows wrong; its predictions."""
+    right = np.random.default_rng(0).random(ROWS) >= wrong
+    prediction = np.where(right == (label == 1), 0.8, 0.2)
+    with store.open("evaluate", fingerprint, {}) as staging:
+        pq.write_table(pa.table({"label": label, "prediction": prediction}), staging.path / "p.parquet")
+        staging.commit(result={"predictions": "p.parquet"})
+    return prediction
+
+
+@pytest.fixture
+def judged(registry, tmp_path):
+    """Version 4 was judged against version 2, on the same rows; version 5 on rows of its own; with lineages."""
+    label = (np.arange(ROWS) % 3 == 0).astype(np.int64)
+    shares = {"four": 0.2, "two": 0.25, "five": 0.3}
+    for fingerprint, wrong in shares.items():
+        evaluated(registry.store, fingerprint, label, wrong)
+    config = {"training": {"steps": 60, "rate": 0.01}, "columns": {"x": {}, "z": {}}}
+    for number, name in ((4, "four"), (5, "five")):
+        stages = [{"stage": "evaluate", "title": "evaluate", "fingerprint": name, "cached": False}]
+        if number == 4:
+            stages.append({"stage": "evaluate", "title": "evaluate champion 2", "fingerprint": "two", "cached": False})
+        lineage = {
+            "format": 1,
+            "run": {"run": f"run-{number}", "started": "2026-01-01T00:00:00Z", "seed": 0},
+            "code": {"git": None, "tools": {"headway": "0.1.0"}, "modules": {"nets.py": "ab12"}},
+            "config": config
+            if number == 4
+            else config | {"training": {"steps": 90, "rate": 0.01}, "columns": {"x": {}}},
+            "schema": None,
+            "champion": 2 if number == 4 else None,
+            "verdict": {"verdict": "promote", "reasons": ["auc is better"]},
+            "parts": {
+                "train": [["2026-01", "train"]] + [["2026-02", "train"]] * (number == 5),
+                "eval": [["2026-01", "eval"]],
+            },
+            "spans": [{"span": "2026-01", "ingest": "i", "rows": None, "files": [], "shards": []}],
+            "stages": stages,
+        }
+        measured = {"accuracy": 1 - shares[name], "loss": 0.5, "auc": 0.7, "ece": 0.1}
+        facts = {"task": "binary", "metrics": measured, "data": {"2026-01": name}}
+        registry.publish(tmp_path / "model", facts, lineage)
+    return registry
+
+
+def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_difference(judged, capsys):
+    judged.publish(judged.folder.parents[2] / "model", judged.version(5).facts)
+    lineage = json.loads((judged.folder / "5" / "lineage.json").read_text())
+    lineage["stages"].append(
+        {"stage": "evaluate", "title": "evaluate champion 4", "fingerprint": "four", "cached": True}
+    )
+    version = judged.publish(judged.folder.parents[2] / "model", judged.version(5).facts, lineage)
+    value = json.loads(typed(capsys, "compare", "4", str(version.number), "--json"))
+    found = value["difference"]["metrics"]["accuracy"]
+    assert value["difference"]["rows"] == ROWS and found["difference"] == pytest.approx(-0.1, abs=0.02)
+    assert found["interval"][0] < found["difference"] < found["interval"][1] < 0
+    metric = value["a"]["metrics"]["accuracy"]
+    # the standard error of a share is known: the bootstrap's is near it
+    half = 1.96 * (0.2 * 0.8 / ROWS) ** 0.5
+    low, high = metric["interval"]
+    assert (high - low) / 2 == pytest.approx(half, rel=0.2) and low < metric["value"] < high
+    assert value["a"]["metrics"]["ece"] == {"value": 0.1, "interval": None}
+    assert value["config"] == [
+        {"key": "training.steps", "a": 60, "b": 90},
+        {"key": "columns.z", "a": {}, "b": None},
+    ]
+    assert value["data"] == {"only_a": [], "only_b": ["2026-02"], "files_changed": ["2026-01"]}
+    reverse = json.loads(typed(capsys, "compare", str(version.number), "4", "--json"))
+    assert reverse["difference"]["metrics"]["accuracy"]["difference"] == pytest.approx(-found["difference"])
+
+
+def test_a_comparison_reads_as_a_table_and_says_what_it_cannot_know(judged, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    judged.set_alias("shadow", 5)
+    said = typed(capsys, "compare", ".", "4", "shadow")
+    assert (
+        "5 (shadow)" in said
+        and "metrics are of different rows" in said
+        and "trained on only of version 5: 2026-02" in said
+    )
+    assert "raw files changed in between: 2026-01" in said and "gate on version 4: auc is better" in said
+    assert "promote against version 2" in said and "config: 2 differences" in said
+    said = typed(capsys, "compare", "1", "4")
+    assert "version 1: its predictions are no longer in the store, so there are no intervals" in said
+    assert "are the same version, 2" in typed(capsys, "compare", "2", "champion", code=2)
+    assert "'nope' names no version" in typed(capsys, "compare", "2", "nope", code=2)
+    assert "B is required" in typed(capsys, "compare", "2", code=2)
+
+
+def test_a_lineage_reads_as_a_tree_whichever_comes_first(judged, capsys):
+    for arguments in (["4", "."], [".", "4"], ["4"]):
+        said = typed(capsys, "lineage", *arguments)
+        assert said.startswith("toy version 4, made ") and "├─ run run-4" in said and "│  └─ seed: 0" in said
+        assert "compared with version 2: promote" in said and "nets.py: sha256 ab12" in said
+        assert "evaluate champion 2: evaluate/two" in said
+    judged.store.discard(judged.store.output("evaluate", "two"))
+    assert "evaluate/two (is gone today)" in typed(capsys, "lineage", "4")
+    old = typed(capsys, "lineage")  # the champion
+    assert old.startswith("toy version 2") and "; promote on " in old and "older than this record" in old
+    assert json.loads(typed(capsys, "lineage", "previous", "--json"))["version"] == 1
+
+
+def test_a_raw_file_that_changed_ends_a_lineage_with_verify_with_three(registry, capsys, tmp_path):
+    (tmp_path / "data.csv").write_text("x\n1\n")
+    file = {"path": str(tmp_path / "data.csv"), "bytes": 4, "crc32c": "00000000"}
+    span = {"span": "all", "ingest": "i", "rows": {"read": 1, "written": 1}, "files": [file], "shards": []}
+    known = {"format": 1, "run": {"run": "r"}, "code": None, "config": None, "schema": None, "champion": None}
+    known |= {"verdict": None, "parts": {"train": [["all", "train"]]}, "spans": [span], "stages": []}
+    registry.publish(tmp_path / "model", {}, known)
+    assert "1 raw file, all there with their sizes" in typed(capsys, "lineage", "4")
+    assert main(["lineage", "4", "--verify", "--spans", "0"]) == 3
+    said = capsys.readouterr().out
+    assert (
+        "1 of them gone or changed today" in said and "data.csv: 4 bytes, crc32c 00000000: has changed: crc32c" in said
+    )

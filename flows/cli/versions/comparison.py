@@ -1,0 +1,266 @@
+"""`headway compare A B`: two versions side by side: metrics with intervals, what the gate said, config, columns, data, size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from flows.cli.commands import answer, window_text
+from flows.cli.options import Options, PipelinePath
+from flows.cli.versions.promotion import arranged, registry_of
+from headway.errors import ConfigError, HeadwayError
+from headway.messages import counted, number, signed, some
+
+if TYPE_CHECKING:
+    from headway.registry.registry import Registry, Version
+
+CONFIDENCE = 0.95
+Side = dict[str, Any]
+_ABSENT = object()
+
+
+def compare(
+    first: Annotated[str, Parameter(name="A", help="a version: its number, champion, previous or an alias")],
+    second: Annotated[str, Parameter(name="B", help="another one")],
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    options: Options = Options(),
+) -> int:
+    """Two versions of a model: metrics with 95% intervals, the difference on the same rows where both scored them, config,
+    columns, data windows, size, and what the gate said."""
+    (first, second), pipeline = arranged([first, second], pipeline)
+    registry = registry_of(pipeline, options)
+    versions = registry.named(first), registry.named(second)
+    if versions[0].number == versions[1].number:
+        problem = f"{first} and {second} are the same version, {versions[0].number}"
+        raise ConfigError(problem, fix="headway models lists the versions and what points at them")
+    a, b = (_side(registry, version) for version in versions)
+    value = {
+        "a": a,
+        "b": b,
+        "difference": _on_the_same_rows(registry, a, b),
+        "config": _differences(a.pop("config"), b.pop("config")),
+        "columns": _columns(a.pop("columns"), b.pop("columns")),
+        "data": _data(a, b, *(version.facts.get("data") or {} for version in versions)),
+    }
+    return answer(options, value, "\n".join(_text(value)))
+
+
+def _side(registry: Registry, version: Version) -> Side:
+    """All that is shown of one version; `problem` where its predictions are not there any more."""
+    from headway.registry.lineage import read
+    from tfcore.export.metadata import FILE, describe_model
+
+    lineage, store = read(registry, version), registry.store
+    manifest = store.manifest(version.path)
+    try:
+        store.localize([str(version.saved_model / FILE), str(version.saved_model / "saved_model.pb")])
+        columns = {c.name: c.model_dump(mode="json") for c in describe_model(version.saved_model).columns}
+    except HeadwayError:
+        columns = None
+    parts = lineage["parts"]
+    places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
+    config = lineage["config"] or _trained_with(registry, version)
+    side: Side = {
+        "version": version.number,
+        "names": [name for name, at in places.items() if at == version.number],
+        "created": version.created,
+        "run": lineage["run"]["run"],
+        "spans": {split: [part[0] for part in parts[split]] for split in ("train", "eval")},
+        "bytes": sum(entry.bytes for entry in manifest.files) if manifest else None,
+        "verdict": (lineage["verdict"] or {}) | {"champion": lineage["champion"]},
+        "evaluated": {s["title"]: s["fingerprint"] for s in lineage["stages"] if s["stage"] == "evaluate"},
+        "task": version.facts.get("task"),
+        "config": config,
+        "columns": columns,
+    }
+    side["metrics"], side["problem"] = _metrics(registry, side, version.facts.get("metrics") or {})
+    return side
+
+
+def _trained_with(registry: Registry, version: Version) -> dict[str, Any] | None:
+    """The model's and the training's settings, of a version whose whole config was not kept."""
+    manifest = registry.store.find("train", str(version.facts.get("train")))
+    return None if manifest is None else dict(manifest.key["config"])
+
+
+def _predictions(registry: Registry, fingerprint: str | None) -> Any:
+    """The predictions of an evaluation that the store still has, a pyarrow table; None when they are gone."""
+    from headway.evaluation.gate_checks import read_predictions
+
+    manifest = registry.store.find("evaluate", fingerprint) if fingerprint else None
+    if manifest is None or fingerprint is None or "predictions" not in manifest.result:
+        return None
+    path = registry.store.output("evaluate", fingerprint) / manifest.result["predictions"]
+    registry.store.localize(str(path))
+    return read_predictions(path)
+
+
+def _metrics(registry: Registry, side: Side, metrics: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """{metric: {value, interval}}, and why there are no intervals."""
+    found: dict[str, dict[str, Any]] = {
+        name: {"value": value, "interval": None} for name, value in metrics.items() if isinstance(value, int | float)
+    }
+    table = _predictions(registry, side["evaluated"].get("evaluate"))
+    if table is None or side["task"] is None:
+        return found, "its predictions are no longer in the store, so there are no intervals"
+    import numpy as np
+
+    from headway.evaluation.metrics import columns
+
+    label, prediction, weight = columns(table, side["task"])
+    # the metrics of a prediction without a fault do not vary: what is left is the spread of the model's own
+    perfect = np.eye(prediction.shape[1])[label.astype(int)] if prediction.ndim == 2 else label
+    for name, spread in _paired(side["task"], label, prediction, perfect, weight).items():
+        interval = spread.interval(CONFIDENCE)
+        if name in found and interval is not None and spread.champion is not None:
+            found[name]["interval"] = [bound + spread.champion for bound in interval]
+    return found, None
+
+
+def _paired(task: Any, *arrays: Any) -> Any:
+    from headway.evaluation.bootstrap import paired
+    from headway.evaluation.tasks import COMPARED
+
+    return paired(task, *arrays, metrics=COMPARED[task])
+
+
+def _on_the_same_rows(registry: Registry, a: Side, b: Side) -> dict[str, Any] | None:
+    """B - A on rows that both scored: of B's run, where A was the champion, or the other way round; None without such."""
+    from headway.evaluation.gate_checks import check_same_rows
+    from headway.evaluation.metrics import columns
+
+    if a["task"] != b["task"] or a["task"] is None:
+        return None
+    for host, guest in ((b, a), (a, b)):
+        titles = [f"evaluate {role} {guest['version']}" for role in ("champion", "reference")]
+        other = next((host["evaluated"][title] for title in titles if title in host["evaluated"]), None)
+        mine, theirs = _predictions(registry, host["evaluated"].get("evaluate")), _predictions(registry, other)
+        if mine is None or theirs is None:
+            continue
+        check_same_rows(mine, theirs, f"version {guest['version']}'s", other or "")
+        tables = {host["version"]: mine, guest["version"]: theirs}
+        (label, ours, weight), (_, before, _) = (columns(tables[s["version"]], a["task"]) for s in (b, a))
+        compared = {
+            name: {"difference": spread.difference, "interval": spread.interval(CONFIDENCE)}
+            for name, spread in _paired(a["task"], label, ours, before, weight).items()
+        }
+        return {"rows": len(mine), "run": host["run"], "metrics": compared}
+    return None
+
+
+def _differences(a: Any, b: Any, at: str = "") -> list[dict[str, Any]]:
+    """[{key, a, b}] for each leaf of two configs that differs; None stands for a key that one does not have."""
+    if a is None and b is None and not at:
+        return []
+    if isinstance(a, dict) and isinstance(b, dict):
+        names = [*a, *(name for name in b if name not in a)]
+        below = (_differences(a.get(n, _ABSENT), b.get(n, _ABSENT), f"{at}.{n}".lstrip(".")) for n in names)
+        return [difference for found in below for difference in found]
+    if a == b:
+        return []
+    return [{"key": at, "a": None if a is _ABSENT else a, "b": None if b is _ABSENT else b}]
+
+
+def _columns(a: dict[str, Any] | None, b: dict[str, Any] | None) -> dict[str, list[str]] | None:
+    if a is None or b is None:
+        return None
+    changed = [f"{name}: {a[name]['type']} -> {b[name]['type']}" for name in a if name in b and a[name] != b[name]]
+    return {"only_a": sorted(a.keys() - b.keys()), "only_b": sorted(b.keys() - a.keys()), "changed": changed}
+
+
+def _data(a: Side, b: Side, files_a: Mapping[str, str], files_b: Mapping[str, str]) -> dict[str, list[str]]:
+    """Spans of training that one has and the other has not, and those whose raw files changed in between."""
+    mine, theirs = a["spans"]["train"], b["spans"]["train"]
+    return {
+        "only_a": [span for span in mine if span not in theirs],
+        "only_b": [span for span in theirs if span not in mine],
+        "files_changed": [span for span in mine if span in theirs and files_a.get(span) != files_b.get(span)],
+    }
+
+
+def _text(value: dict[str, Any]) -> Iterator[str]:
+    from flows.progress.tables import text_table
+
+    a, b = value["a"], value["b"]
+    heads = [
+        f"{side['version']} ({', '.join(side['names'])})" if side["names"] else str(side["version"]) for side in (a, b)
+    ]
+    rows = [
+        _row(heads, name, *(_figure(side["metrics"].get(name)) for side in (a, b)))
+        for name in a["metrics"] | b["metrics"]
+    ]
+    difference = value["difference"]
+    for row in rows if difference else []:
+        if (spread := difference["metrics"].get(row["version"])) is not None:
+            row["difference"] = _signed(spread)
+    yield text_table(rows, whole=["version", *heads, "difference"])
+    yield ""
+    facts = [
+        _row(heads, "train", *(_window(side["spans"]["train"]) for side in (a, b))),
+        _row(heads, "eval", *(_window(side["spans"]["eval"]) for side in (a, b))),
+        _row(heads, "bytes", *(f"{side['bytes']:,}" for side in (a, b))),
+        _row(heads, "made", *(side["created"][:16].replace("T", " ") for side in (a, b))),
+        _row(heads, "gate", *(_verdict(side["verdict"]) for side in (a, b))),
+    ]
+    yield text_table(facts, whole=["version", *heads])
+    yield ""
+    if difference:
+        yield (
+            f"difference: {b['version']} - {a['version']} on the {counted(difference['rows'], 'row')} that run "
+            f"{difference['run']} scored with both, with 95% intervals"
+        )
+    else:
+        yield "metrics are of different rows: no run scored the same rows with both versions"
+    yield from (f"version {side['version']}: {side['problem']}" for side in (a, b) if side["problem"])
+    yield from _named("trained on", value["data"], a, b)
+    if changed := value["data"]["files_changed"]:
+        yield f"raw files changed in between: {some(changed, 8)}"
+    if value["columns"] is not None:
+        yield from _named("columns", value["columns"], a, b)
+        yield from (f"column {change}" for change in value["columns"]["changed"])
+    yield "config: " + (
+        "the same, as far as it was kept" if not value["config"] else counted(len(value["config"]), "difference")
+    )
+    if value["config"]:
+        yield text_table([_row(heads, d["key"], _short(d["a"]), _short(d["b"])) for d in value["config"]])
+    for side in (a, b):
+        yield from (f"gate on version {side['version']}: {reason}" for reason in side["verdict"].get("reasons", []))
+
+
+def _row(heads: list[str], name: str, a: str, b: str) -> dict[str, str]:
+    return {"version": name, heads[0]: a, heads[1]: b}
+
+
+def _named(what: str, sides: Mapping[str, list[str]], a: Side, b: Side) -> Iterator[str]:
+    for key, side in (("only_a", a), ("only_b", b)):
+        if sides[key]:
+            yield f"{what} only of version {side['version']}: {some(sides[key], 8)}"
+
+
+def _figure(metric: Mapping[str, Any] | None) -> str:
+    if metric is None:
+        return ""
+    interval = metric["interval"]
+    return number(metric["value"]) + (f" ({number(interval[0])} to {number(interval[1])})" if interval else "")
+
+
+def _signed(spread: Mapping[str, Any]) -> str:
+    interval = spread["interval"]
+    return signed(spread["difference"]) + (f" ({signed(interval[0])} to {signed(interval[1])})" if interval else "")
+
+
+def _window(spans: list[str]) -> str:
+    return f"{window_text(spans)}, {counted(len(spans), 'span')}" if spans else ""
+
+
+def _verdict(verdict: Mapping[str, Any]) -> str:
+    against = f" against version {verdict['champion']}" if verdict.get("champion") else ""
+    return f"{verdict.get('verdict') or 'not known'}{against}"
+
+
+def _short(value: Any) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,105 @@
+"""What a run was made from, for the version that it publishes: code, config, spans, shards and raw files with their digests.
+
+    code = code_of(run_spec.loaded)                     # as it is when the run begins
+    lineage = lineage_of(run_spec, run_result, record)  # kept beside the version, in lineage.json
+
+It stands by itself: it is read after the run's record and its outputs have gone (`headway.registry.lineage`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from flows.config.pipeline import LoadedPipeline
+from flows.dag.run_spec import INGEST, RunResult, RunSpec
+from headway.redaction import redacted
+from headway.registry.lineage import FORMAT
+from headway.storage import manifest as manifests
+from headway.storage import user_files
+
+_GIT_SECONDS = 10.0
+
+
+def code_of(loaded: LoadedPipeline) -> dict[str, Any]:
+    """{tools: versions, modules: {file: sha256} of the user's own, git: of the pipeline's folder, None when not known}."""
+    firsts = [file for file in (loaded.module_file, loaded.preprocess_file) if file is not None and file.is_file()]
+    files = dict.fromkeys(path for file in firsts for path in user_files.imported_files(file))
+    modules = {path.relative_to(loaded.folder).as_posix(): _sha256(path) for path in files}
+    return {"tools": manifests.tools(), "modules": modules, "git": git_of(loaded.folder)}
+
+
+def git_of(folder: Path) -> dict[str, Any] | None:
+    """{commit, branch, changed: files of the folder that differ from it}; None outside of a repository, or without git."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit:
+        return None
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".") or ""
+    return {
+        "commit": commit,
+        "branch": _git(folder, "rev-parse", "--abbrev-ref", "HEAD"),
+        "changed": [line.split(maxsplit=1)[-1] for line in changed.splitlines()],
+    }
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    # a look changes nothing in the repository, and starts no program that its config names
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments]
+    environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=_GIT_SECONDS, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def lineage_of(run_spec: RunSpec, run_result: RunResult, record: dict[str, Any]) -> dict[str, Any]:
+    """The lineage of the version that this run publishes, as JSON without secrets.
+
+    Args:
+        record: the run's.
+    """
+    loaded, facts, verdict = run_spec.loaded, run_result.facts, run_result.verdict or {}
+    schema = loaded.schema_file
+    lineage = {
+        "format": FORMAT,
+        "run": {name: record[name] for name in ("run", "started", "file", "window", "until", "seed", "force")},
+        "code": record["code"],
+        "config": loaded.pipeline.model_dump(mode="json"),
+        "schema": {"file": schema.name, "sha256": _sha256(schema)} if schema.is_file() else None,
+        "champion": run_result.champion or None,
+        "verdict": {"verdict": verdict.get("verdict"), "reasons": verdict.get("reasons", [])},
+        "parts": {"train": facts["train_parts"], "eval": facts["eval_parts"]},
+        "spans": _spans(run_spec, run_result),
+        "stages": [
+            {"stage": output.stage, "title": output.title, "fingerprint": output.fingerprint, "cached": output.hit}
+            for output in run_result.outputs
+        ],
+    }
+    return dict(redacted(lineage))
+
+
+def _spans(run_spec: RunSpec, run_result: RunResult) -> list[dict[str, Any]]:
+    found = []
+    for span, output in zip(run_result.spans, (o for o in run_result.outputs if o.stage == INGEST.name), strict=True):
+        manifest = run_spec.store.find(output.stage, output.fingerprint)
+        shards = [entry for entry in manifest.files if entry.path.endswith(".tfrecord")] if manifest else []
+        found.append(
+            {
+                "span": span,
+                "ingest": output.fingerprint,
+                "rows": manifest.counts.model_dump() if manifest and manifest.counts else None,
+                "files": [f.model_dump(mode="json", include={"path", "bytes", "crc32c"}) for f in run_spec.files(span)],
+                "shards": [entry.model_dump(mode="json") for entry in shards],
+            }
+        )
+    return found

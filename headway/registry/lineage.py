@@ -1,0 +1,120 @@
+"""The lineage of a version: the run, the code, the config, the spans, shards and raw files that it was made from.
+
+    lineage = read(registry, registry.named("champion"))
+    found = look(registry.store, lineage, read_bytes=True)      # what of it is gone or changed today
+
+It is written once, into the version's folder (lineage.json), and so outlives the run's record and its outputs. Of a version
+from before it was kept, what the run's record and the manifests still tell is put together, with `recorded: false`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from headway.errors import HeadwayError, StoreError
+from headway.registry.registry import Registry, Version
+from headway.registry.versions import LINEAGE
+from headway.storage.filesystem import open_file, resolve
+from headway.storage.manifest import blocks, crc32c
+from headway.storage.object_store import each
+from headway.storage.store import Store
+
+FORMAT = 1
+
+
+def read(registry: Registry, version: Version) -> dict[str, Any]:
+    """The lineage of a version, with `version`, `recorded` and the events that point at it.
+
+    Raises:
+        StoreError: its file is damaged, or of a newer Headway.
+    """
+    path = version.path / LINEAGE
+    manifest = registry.store.manifest(version.path)
+    if manifest is None or all(entry.path != LINEAGE for entry in manifest.files):
+        lineage = _rebuilt(registry.store, version) | {"recorded": False}
+    else:
+        registry.store.localize(str(path))
+        try:
+            lineage = dict(json.loads(path.read_bytes())) | {"recorded": True}
+        except (ValueError, OSError):
+            raise StoreError("is damaged", where=str(path), fix="restore it from a backup of models/") from None
+        if lineage.get("format", 0) > FORMAT:
+            problem = f"has format {lineage['format']}, and this Headway knows up to {FORMAT}"
+            raise StoreError(problem, where=str(path), fix="update Headway")
+    events = [event.model_dump(mode="json") for event in registry.history() if event.version == version.number]
+    return {"model": registry.name, "version": version.number, "created": version.created, **lineage, "events": events}
+
+
+def _rebuilt(store: Store, version: Version) -> dict[str, Any]:
+    """What is still known of a version that has no lineage of its own."""
+    facts = version.facts
+    run = next((run for run in store.runs() if run["run"] == facts.get("run")), {})
+    stages = run.get("stages", [])
+    spans = []
+    for stage in stages:
+        if stage["stage"] == "ingest":
+            manifest = store.find("ingest", stage["fingerprint"])
+            files = manifest.key.get("files", []) if manifest else []
+            shards = (
+                [e.model_dump(mode="json") for e in manifest.files if e.path.endswith(".tfrecord")] if manifest else []
+            )
+            counts = manifest.counts.model_dump() if manifest and manifest.counts else None
+            span = stage["title"].removeprefix("ingest ")
+            spans.append(
+                {"span": span, "ingest": stage["fingerprint"], "rows": counts, "files": files, "shards": shards}
+            )
+    standing = facts.get("standing") or {}
+    return {
+        "run": {name: run.get(name) for name in ("run", "started", "file", "window", "until", "seed", "force")}
+        | {"run": facts.get("run"), "seed": facts.get("seed")},
+        "code": None,
+        "config": None,
+        "schema": None,
+        "champion": standing.get("against"),
+        "verdict": run.get("verdict"),
+        "parts": {"train": facts.get("train_parts", []), "eval": facts.get("eval_parts", [])},
+        "spans": spans
+        or [{"span": span, "ingest": None, "files": [], "shards": []} for span in facts.get("spans", [])],
+        "stages": [{name: s.get(name) for name in ("stage", "title", "fingerprint", "cached")} for s in stages],
+    }
+
+
+def look(store: Store, lineage: dict[str, Any], *, read_bytes: bool = False) -> dict[str, Any]:
+    """What of a lineage is no longer as it was: {files: {path: problem}, outputs: {fingerprint: problem}}.
+
+    Args:
+        read_bytes: read every raw file for its checksum; else its presence and its size are looked at.
+    """
+    files = [file for span in lineage["spans"] for file in span["files"] if "path" in file]
+    problems = each(lambda file: _problem(file, read_bytes), files)
+    outputs = {}
+    for stage in lineage["stages"]:
+        name, fingerprint = stage["stage"], stage["fingerprint"]
+        if store.find(name, fingerprint) is None:
+            outputs[fingerprint] = store.check(name, fingerprint) or "is gone"
+    return {
+        "files": {f["path"]: problem for f, problem in zip(files, problems, strict=True) if problem},
+        "outputs": outputs,
+    }
+
+
+def _problem(file: dict[str, Any], read_bytes: bool) -> str | None:
+    """Why a raw file is not the one that was read; None when it is, as far as was looked."""
+    try:
+        filesystem, path = resolve(file["path"])
+        info = filesystem.get_file_info(path)
+        if info.type != pafs.FileType.File:
+            return "is gone"
+        if info.size != file["bytes"]:
+            return f"has changed: {info.size:,} bytes instead of {file['bytes']:,}"
+        if read_bytes:
+            with open_file(file["path"]) as opened:
+                _, crc = crc32c(blocks(opened))
+            if crc != file["crc32c"]:
+                return f"has changed: crc32c {crc} instead of {file['crc32c']}"
+    except (HeadwayError, OSError) as error:
+        return f"cannot be read: {getattr(error, 'problem', None) or str(error).splitlines()[0]}"
+    return None

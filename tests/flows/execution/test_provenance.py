@@ -1,0 +1,51 @@
+"""What is known of the code when a run begins."""
+
+import hashlib
+import subprocess
+
+import pytest
+
+from flows.config.pipeline import read_pipeline
+from flows.execution.provenance import code_of, git_of
+
+PIPELINE = "name: toy\nsource: {format: csv, path: data.csv}\nlabel: y\nmodel: {name: 'nets:build'}\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    (tmp_path / "nets.py").write_text("import towers\n")
+    (tmp_path / "towers.py").write_text("HEIGHT = 3\n")
+    (tmp_path / "other.py").write_text("")
+    return tmp_path
+
+
+def git(folder, *arguments):
+    names = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "-C", str(folder), *names, *arguments], check=True, capture_output=True)
+
+
+def test_the_users_modules_and_what_they_import_are_known_by_their_digests(folder):
+    modules = code_of(read_pipeline(folder))["modules"]
+    assert modules == {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("nets.py", "towers.py")
+    }
+
+
+def test_the_commit_is_known_with_the_files_that_differ_from_it(folder):
+    assert git_of(folder) is None, "no repository"
+    git(folder, "init", "-b", "work")
+    assert git_of(folder) is None, "no commit yet"
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "first")
+    found = git_of(folder)
+    assert len(found["commit"]) == 40 and (found["branch"], found["changed"]) == ("work", [])
+    (folder / "towers.py").write_text("HEIGHT = 4\n")
+    (folder / "new.py").write_text("")
+    assert git_of(folder)["changed"] == ["towers.py"]
+
+
+def test_without_git_there_is_no_commit(folder, monkeypatch):
+    git(folder, "init")
+    monkeypatch.setenv("PATH", "")
+    assert git_of(folder) is None and code_of(read_pipeline(folder))["git"] is None

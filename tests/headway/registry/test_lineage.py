@@ -1,0 +1,90 @@
+"""What a version says it was made from, and what of that is gone or changed."""
+
+import json
+
+import pytest
+
+from headway.errors import StoreError
+from headway.registry import lineage
+from headway.storage.manifest import checksum
+
+
+@pytest.fixture
+def traced(registry, saved_model, tmp_path):
+    """A version with a lineage of two raw files, one ingested span and one gate."""
+    files = []
+    for name in ("a.csv", "b.csv"):
+        path = tmp_path / name
+        path.write_text(f"x\n{name}\n")
+        size, crc = checksum(path)
+        files.append({"path": str(path), "bytes": size, "crc32c": crc})
+    for stage in ("ingest", "gate"):
+        with registry.store.open(stage, stage * 4, {"files": [{"bytes": 8, "crc32c": "0"}]}) as staging:
+            (staging.path / "train-00000-of-00001.tfrecord").write_text("rows")
+            staging.commit(result={})
+    stages = [
+        {"stage": s, "title": t, "fingerprint": s * 4} for s, t in (("ingest", "ingest 2026-01"), ("gate", "gate"))
+    ]
+    spans = [{"span": "2026-01", "ingest": "ingest" * 4, "files": files, "shards": []}]
+    known = {"format": 1, "run": {"run": "r"}, "champion": None, "spans": spans, "stages": stages}
+    registry.publish(saved_model, {"run": "r"}, known)
+    registry.promote(1, reason="first", run="r")
+    return registry
+
+
+def test_a_lineage_is_kept_with_the_version_and_checked_with_it(traced):
+    found = lineage.read(traced, traced.version(1))
+    assert (found["model"], found["version"], found["recorded"], found["run"]) == ("flights", 1, True, {"run": "r"})
+    assert [event["kind"] for event in found["events"]] == ["promote"]
+    assert lineage.look(traced.store, found, read_bytes=True) == {"files": {}, "outputs": {}}
+    path = traced.folder / "1" / "lineage.json"
+    path.write_text(path.read_text().replace("2026-01", "2026-02"))
+    assert [(p.name, problem.split(":")[-1]) for p, problem in traced.verify()] == [
+        ("lineage.json", " its bytes changed")
+    ]
+
+
+def test_raw_files_and_outputs_that_are_gone_or_changed_are_named(traced, tmp_path):
+    found = lineage.read(traced, traced.version(1))
+    (tmp_path / "a.csv").write_text("x\nA.csv\n")  # as long as before
+    traced.store.discard(traced.store.output("gate", "gate" * 4))
+    looked = lineage.look(traced.store, found)
+    assert looked == {"files": {}, "outputs": {"gate" * 4: "is gone"}}
+    looked = lineage.look(traced.store, found, read_bytes=True)
+    (problem,) = looked["files"].values()
+    assert problem.startswith("has changed: crc32c ")
+    (tmp_path / "a.csv").unlink()
+    (tmp_path / "b.csv").write_text("longer than before")
+    assert list(lineage.look(traced.store, found)["files"].values()) == [
+        "is gone",
+        "has changed: 18 bytes instead of 8",
+    ]
+
+
+def test_of_a_version_from_before_it_is_put_together_from_what_is_left(traced, saved_model):
+    traced.store.save_run(
+        {
+            "run": "old",
+            "pipeline": "flights",
+            "stages": [{"stage": "ingest", "title": "ingest 2026-01", "fingerprint": "ingest" * 4}],
+        }
+    )
+    version = traced.publish(saved_model, {"run": "old", "seed": 3, "spans": ["2026-01"], "standing": {"against": 1}})
+    found = lineage.read(traced, version)
+    assert found["recorded"] is False and found["code"] is None and found["champion"] == 1
+    assert (found["run"]["run"], found["run"]["seed"]) == ("old", 3)
+    (span,) = found["spans"]
+    assert (span["span"], span["files"]) == ("2026-01", [{"bytes": 8, "crc32c": "0"}]) and len(span["shards"]) == 1
+    assert lineage.look(traced.store, found) == {"files": {}, "outputs": {}}
+    nothing = lineage.read(traced, traced.publish(saved_model, {"spans": ["2026-01", "2026-02"]}))
+    assert [span["span"] for span in nothing["spans"]] == ["2026-01", "2026-02"] and nothing["stages"] == []
+
+
+def test_a_lineage_that_a_newer_headway_wrote_is_not_guessed_at(registry, saved_model):
+    version = registry.publish(saved_model, {}, {"format": 99})
+    with pytest.raises(StoreError, match="has format 99"):
+        lineage.read(registry, version)
+    (version.path / "lineage.json").write_text("{")
+    with pytest.raises(StoreError, match="is damaged"):
+        lineage.read(registry, version)
+    assert json.loads((version.path / "version.json").read_text()) == {}
