@@ -9,7 +9,6 @@ become of the pipeline since.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -111,7 +110,7 @@ def find_model(
 
 def is_version(registry: Registry, name: str) -> bool:
     """Whether a name is a version's rather than a folder's."""
-    return name.isdecimal() or name in (CHAMPION, PREVIOUS) or (os.sep not in name and name in registry.aliases())
+    return name.isdecimal() or name in (CHAMPION, PREVIOUS) or registry.alias(name) is not None
 
 
 def model_digest(folder: Path) -> str:

@@ -127,7 +127,12 @@ def check_alias(name: str) -> None:
 def aliases(store: Store, folder: Path) -> list[str]:
     """The names of the aliases that ever were, sorted."""
     names = (name.removesuffix(".json") for name in store.children(folder) if name.endswith(".json"))
-    return [name for name in names if _ALIAS.fullmatch(name) and name not in RESERVED]
+    return [name for name in names if is_alias(name)]
+
+
+def is_alias(name: str) -> bool:
+    """Whether an alias may have this name."""
+    return name not in RESERVED and _ALIAS.fullmatch(name) is not None
 
 
 def me() -> str:

@@ -28,7 +28,7 @@ from typing import Any
 
 from headway.errors import ConfigError, StoreError
 from headway.messages import now
-from headway.registry.pointers import CHAMPION, NOBODY, PREVIOUS, Event, Pointer, aliases, check_alias, me
+from headway.registry.pointers import CHAMPION, NOBODY, PREVIOUS, Event, Pointer, aliases, check_alias, is_alias, me
 from headway.registry.serving_copies import ServingCopies
 from headway.registry.versions import Version, Versions
 from headway.storage import manifest as manifests
@@ -96,6 +96,10 @@ class Registry(Versions):
         found = {name: self._pointer(name).number() for name in aliases(self.store, self.folder)}
         return {name: number for name, number in found.items() if number is not None}
 
+    def alias(self, name: str) -> int | None:
+        """The version of one alias; None when nothing has this name."""
+        return self._pointer(name).number() if is_alias(name) else None
+
     def alias_history(self, name: str) -> list[Event]:
         """Every change of an alias, oldest first."""
         return self._pointer(name).history()
@@ -120,10 +124,9 @@ class Registry(Versions):
             number, fix = self.previous(), "headway models lists the versions"
             problem = "there is no champion before the present one"
         else:
-            known = self.aliases()
-            number = known.get(name)
+            number = self.alias(name)
             if number is None:
-                listed = ", ".join(f"{alias} (version {at})" for alias, at in known.items()) or "none"
+                listed = ", ".join(f"{alias} (version {at})" for alias, at in self.aliases().items()) or "none"
                 fix = f"name a version's number, champion, previous or an alias; aliases there are: {listed}"
                 raise ConfigError(f"{name!r} names no version", where=str(self.folder), fix=fix)
         if number is None:

@@ -85,7 +85,7 @@ def promote(
 ) -> int:
     """A version by name; without one the window's candidate, by force."""
     if alias is not None:
-        from headway.registry.pointers import check_alias
+        from headway.registry.pointers import NOBODY, check_alias
 
         check_alias(alias)
     if remove:
@@ -100,7 +100,7 @@ def promote(
         return answer(options, record, summary_text(record, run_spec), 0 if done else 4)
     registry = registry_of(pipeline, options)
     if alias is not None:
-        stood = registry.aliases().get(alias, 0)
+        stood = registry.alias(alias) or NOBODY
         event = registry.set_alias(alias, registry.number(to), reason=reason, against=None if force else stood)
         before = "" if event.previous in (None, event.version) else f", in place of {event.previous}"
         return answer(options, event.model_dump(mode="json"), f"{alias} is version {event.version}{before}")

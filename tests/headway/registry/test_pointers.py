@@ -80,6 +80,7 @@ def test_a_damaged_alias_is_named_and_stops_neither_publication_nor_promotion(th
     assert "headway promote --alias stable" in error.value.fix
     assert three.publish(saved_model, {}).number == 4
     assert three.promote(4, reason="").version == 4
+    assert three.set_alias("shadow", 4).version == 4 and three.named("shadow").number == 4, "the others work"
 
 
 def test_an_alias_of_a_version_that_is_gone_is_named_by_verify(three):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import Locked, StoreError
-from headway.registry import gc, leases
-from headway.registry.registry import Registry
+from headway.errors import ConfigError, Locked, Overtaken, StoreError
+from headway.registry import gc, leases, lineage
+from headway.registry.registry import NOBODY, Registry
 from headway.storage.object_lock import BucketLock
 from headway.storage.remote_store import BucketStore, default_cache, open_store
 from headway.storage.store import Store
@@ -330,6 +330,28 @@ def test_versions_and_the_champion_are_one_for_all_machines(machine, saved):
         f"serving/flights/{n}/saved_model.pb" for n in (1, 2, 3)
     ]
     assert [*a.verify()] == [] == [*b.verify()]
+
+
+def test_aliases_lineages_and_refusals_are_one_for_all_machines(machine, saved):
+    a, b = Registry(machine("a"), "flights"), Registry(machine("b"), "flights")
+    a.publish(saved, {}, {"format": 1, "spans": [], "stages": [], "run": {"run": "r"}})
+    b.publish(saved, {})
+    a.set_alias("stable", 1)
+    assert b.named("stable").number == 1 and Registry(machine("c"), "flights").aliases() == {"stable": 1}
+    known = lineage.read(b, b.version(1))
+    assert known["recorded"] and known["run"] == {"run": "r"} and not lineage.read(b, b.version(2))["recorded"]
+    looked = b.decided_against()
+    a.promote(1, reason="first", against=looked)
+    with pytest.raises(
+        Overtaken, match="version 2 was to be promoted when there was no champion, but version 1 became"
+    ):
+        b.promote(2, reason="first", against=looked)
+    b.set_alias("stable", 2, against=1)
+    with pytest.raises(Overtaken, match="stable was to point at version 1, but stable was moved to version 2"):
+        a.set_alias("stable", 1, against=NOBODY)
+    assert a.remove_alias("stable").version == 2 and [*b.verify()] == []
+    with pytest.raises(ConfigError, match="'stable' names no version"):
+        b.named("stable")
 
 
 def test_a_promotion_that_died_before_its_serving_copy_was_whole_is_repaired(machine, saved):
