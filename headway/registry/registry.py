@@ -169,12 +169,7 @@ class Registry(Versions):
             return self._point(number, events, kind="promote", reason=reason, run=run, verdict=verdict)
 
     def rollback(
-        self,
-        to: int | None = None,
-        *,
-        reason: str = "asked for",
-        force: bool = False,
-        against: int | None = None,
+        self, to: int | None = None, *, reason: str = "asked for", force: bool = False, against: int | None = None
     ) -> Event:
         """Make an earlier version the champion again: `to`, or the champion before the present one.
 

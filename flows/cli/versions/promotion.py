@@ -27,11 +27,21 @@ def registry_of(pipeline: str, options: Options) -> Registry:
 
 
 def arranged(names: list[str], pipeline: str) -> tuple[list[str], str]:
-    """Names of versions and the pipeline, which may come first, as in all other commands, or last."""
-    words = [*names, pipeline]
-    if not names[0].isdecimal() and Path(names[0]).exists() and pipeline != ".":
-        words = [*words[1:], words[0]]
-    return words[:-1], words[-1]
+    """Names of versions and the pipeline, which may come first, as in all other commands, or last.
+
+    Raises:
+        ConfigError: a pipeline stands where a version should, and nothing is left over for it.
+    """
+    place = Path(names[0])
+    is_pipeline = place.is_file() or (place / "pipeline.yaml").is_file()
+    if names[0].isdecimal() or not (is_pipeline or pipeline.isdecimal()):
+        return names, pipeline
+    if pipeline != ".":
+        return [*names[1:], pipeline], names[0]
+    if len(names) == 1:
+        return ["champion"], names[0]
+    problem = f"{names[0]} is a pipeline, and {len(names)} versions are needed beside it"
+    raise ConfigError(problem, fix="name them by number, champion, previous or an alias")
 
 
 def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:

@@ -194,6 +194,7 @@ def test_a_comparison_reads_as_a_table_and_says_what_it_cannot_know(judged, caps
     assert "are the same version, 2" in typed(capsys, "compare", "2", "champion", code=2)
     assert "'nope' names no version" in typed(capsys, "compare", "2", "nope", code=2)
     assert "B is required" in typed(capsys, "compare", "2", code=2)
+    assert ". is a pipeline, and 2 versions are needed beside it" in typed(capsys, "compare", ".", "2", code=2)
 
 
 def test_a_lineage_reads_as_a_tree_whichever_comes_first(judged, capsys):
@@ -205,6 +206,7 @@ def test_a_lineage_reads_as_a_tree_whichever_comes_first(judged, capsys):
     judged.store.discard(judged.store.output("evaluate", "two"))
     assert "evaluate/two (is gone today)" in typed(capsys, "lineage", "4")
     old = typed(capsys, "lineage")  # the champion
+    assert old == typed(capsys, "lineage", ".") == typed(capsys, "lineage", "pipeline.yaml", "champion")
     assert old.startswith("toy version 2") and "; promote on " in old and "older than this record" in old
     assert json.loads(typed(capsys, "lineage", "previous", "--json"))["version"] == 1
 
