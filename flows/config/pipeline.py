@@ -20,7 +20,7 @@ from beam_jobs.runners.config import RunnerConfig
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.ranking_metrics import NDCG_AT
+from headway.metrics.ranking import NDCG_AT
 from headway.records.spec import RecordsConfig
 from headway.schema import columns
 from headway.sources.config import SourceConfig
@@ -29,12 +29,11 @@ from headway.storage.remote_store import open_store
 from headway.storage.store import Store
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
+from headway.tasks.table import TaskOrAuto
 from headway.validation.config import ValidateConfig
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.config import MAX_LENGTH, OPS, POOL, ImputeConfig, PoolConfig, PreprocessConfig, TransformConfig
-
-Task = Literal["auto", "binary", "multiclass", "regression"]
 
 
 class ColumnConfig(columns.ColumnConfig):
@@ -96,7 +95,7 @@ class Pipeline(Frozen):
         default="auto", description="auto: every column; a mapping: those named, and with '*' in it all others too"
     )
     schema_path: str = Field(default="schema.pbtxt", alias="schema", description="frozen schema, beside the pipeline")
-    task: Task = "auto"
+    task: TaskOrAuto = "auto"
     preprocess: PreprocessConfig | None = Field(
         default=None, description="module:function that computes columns from the raw ones, in TensorFlow"
     )

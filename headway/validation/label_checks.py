@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from headway.messages import agree
 from headway.schema.columns import LABEL
 from headway.statistics.column_statistics import ColumnStatistics
+from headway.tasks.base import Task
+from headway.tasks.table import task_of
 from headway.validation.anomaly import Anomaly, finding, listed, value_text
 from headway.validation.config import ValidateConfig
 
@@ -79,16 +81,21 @@ def is_class(task: str, label: ColumnStatistics) -> bool:
     """Whether the label's values are classes, as the pipeline says or as they look."""
     if not label.complete or not label.distinct:
         return False
-    if task != "auto":
-        return task != "regression"
+    if (known := _known(task)) is not None:
+        return known.has_classes
     few = label.type == "int64" and label.distinct <= AUTO_MOST_CLASSES
     return label.type == "bytes" or label.distinct == 2 or few
 
 
-def task_of(task: str, label: ColumnStatistics) -> str:
-    """binary, multiclass or regression: as the pipeline says, or as the label looks."""
-    if task != "auto":
-        return task
+def label_kind(task: str, label: ColumnStatistics) -> str:
+    """binary, multiclass or regression (any number): as the pipeline says, or as the label looks."""
+    if (known := _known(task)) is not None and known.has_classes:
+        return "multiclass" if known.per_class else "binary"
     if not is_class(task, label):
         return "regression"
     return "binary" if label.distinct == 2 else "multiclass"
+
+
+def _known(task: str) -> Task | None:
+    """The task that the pipeline names; None where it leaves it open, or names one of its own module."""
+    return None if task == "auto" or ":" in task else task_of(task)

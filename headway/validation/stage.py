@@ -12,22 +12,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import DataError
-from headway.evaluation.tasks import Task
 from headway.messages import agree, counted
 from headway.monitor import Monitor
 from headway.schema.columns import LABEL, Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
+from headway.tasks.table import TaskOrAuto
 from headway.validation.anomaly import SEVERITIES, Anomaly, errors, finding, summary_table
 from headway.validation.config import ValidateConfig
 from headway.validation.drift import drift, skew, vanished
-from headway.validation.label_checks import is_class, labels, task_of
+from headway.validation.label_checks import is_class, label_kind, labels
 from headway.validation.leakage_hints import constant, duplicates, leakage
 from headway.validation.serving import requests
 from headway.validation.stratification import Report, stratification
@@ -69,7 +69,7 @@ class ValidateRequest(Frozen):
     spans: tuple[SpanFacts, ...]
     stored: tuple[str, ...] = ()
     """Columns that the statistics must be of."""
-    task: Task | Literal["auto"] = "auto"
+    task: TaskOrAuto = "auto"
     config: ValidateConfig = ValidateConfig()
     features: tuple[str, ...] | None = None
     """The columns that the model learns from; None: all but the label."""
@@ -188,7 +188,7 @@ def _content(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
             yield from constant(train.columns[name])
     yield from duplicates(train, features)
     if train_label is not None:
-        yield from leakage(train, features, task_of(request.task, train_label), request.config.leakage)
+        yield from leakage(train, features, label_kind(request.task, train_label), request.config.leakage)
 
 
 def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
@@ -208,7 +208,7 @@ def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> I
     ours, before = train.columns.get(LABEL), theirs.columns.get(LABEL)
     if ours is not None and before is not None and ours.type == before.type:
         classes = is_class(request.task, before) and ours.complete
-        if classes and task_of(request.task, before) != "regression":
+        if classes and label_kind(request.task, before) != "regression":
             yield from vanished(ours, before, champion.name)
 
 

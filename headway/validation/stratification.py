@@ -34,7 +34,7 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
 from headway.validation.anomaly import Anomaly, finding, value_text
 from headway.validation.config import StratificationConfig
-from headway.validation.label_checks import task_of
+from headway.validation.label_checks import label_kind
 
 _EXPECTED = 5.0
 """Fewer expected rows of a class make the tests doubtful."""
@@ -66,7 +66,7 @@ def stratification(
     report = Report()
     total = sum(statistics.rows for statistics in splits.values())
     train = splits["train"].columns.get(LABEL) if "train" in splits else None
-    kind = task_of(task, train) if train is not None and train.present else None
+    kind = label_kind(task, train) if train is not None and train.present else None
     for name, statistics in splits.items():
         share = statistics.rows / total if total else 0.0
         row: dict[str, str | int] = {"split": name, "rows": statistics.rows, "share": f"{share:.2%}"}

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from headway.records.spec import feature_spec
 from headway.schema.columns import LABEL, Column
+from tfcore.heads.table import label_head
 from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.parameters import LabelParameters
 from tfcore.transform.raw_column import RawColumn, raw_columns
@@ -111,4 +112,4 @@ class Labeler:
             usable = tf.math.is_finite(weights)
             usable = usable if column.present is None else usable & column.present
             weight *= tf.where(usable, weights, tf.zeros_like(weights))
-        return tf.cast(index, tf.int32 if self._label.task == "multiclass" else tf.float32), weight
+        return tf.cast(index, label_head(self._label).label_dtype), weight

@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.evaluation import metrics
-from headway.evaluation.tasks import Task
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.schema.columns import column_yaml, suggest
 from headway.storage.prefetch import RemoteFiles, Stager
+from headway.tasks.base import Task
+from headway.tasks.table import task_of
 from tfcore.data.pipeline import Shards, evaluation_dataset, safe
 from tfcore.data.source import Feed
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
@@ -91,7 +92,7 @@ def _predict(
     shards.ahead()
     _check(request, shards)
     out.mkdir(parents=True, exist_ok=True)
-    task = request.transform.label.task
+    task = task_of(request.transform.label.task)
     try:
         scorer = _scorer(request, shards)
         with RetraceGuard(scorer, action="warn", log=monitor.log):
@@ -133,8 +134,8 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
         raise ConfigError(
             "there are no groups to rank in", where="evaluation.ndcg_at", fix=column_yaml("NAME", "group")
         )
-    if request.ndcg_at is not None and request.transform.label.task == "multiclass":
-        raise ConfigError("classes have no order", where="evaluation.ndcg_at", fix="leave it out")
+    if request.ndcg_at is not None and task_of(request.transform.label.task).wide:
+        raise ConfigError("several numbers per row have no order", where="evaluation.ndcg_at", fix="leave it out")
     names = [column.name for column in shards.columns]
     reserved = {"row", "label", "weight", PREDICTION}
     for what, columns in (("evaluation.slices", request.slices), ("group", (request.group,) if request.group else ())):
@@ -181,7 +182,7 @@ def _tables(
         scores = scorer(batch)
         # only the last batch is padded, and only at its end
         valid = int(np.count_nonzero(batch["valid"]))
-        table = _table(request.transform.label.task, batch, scores, texts, rows, valid)
+        table = _table(task_of(request.transform.label.task), batch, scores, texts, rows, valid)
         tables.setdefault(PREDICTIONS, []).append(table)
         if linear is not None:
             predicted = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
@@ -206,7 +207,7 @@ def _table(
     label = batch["label"].numpy()[:count]
     columns: dict[str, Any] = {
         "row": pa.array(np.arange(start, start + count)),
-        "label": pa.array(label.astype(np.float64 if task == "regression" else np.int64)),
+        "label": pa.array(label.astype(np.int64 if task.has_classes else np.float64)),
         "weight": pa.array(batch["weight"].numpy()[:count].astype(np.float64)),
         PREDICTION: _predictions(scores.exact[:count]),
     }

@@ -25,6 +25,7 @@ from headway.process import owned
 from headway.process_tuning import uncollected
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
+from headway.tasks.table import task_of
 from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.signatures import of_companions, tensor_names
 from tfcore.runtime.tf_import import startup
@@ -77,8 +78,8 @@ class Predictor:
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Predictions, a row for each row of `batch`.
 
-        binary: prediction (float32, the probability); regression: prediction (float32); multiclass: prediction (the
-        class, string or int64) and probabilities (float32 [classes]).
+        prediction is the probability (binary), the class (multiclass, string or int64) or the number, float32. Beside it
+        stand probabilities (multiclass, float32 [classes]) or quantiles (float32 [levels]).
         """
         inputs = [_Input(batch.column(c.name), c, self._names[c.name]) for c in self._described.columns]
         parts = []
@@ -91,18 +92,24 @@ class Predictor:
         return self._as_arrow(joined)
 
     def _as_arrow(self, outputs: dict[str, NDArray[Any]]) -> pa.RecordBatch:
-        task = self._described.task
-        if task != "multiclass":
-            name = "probability" if task == "binary" else "prediction"
-            values = outputs.get(name, np.zeros(0, np.float32))
+        described = self._described
+        task = task_of(described.task)
+        empty = {
+            name: np.zeros((0, *map(int, filter(None, shape))), np.float32)
+            for name, _, shape in task.outputs(described.classes)
+        }
+        values = (empty | outputs)[task.output]
+        if not task.wide:
             return pa.RecordBatch.from_arrays([pa.array(values, pa.float32())], names=["prediction"])
-        classes = self._described.classes
-        probabilities = outputs.get("probabilities", np.zeros((0, len(classes)), np.float32))
-        flat = pa.FixedSizeListArray.from_arrays(pa.array(probabilities.reshape(-1), pa.float32()), len(classes))
-        kind = pa.string() if isinstance(classes[0], str) else pa.int64()
-        # the class is looked up here: as text out of TensorFlow it would be a Python object a row
-        best = pa.array(classes, kind).take(pa.array(probabilities.argmax(1)))
-        return pa.RecordBatch.from_arrays([best, flat], names=["prediction", "probabilities"])
+        width = values.shape[1]
+        flat = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1), pa.float32()), width)
+        if not task.per_class:
+            number = (empty | outputs)["prediction"]
+            return pa.RecordBatch.from_arrays([pa.array(number, pa.float32()), flat], names=["prediction", task.output])
+        kind = pa.string() if isinstance(described.classes[0], str) else pa.int64()
+        # the class is looked up here: as text out of TensorFlow it would be a Python object per row
+        best = pa.array(described.classes, kind).take(pa.array(values.argmax(1)))
+        return pa.RecordBatch.from_arrays([best, flat], names=["prediction", task.output])
 
 
 class _Input:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.evaluation.tasks import Task
 from headway.records.classic import encode_classic
 from headway.records.encode import encode
 from headway.records.grouping import pieces, record_parts
@@ -38,7 +37,7 @@ class Written:
         return Examples(path=self.folder, split=split, result=self.result)
 
     def fit(
-        self, transforms: Mapping[str, ColumnTransform] | None = None, task: Task | None = None
+        self, transforms: Mapping[str, ColumnTransform] | None = None, task: str | None = None
     ) -> TransformParameters:
         """Transform parameters from the train split's statistics."""
         return fit_parameters(self.columns, transforms or {}, self.statistics["train"], task=task or "auto")[0]

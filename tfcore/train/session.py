@@ -31,6 +31,7 @@ from tfcore.distribute.placement import Choice, Placement
 from tfcore.graph.function import Jit
 from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.retrace import RetraceGuard
+from tfcore.heads.table import label_head
 from tfcore.losses.class_weights import class_weights
 from tfcore.models import build
 from tfcore.models.precision import LossScale
@@ -184,6 +185,7 @@ class TrainingSession:
 
     def _learner(self) -> Learner:
         request, config, label = self.request, self.request.training, self.request.transform.label
+        head = label_head(label)
         step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         knobs = KnobVariables(self.knobs.names)
         self.model = build.build(
@@ -200,12 +202,12 @@ class TrainingSession:
             kind = functools.partial(DistributedLearner, placement=self.placement)
         return kind(
             model=self.model,
-            task=label.task,
+            head=head,
             step=step,
             specs=self.data.specs(self.stack),
             optimizer=config.optimizer,
             knobs=knobs,
-            label_std=build.label_scale(request.transform)[0] if label.task == "regression" else 1.0,
+            label_std=head.units(label)[0],
             offsets=self._offsets(),
             micro_batches=config.micro_batches > 1,
             scale=LossScale() if config.precision == "float16" else None,

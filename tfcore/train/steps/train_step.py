@@ -1,6 +1,6 @@
 """One training step in pieces: forward, gradients, update.
 
-    step = TrainStep(model=model, task="binary", optimizer=optimizer, knobs=knobs, counter=counter)
+    step = TrainStep(model=model, head="binary", optimizer=optimizer, knobs=knobs, counter=counter)
     kept = step.keep()                             # what a skipped step puts back
     part = step.part(batch)                        # the batch's loss and gradients, all of it at once
     done = step.finish(part, kept)                 # applied to the variables, or skipped if it is not finite
@@ -25,12 +25,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headway.evaluation.tasks import Task
 from headway.messages import some
 from tfcore.data.groups.group_ids import GROUP, NO_GROUP, group_splits
 from tfcore.graph.knobs import KnobVariables
+from tfcore.heads.base import Head
+from tfcore.heads.table import head_of
 from tfcore.losses.pairwise import pairwise_loss
-from tfcore.losses.row_losses import row_losses
 from tfcore.models.layers import rows_from
 from tfcore.models.precision import LossScale
 from tfcore.train.settings.config import OptimizerConfig
@@ -68,11 +68,11 @@ class TrainStep:
 
     Args:
         model: takes the batch without "label" and "weight", gives [rows, outputs].
-        task: decides the loss.
+        head: decides the loss; a task's name stands for its head.
         optimizer: built for the model's trainable variables.
         knobs: those of `tfcore.train.settings.knob_values.MEANINGS` are read here.
         counter: int64 variable, counted up by one each step.
-        label_std: for regression: gradients are those of the error in standard deviations.
+        label_std: for labels with a unit: gradients are those of the error in standard deviations.
         offsets: added to the outputs while training.
         ranking: has the order within "group" of a batch count too; of whole batches only.
         scale: of the loss while gradients are taken, for float16.
@@ -83,7 +83,7 @@ class TrainStep:
         self,
         *,
         model: keras.Model,
-        task: Task,
+        head: Head | str,
         optimizer: keras.optimizers.Optimizer,
         knobs: KnobVariables,
         counter: tf.Variable,
@@ -99,9 +99,15 @@ class TrainStep:
         self.unreached_eagerly: list[str] = []
         """The same of the last step that ran eagerly."""
         self._log = log or (lambda line: None)
-        self.model, self.task, self.optimizer, self.knobs, self.counter = model, task, optimizer, knobs, counter
+        self.model, self.head, self.optimizer, self.knobs, self.counter = (
+            model,
+            head_of(head),
+            optimizer,
+            knobs,
+            counter,
+        )
         self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
-        self._std, self._variance = float(label_std), float(label_std) ** 2
+        self._std, self._unit = float(label_std), float(label_std) ** self.head.degree
         self._ranking = ranking
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
@@ -142,7 +148,7 @@ class TrainStep:
                 own = [times * extra for extra in own]
             if share is not None:
                 own = [share * extra for extra in own]
-            objective = loss / self._variance
+            objective = loss / self._unit
             if self._ranking is not None:
                 objective += self._ranking.share * (self._order_loss(self._ranking, batch, output) - objective)
             objective = tf.add_n([objective, *own])
@@ -215,9 +221,7 @@ class TrainStep:
 
     def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """(loss, weight) of each row as a prediction has them: no dropout, and no knob. float32 [rows]"""
-        return row_losses(self.task, batch["label"], self._output(batch, training=False)), tf.cast(
-            batch["weight"], tf.float32
-        )
+        return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
 
     def _training_losses(self, batch: Batch, output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if (temperature := self.knobs.get("temperature")) is not None:
@@ -225,7 +229,8 @@ class TrainStep:
         if self._offsets is not None:
             output += self._offsets
         label, weights = self._targets(batch)
-        return row_losses(self.task, label, output, smoothing=self.knobs.get("label_smoothing")), weights
+        rows = {**batch, "label": label}
+        return self.head.loss(rows, output, smoothing=self.knobs.get("label_smoothing")), weights
 
     def _targets(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """(label, weight) of each row in training."""
