@@ -63,7 +63,8 @@ def duration(seconds: float) -> str:
 
 def metrics_line(metrics: dict[str, Any] | None, baselines: dict[str, Any] | None = None) -> str:
     """The metrics that a person looks at first, with what the baselines have: `auc 0.91 (constant 0.5)`."""
-    first = ("auc", "ndcg", "loss", "accuracy", "calibration", "rmse", "mae")
+    usual = ("auc", "ndcg", "loss", "accuracy", "calibration", "deviance", "rmse", "mae", "coverage")
+    first = (*usual, *(name for name in metrics or () if ":" in name))  # those of the user's own
 
     def beside(name: str) -> str:
         values = {who: metrics[name] for who, metrics in (baselines or {}).items() if metrics.get(name) is not None}

@@ -100,6 +100,7 @@ class GateSteps(ModelSteps):
         key = {
             "config": self.pipeline.gate.model_dump(mode="json"),
             **settings,
+            **self._own_metrics(),
             "rolled_back": rolled_back,
             "inputs": {
                 "train": trained,
@@ -128,6 +129,7 @@ class GateSteps(ModelSteps):
                 eval=tuple(self.parts["eval"]),
                 split=self._split_digest(),
                 slices=self.pipeline.evaluation.slices,
+                metrics=self.run_spec.loaded.own_metrics,
                 group=group.name if group else None,
                 seed=self.run_spec.chosen_seed,
                 force=self.run_spec.force,

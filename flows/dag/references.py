@@ -62,7 +62,7 @@ def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
     problems: list[ConfigError] = []
     for task in tasks:
         try:
-            pipeline.gate.check(task, ranked=ranked, where=f"{loaded.file}: gate")
+            pipeline.gate.check(task, ranked=ranked, own=loaded.own_metrics, where=f"{loaded.file}: gate")
         except ConfigError as error:
             problems.append(error)
     if len(problems) < len(tasks):

@@ -31,6 +31,7 @@ from headway.monitor import Monitor
 from headway.records.spec import total
 from headway.schema.columns import Column
 from headway.tasks.table import TaskName, task_of
+from headway.tasks.user import OWN_OUTPUT
 from tfcore.data.examples import Examples
 from tfcore.export.replay_process import ReplayProcess, replay_request
 
@@ -147,7 +148,7 @@ def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: 
         shards,
         expected,
         rows_per_record=per_record.pop(),
-        output=task_of(request.task).output,
+        output=OWN_OUTPUT if ":" in request.task else task_of(request.task).output,
         bound=request.bound,
     )
 

@@ -123,7 +123,7 @@ def resampled(
         counts = _poisson(stream, min(together, samples - start), units)
         if codes is not None:
             counts = counts[:, codes]
-        draws = Draws(counts if equal else counts * rows.weight)
+        draws = Draws(counts, None if equal else rows.weight)
         for of_metric, into in zip(replicate, parts, strict=True):
             for of_model, values in zip(of_metric, into, strict=True):
                 values.append(of_model(draws))

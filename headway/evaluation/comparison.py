@@ -15,7 +15,7 @@ simple sequentially rejective multiple test procedure", 1979), which costs nothi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from headway.evaluation.bootstrap import Difference, paired
 from headway.evaluation.gate_config import GateConfig, absolute
-from headway.evaluation.metrics import metrics_of, rows_of, slice_rows
+from headway.evaluation.metrics import rows_of, slice_rows
 from headway.evaluation.sample_size import uncompared, upward
 from headway.messages import counted, number, signed, some
 from headway.metrics.base import Metric, Rows
@@ -170,17 +170,22 @@ def compare(
     champion: pa.Table,
     *,
     config: GateConfig,
+    metrics: Mapping[str, Metric],
     slices: Sequence[str] = (),
     group: str | None = None,
-    ndcg_at: int | None = None,
+    ranked: bool = False,
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
-    """Every tolerance of `config` tested on all rows and on each slice that has enough of them."""
-    rows, theirs = rows_of(candidate, task, group), rows_of(champion, task).prediction
-    tolerances = config.tolerances(task, ranked=ndcg_at is not None)
-    by_name = {metric.name: metric for metric in metrics_of(task, ndcg_at)}
-    metrics = [by_name[name] for name in tolerances]
+    """Every tolerance of `config` tested on all rows and on each slice that has enough of them.
+
+    Args:
+        metrics: by name.
+        ranked: whether the order within groups is judged.
+    """
+    rows, theirs = rows_of(candidate, task, group, columns=True), rows_of(champion, task).prediction
+    tolerances = config.tolerances(task, ranked=ranked)
+    compared = [metrics[name] for name in tolerances]
 
     def test(at: Any, metrics: Sequence[Metric], column: str | None, value: str | None) -> list[Compared]:
         some_rows = rows.at(at)
@@ -193,10 +198,10 @@ def compare(
         ]
 
     overall = [
-        replace(compared, few=why, failed=False, p=None, p_adjusted=None, interval=None, detectable=None)
-        if (why := uncompared(compared.metric, rows))
-        else compared
-        for compared in test(slice(None), metrics, None, None)
+        replace(of_all, few=why, failed=False, p=None, p_adjusted=None, interval=None, detectable=None)
+        if (why := uncompared(of_all.metric, rows))
+        else of_all
+        for of_all in test(slice(None), compared, None, None)
     ]
     tested: list[Compared] = []
     left_out: list[dict[str, Any]] = []
@@ -209,13 +214,13 @@ def compare(
                 continue
             whys: dict[str, list[str]] = {}
             enough = []
-            for metric in metrics:
+            for metric in compared:
                 if why := uncompared(metric, rows.at(at)):
                     whys.setdefault(why, []).append(metric.name)
                 else:
                     enough.append(metric)
             for why, names in whys.items():
-                which = "" if len(names) == len(metrics) else f"{', '.join(names)}: "
+                which = "" if len(names) == len(compared) else f"{', '.join(names)}: "
                 left_out.append({"slice": column, "value": value, "why": which + why})
             if enough:
                 tested += test(at, enough, column, value)

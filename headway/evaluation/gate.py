@@ -40,8 +40,9 @@ from headway.evaluation.baseline import beats, constant
 from headway.evaluation.comparison import Comparison, compare
 from headway.evaluation.gate_checks import check_same_rows, check_thresholds, met, read_predictions, unusable
 from headway.evaluation.gate_config import Candidate, Champion, GateRequest, Parts, newer, trained_on
-from headway.evaluation.metrics import measure_table, metrics_of, rows_of
+from headway.evaluation.metrics import measured, metrics_of, rows_of
 from headway.messages import agree, number, some
+from headway.metrics.base import Rows
 from headway.monitor import Monitor
 from headway.tasks.table import task_of
 
@@ -61,7 +62,7 @@ def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
 def decide(request: GateRequest, monitor: Monitor | None = None) -> dict[str, Any]:
     """The verdict as JSON: verdict, promote, reasons, metrics (of candidate, champion, reference and baselines), thresholds,
     comparisons and the settings used."""
-    request.config.check(request.task, ranked=request.ranked)
+    request.config.check(request.task, ranked=request.ranked, own=request.metrics)
     return _Decision(request, monitor or Monitor()).verdict()
 
 
@@ -85,6 +86,7 @@ class _Decision:
     def __init__(self, request: GateRequest, monitor: Monitor):
         self.request, self.config, self.monitor = request, request.config, monitor
         self.task = task_of(request.task)
+        self.judging = {m.name: m for m in metrics_of(self.task, request.ndcg_at, request.metrics)}
         self.rows = read_predictions(request.candidate.predictions)
         self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
         self.findings = _Findings()
@@ -138,13 +140,12 @@ class _Decision:
         request, config = self.request, self.config
         if not config.baseline or request.label is None or all(v is None for v in self.metrics["candidate"].values()):
             return
-        by_name = {metric.name: metric for metric in metrics_of(self.task, request.ndcg_at)}
         names = dict.fromkeys((self.primary, *config.tolerances(self.task, ranked=request.ranked)))
         beaten = beats(
             self.task,
             request.label,
-            rows_of(self.rows, self.task, request.group),
-            metrics=[by_name[name] for name in names],
+            self._arrays(self.rows),
+            metrics=[self.judging[name] for name in names],
             confidence=config.confidence,
             samples=config.bootstrap,
             seed=request.seed,
@@ -210,8 +211,9 @@ class _Decision:
             theirs,
             config=self.config,
             slices=slices,
+            metrics=self.judging,
             group=self.request.group,
-            ndcg_at=self.request.ndcg_at,
+            ranked=self.request.ranked,
             seed=self.request.seed,
             monitor=self.monitor,
         )
@@ -272,23 +274,22 @@ class _Decision:
         }
 
     def _measured(self, table: pa.Table) -> dict[str, float | None]:
-        return measure_table(table, self.task, group=self.request.group, ndcg_at=self.request.ndcg_at)
+        return measured(tuple(self.judging.values()), self._arrays(table))
+
+    def _arrays(self, table: pa.Table) -> Rows:
+        return rows_of(table, self.task, self.request.group, columns=bool(self.request.metrics))
 
     def _baselines(self) -> dict[str, Any]:
         """The metrics of the constant, and of every other baseline on the same rows."""
-        measured: dict[str, Any] = {}
+        baselines: dict[str, Any] = {}
         if self.request.label is not None:
-            rows, metrics = (
-                rows_of(self.rows, self.task, self.request.group),
-                metrics_of(self.task, self.request.ndcg_at),
-            )
-            measured_constant = constant(self.task, self.request.label, rows, metrics)
-            if measured_constant is not None:
-                measured["constant"] = measured_constant
+            values = constant(self.task, self.request.label, self._arrays(self.rows), tuple(self.judging.values()))
+            if values is not None:
+                baselines["constant"] = values
         for name, path in self.request.baselines.items():
             table = read_predictions(path)
             check_same_rows(self.rows, table, f"the baseline {name}'s", str(path))
-            measured[name] = self._measured(table)
-            value = measured[name][self.primary]
+            baselines[name] = self._measured(table)
+            value = baselines[name][self.primary]
             self.findings.notes.append(f"the baseline {name} has {self.primary} {number(value)}")
-        return measured
+        return baselines

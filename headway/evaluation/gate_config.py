@@ -13,6 +13,7 @@ GateRequest(task="binary", candidate=Candidate(model=..., predictions=...), cham
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +23,7 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.messages import some
 from headway.metrics.ranking import RANKED
+from headway.metrics.user import MetricSpec
 from headway.schema.columns import suggest
 from headway.tasks.base import LabelFacts, Task
 from headway.tasks.table import ALL_COMPARED, ALL_METRICS, TaskName, task_of
@@ -100,17 +102,22 @@ class GateConfig(Frozen):
                 raise ValueError(f"primary {self.primary!r} is not among the metrics of tolerance: add it there")
         return self
 
-    def check(self, task: Task | str, *, ranked: bool = False, where: str = "gate") -> None:
+    def check(
+        self, task: Task | str, *, ranked: bool = False, own: Sequence[MetricSpec] = (), where: str = "gate"
+    ) -> None:
         """ConfigError when a metric that is named does not exist for this task.
 
         Args:
             ranked: whether the order within groups is judged.
+            own: metrics of the user's own.
         """
         task, ranking = task_of(task), RANKED if ranked else ()
+        reported = tuple(spec.name for spec in own)
+        directed = tuple(spec.name for spec in own if spec.better != "neither")
         for key, names, metrics in (
-            ("thresholds", self.thresholds, (*task.metric_names, *ranking)),
-            ("tolerance", self.tolerance or {}, (*task.compared, *ranking)),
-            ("primary", (self.primary,) if self.primary else (), (*task.compared, *ranking)),
+            ("thresholds", self.thresholds, (*task.metric_names, *ranking, *reported)),
+            ("tolerance", self.tolerance or {}, (*task.compared, *ranking, *directed)),
+            ("primary", (self.primary,) if self.primary else (), (*task.compared, *ranking, *directed)),
         ):
             for name in names:
                 if name in RANKED and not ranked:
@@ -119,6 +126,13 @@ class GateConfig(Frozen):
                         where=f"{where}.{key}",
                         fix="set training.ranking or evaluation.ndcg_at, and give a column role: group",
                     )
+                if name in reported and name not in metrics:
+                    fix = f"evaluation.metrics: {{'{name}': higher}}, or lower"
+                    problem = f"it is not said whether more or less of {name} is better"
+                    raise ConfigError(problem, where=f"{where}.{key}", fix=fix)
+                if name not in metrics and ":" in name:
+                    fix = f"evaluation.metrics: {{'{name}': higher}}, or lower"
+                    raise ConfigError(f"{name} is not among evaluation.metrics", where=f"{where}.{key}", fix=fix)
                 if name not in metrics:
                     raise ConfigError(
                         f"metric {name!r} does not exist for a {task.name} task",
@@ -155,7 +169,7 @@ def absolute(tolerance: float | str, champion: float) -> float:
 
 
 def _check_metric(name: str, metrics: tuple[str, ...]) -> None:
-    if name not in metrics:
+    if name not in metrics and ":" not in name:
         raise ValueError(f"unknown metric {name!r}; {suggest(name, [*metrics])}")
 
 
@@ -202,6 +216,7 @@ class GateRequest(Frozen):
     eval: Parts = Field(default=(), description="the parts that the evaluation rows come from")
     split: str = Field(default="", description="digest of the split config of this run's spans")
     slices: tuple[str, ...] = ()
+    metrics: tuple[MetricSpec, ...] = Field(default=(), description="metrics of the user's own")
     group: str | None = Field(default=None, description="column whose equal values are resampled together")
     ndcg_at: int | None = Field(default=None, ge=1, description="judge the order within groups too, its first ranks")
     seed: int = 0

@@ -23,9 +23,13 @@ from headway.errors import DataError
 from headway.metrics.base import Metric, Rows
 from headway.metrics.classification import calibration_bins
 from headway.metrics.ranking import RANKED, GroupMetric, codes_of
+from headway.metrics.user import MetricSpec
 from headway.tabular.list_arrays import decoded
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
+
+_OWN = ("row", "label", "prediction", "weight")
+"""Columns of a predictions table that are not the data's."""
 
 
 def measure(
@@ -46,17 +50,23 @@ def measured(metrics: Sequence[Metric], rows: Rows) -> dict[str, float | None]:
     return {metric.name: metric.value(rows) for metric in metrics}
 
 
-def metrics_of(task: Task | str, ndcg_at: int | None = None) -> tuple[Metric, ...]:
-    """The task's metrics; with `ndcg_at` also those of the order within groups, by their first so many ranks."""
+def metrics_of(task: Task | str, ndcg_at: int | None = None, own: Sequence[MetricSpec] = ()) -> tuple[Metric, ...]:
+    """The task's metrics, then the user's own; with `ndcg_at` also those of the order within groups, by their first so
+    many ranks.
+
+    Raises:
+        ConfigError: a metric of the user's own cannot be loaded.
+    """
     ranking = () if ndcg_at is None else tuple(GroupMetric(name, ndcg_at) for name in RANKED)
-    return (*task_of(task).metrics, *ranking)
+    return (*task_of(task).metrics, *ranking, *(spec.load() for spec in own))
 
 
-def rows_of(table: pa.Table, task: Task | str, group: str | None = None) -> Rows:
+def rows_of(table: pa.Table, task: Task | str, group: str | None = None, *, columns: bool = False) -> Rows:
     """The rows of a predictions table (a weight is one where there is no such column).
 
     Args:
         group: the column whose equal values are a group.
+        columns: keep the other columns, for metrics of the user's own.
 
     Raises:
         DataError: the columns do not agree or break the task's rules, or there is no such group column.
@@ -74,7 +84,10 @@ def rows_of(table: pa.Table, task: Task | str, group: str | None = None) -> Rows
     if group is not None and group not in table.column_names:
         raise DataError(f"the predictions have no column {group!r} to resample by")
     groups = None if group is None else codes_of(table.column(group))
-    return task_of(task).rows(table.column("label").to_numpy(), values, weight, groups=groups)
+    others = (
+        {name: table.column(name).to_numpy() for name in table.column_names if name not in _OWN} if columns else None
+    )
+    return task_of(task).rows(table.column("label").to_numpy(), values, weight, groups=groups, columns=others)
 
 
 def slice_rows(table: pa.Table, column: str, min_rows: int = 1) -> Iterator[tuple[str, NDArray[np.int64]]]:
@@ -96,13 +109,6 @@ def slice_rows(table: pa.Table, column: str, min_rows: int = 1) -> Iterator[tupl
             yield names[code], rows
 
 
-def measure_table(
-    table: pa.Table, task: Task | str, *, group: str | None = None, ndcg_at: int | None = None
-) -> dict[str, float | None]:
-    """`measure` of a predictions table; with `ndcg_at` also ndcg and mrr of the groups that the column `group` says."""
-    return measured(metrics_of(task, ndcg_at), rows_of(table, task, group if ndcg_at is not None else None))
-
-
 def summary(
     table: pa.Table,
     task: Task | str,
@@ -111,6 +117,7 @@ def summary(
     min_rows: int = 1,
     group: str | None = None,
     ndcg_at: int | None = None,
+    own: Sequence[MetricSpec] = (),
 ) -> dict[str, Any]:
     """What a predictions table amounts to, as JSON: rows, weight, overall metrics, calibration bins, slices.
 
@@ -118,9 +125,11 @@ def summary(
         table: columns label, prediction, optionally weight, and one column for each of `slices` and `group`.
         min_rows: slices with fewer rows are left out.
         ndcg_at: judge also the order within groups, its first so many ranks; see `headway.metrics.ranking`.
+        own: metrics of the user's own.
     """
     task = task_of(task)
-    metrics, rows = metrics_of(task, ndcg_at), rows_of(table, task, group if ndcg_at is not None else None)
+    metrics = metrics_of(task, ndcg_at, own)
+    rows = rows_of(table, task, group if ndcg_at is not None else None, columns=bool(own))
     by = {"group": group, "ndcg_at": ndcg_at} if ndcg_at is not None else {}
     return {
         "task": task.name,

@@ -13,13 +13,12 @@ A metric that is a function of weighted means needs no class of its own:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -37,8 +36,8 @@ class Rows:
     """[rows]"""
     groups: NDArray[np.int64] | None = None
     """[rows]: equal for the rows of a group."""
-    columns: pa.Table | None = None
-    """The predictions table's other columns."""
+    columns: Mapping[str, NDArray[Any]] | None = None
+    """Other columns, for metrics of the user's own; each [rows]."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What several metrics of the same rows need, computed once."""
 
@@ -57,9 +56,7 @@ class Rows:
 
     def at(self, rows: Any) -> Rows:
         """Some of the rows: indices, a slice or a mask."""
-        columns = self.columns
-        if columns is not None:
-            columns = columns.take(pa.array(np.arange(len(self))[rows]))
+        columns = None if self.columns is None else {name: values[rows] for name, values in self.columns.items()}
         groups = None if self.groups is None else self.groups[rows]
         return Rows(self.label[rows], self.prediction[rows], self.weight[rows], groups, columns)
 
@@ -69,10 +66,17 @@ class Rows:
 
 
 class Draws:
-    """Weights of the rows in each replicate; [replicates, rows], whole numbers where all rows weigh the same."""
+    """How often each row is drawn in each replicate.
 
-    def __init__(self, weights: NDArray[Any]):
-        self.weights = weights
+    Args:
+        counts: whole numbers [replicates, rows].
+        weight: of the rows, [rows]; None: all weigh the same.
+    """
+
+    def __init__(self, counts: NDArray[Any], weight: Floats | None = None):
+        self.counts = counts
+        self.weights = counts if weight is None else counts * weight
+        """[replicates, rows]"""
 
     @cached_property
     def floats(self) -> Floats:

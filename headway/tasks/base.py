@@ -9,10 +9,9 @@ task.constant(LabelFacts(counts=(880, 120)), 1000)     # what a model that ignor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from headway.config import Frozen
@@ -96,7 +95,7 @@ class Task:
         weight: ArrayLike | None = None,
         *,
         groups: NDArray[np.int64] | None = None,
-        columns: pa.Table | None = None,
+        columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> Rows:
         """The arrays as float64 of agreeing shapes. A prediction that is not a finite number becomes NaN.
 

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from headway.errors import StoreError
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
-from headway.tasks.base import Task
-from headway.tasks.table import task_of
 from tfcore.evaluation.request import TrainedModel
 from tfcore.export.metadata import describe_model
 from tfcore.export.signatures import of_companions, tensor_names
 from tfcore.graph.function import GraphFunction
+from tfcore.heads.base import Head
 from tfcore.heads.table import label_head
 from tfcore.models import build
 from tfcore.transform.parameters import LabelParameters, TransformParameters
@@ -40,10 +39,10 @@ class Scores:
     """One batch's `predictions` as the model gave them (float32), `exact` in float64: from the model's outputs where they
     are at hand, so that rows that float32 probabilities cannot tell apart are no ties."""
 
-    def __init__(self, task: Task, predictions: Any, outputs: Any = None):
+    def __init__(self, head: Head, predictions: Any, outputs: Any = None):
         self.predictions: NDArray[np.float32] = np.asarray(predictions, np.float32)
-        exact = np.asarray(self.predictions if outputs is None else outputs, np.float64)
-        self.exact: NDArray[np.float64] = exact if outputs is None else task.from_output(exact)
+        exact = None if outputs is None else head.exact(np.asarray(outputs, np.float64))
+        self.exact: NDArray[np.float64] = self.predictions.astype(np.float64) if exact is None else exact
 
 
 class TrainedScorer:
@@ -71,7 +70,7 @@ class TrainedScorer:
             # not compiled: the exported graph is not either, and predictions are compared with its
             self._predict = GraphFunction(self._outputs, {"inputs": specs})
         output, predictions = self._predict(inputs=inputs)
-        return Scores(self._head.task, predictions, output)
+        return Scores(self._head, predictions, output)
 
     def _outputs(self, inputs: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         output = tf.cast(self._model(inputs, training=False), tf.float32)
@@ -95,7 +94,8 @@ class SavedModelScorer:
     traces = 1
 
     def __init__(self, path: Path, label: LabelParameters, columns: Sequence[Column]):
-        self._label, self._task = label, task_of(label.task)
+        self._label, self._head = label, label_head(label)
+        self._task = self._head.task
         self._function = _signature(path)
         self._inputs = _match(self._function, path, {column.name: column for column in columns})
         self.raw = tuple(dict.fromkeys(column for column, _ in self._inputs.values()))
@@ -127,7 +127,7 @@ class SavedModelScorer:
         if self._task.per_class:
             self._check_classes(predictions, outputs.get("class"), batch["valid"].numpy())
         logits = outputs.get("logit")
-        return Scores(self._task, predictions, None if logits is None else logits.numpy()[:, None])
+        return Scores(self._head, predictions, None if logits is None else logits.numpy()[:, None])
 
     def _check_classes(self, scores: NDArray[np.float32], named: tf.Tensor | None, valid: NDArray[np.bool_]) -> None:
         """The class it names for the likeliest probability has to be ours at that place."""

@@ -26,6 +26,7 @@ from headway.process_tuning import uncollected
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from headway.tasks.table import task_of
+from headway.tasks.user import OWN_OUTPUT
 from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.signatures import of_companions, tensor_names
 from tfcore.runtime.tf_import import startup
@@ -92,24 +93,27 @@ class Predictor:
         return self._as_arrow(joined)
 
     def _as_arrow(self, outputs: dict[str, NDArray[Any]]) -> pa.RecordBatch:
-        described = self._described
-        task = task_of(described.task)
-        empty = {
-            name: np.zeros((0, *map(int, filter(None, shape))), np.float32)
-            for name, _, shape in task.outputs(described.classes)
-        }
-        values = (empty | outputs)[task.output]
-        if not task.wide:
-            return pa.RecordBatch.from_arrays([pa.array(values, pa.float32())], names=["prediction"])
-        width = values.shape[1]
-        flat = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1), pa.float32()), width)
-        if not task.per_class:
-            number = (empty | outputs)["prediction"]
-            return pa.RecordBatch.from_arrays([pa.array(number, pa.float32()), flat], names=["prediction", task.output])
-        kind = pa.string() if isinstance(described.classes[0], str) else pa.int64()
-        # the class is looked up here: as text out of TensorFlow it would be a Python object per row
-        best = pa.array(described.classes, kind).take(pa.array(values.argmax(1)))
-        return pa.RecordBatch.from_arrays([best, flat], names=["prediction", task.output])
+        shapes = {name: tensor.shape.as_list()[1:] for name, tensor in self._signature.structured_outputs.items()}
+        empty = {name: np.zeros((0, *shape), np.float32) for name, shape in shapes.items() if None not in shape}
+        values, described = empty | outputs, self._described
+        output = OWN_OUTPUT if ":" in described.task else task_of(described.task).output
+        if output == "probabilities":
+            kind = pa.string() if isinstance(described.classes[0], str) else pa.int64()
+            # the class is looked up here: as text out of TensorFlow it would be a Python object per row
+            best = pa.array(described.classes, kind).take(pa.array(values[output].argmax(1)))
+            columns = {"prediction": best, output: _column(values[output])}
+        elif output == "quantiles":
+            columns = {"prediction": _column(values["prediction"]), output: _column(values[output])}
+        else:
+            columns = {"prediction": _column(values[output])}
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def _column(values: NDArray[Any]) -> pa.Array:
+    """float32 [rows] as it is, [rows, width] as lists of one length."""
+    if values.ndim == 1:
+        return pa.array(values)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
 
 
 class _Input:

@@ -11,13 +11,14 @@ Outputs are those of the model, float32 [rows, head.outputs].
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from headway.errors import ConfigError
 from headway.tasks.base import Task
 
 Batch = Mapping[str, Any]
@@ -38,6 +39,8 @@ class Head:
     """What a row's outputs are, for messages."""
     degree = 0
     """The loss grows with this power of the label's unit."""
+    train_step: Callable[..., Any] | None = None
+    """Of a user's own task: from (model, batch) to the loss and the gradients."""
 
     def __init__(self, task: Task, classes: Sequence[str | int] = ()):
         self.task, self.classes = task, tuple(classes)
@@ -59,6 +62,10 @@ class Head:
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
         """What is predicted for each row."""
         return outputs[:, 0]
+
+    def exact(self, outputs: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """The predictions in float64, from outputs in NumPy; None where only TensorFlow can compute them."""
+        return self.task.from_output(outputs)
 
     def served(self, outputs: tf.Tensor) -> Tensors:
         """The outputs of an exported model, as `task.outputs` describes them."""
@@ -89,3 +96,14 @@ def class_shares(label: Any) -> NDArray[np.float64] | None:
     """The share of each class in the train split, at least 1e-4; None where the classes were not counted."""
     counts = getattr(label, "counts", None)
     return np.clip(np.asarray(counts, np.float64) / sum(counts), 1e-4, 1 - 1e-4) if counts else None
+
+
+def checked_losses(losses: Any, outputs: tf.Tensor, name: str) -> tf.Tensor:
+    """ConfigError unless `losses` is one floating-point number per row of `outputs`."""
+    if not tf.is_tensor(losses) or not losses.dtype.is_floating or losses.shape.rank != 1:
+        what = f"{losses.dtype.name} of shape {losses.shape}" if tf.is_tensor(losses) else type(losses).__name__
+        fix = "return one float32 per row, [rows]: Headway weighs them and takes the mean"
+        raise ConfigError(f"{name} is {what}", where="loss", fix=fix)
+    if not losses.shape.is_compatible_with(outputs.shape[:1]):
+        raise ConfigError(f"{name} has {losses.shape[0]} rows of {outputs.shape[0]}", where="loss")
+    return tf.cast(losses, tf.float32)

@@ -8,8 +8,10 @@ from typing import Any
 from headway.tasks.base import Task
 from headway.tasks.builtin import Binary, Count, Multiclass, Quantiles, Regression
 from headway.tasks.table import task_of
+from headway.tasks.user import UserTask, load_task
 from tfcore.heads.base import Head
 from tfcore.heads.builtin import BinaryHead, CountHead, MulticlassHead, QuantilesHead, RegressionHead
+from tfcore.heads.user import UserHead
 
 _HEADS: tuple[tuple[type[Task], Any], ...] = (
     (Binary, BinaryHead),
@@ -17,6 +19,7 @@ _HEADS: tuple[tuple[type[Task], Any], ...] = (
     (Count, CountHead),
     (Regression, RegressionHead),
     (Quantiles, QuantilesHead),
+    (UserTask, UserHead),
 )
 
 
@@ -35,4 +38,10 @@ def head_of(task: Head | Task | str, classes: Sequence[str | int] | None = None)
 
 def label_head(label: Any) -> Head:
     """The head of a label's parameters: those of `tfcore.transform.parameters.LabelParameters`."""
-    return head_of(label.task, label.classes)
+    return head_of(label_task(label), label.classes)
+
+
+def label_task(label: Any) -> Task:
+    """The task of a label's parameters; one of the user's own is loaded from `label.file`."""
+    file = getattr(label, "file", None)
+    return task_of(label.task) if file is None else load_task(label.task, file)

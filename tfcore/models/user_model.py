@@ -19,12 +19,12 @@ import keras
 import tensorflow as tf
 
 from headway.errors import ConfigError
+from headway.user_code.loading import line_of, load_function
 from tfcore.graph.knobs import is_knob
 from tfcore.graph.python_errors import PythonOpError
 from tfcore.heads.base import Head
 from tfcore.models.config import ModelConfig
 from tfcore.private_api import flat_layers
-from tfcore.runtime.user_code import line_of, load_function
 
 METHODS = {
     "train_step": "the training step",

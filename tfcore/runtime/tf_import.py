@@ -47,7 +47,8 @@ def startup() -> Iterator[None]:
     try:
         with uncollected(), without_scikit_learn():
             yield
-        sys.modules["tensorflow"].config.list_physical_devices()
+        if "tensorflow" in sys.modules:  # a user's module may do without
+            sys.modules["tensorflow"].config.list_physical_devices()
     finally:
         os.dup2(kept, 2)
         os.close(kept)

@@ -45,7 +45,7 @@ from tfcore.data.source import Feed
 from tfcore.data.stream import live_stacks
 from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
-from tfcore.heads.table import label_head
+from tfcore.heads.table import label_head, label_task
 from tfcore.models.linear import LinearModel, cheap
 from tfcore.train.group_discovery import group_runs
 from tfcore.train.settings.config import TrainingConfig
@@ -319,7 +319,7 @@ class TrainingData:
         layout = self._parameters
         sizes = [entry.size for entry in layout.categorical]
         images = any(fitted.pixels is not None for fitted in layout.fitted)
-        no_linear = task_of(layout.label.task).linear is None
+        no_linear = label_task(layout.label).linear is None
         if (
             no_linear
             or self._live is not None

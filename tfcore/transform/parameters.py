@@ -82,7 +82,7 @@ class DatePart(Frozen):
 class LabelParameters(Grown):
     """What is predicted. `classes` are the label's values in the order of their indices; None: the value itself."""
 
-    newer = ("quantiles",)
+    newer = ("quantiles", "file")
 
     task: TaskName
     type: Literal["int64", "float32", "bytes"]
@@ -94,6 +94,8 @@ class LabelParameters(Grown):
     std: float | None = None
     quantiles: tuple[float, ...] = ()
     """Of a task that predicts quantiles: the train labels' at its levels."""
+    file: Path | None = None
+    """The Python file of a task of the user's own; a request's to say, not stored."""
 
 
 class TransformParameters(Grown):

@@ -19,7 +19,7 @@ import tensorflow as tf
 from headway.errors import ConfigError
 from headway.schema.columns import LABEL, Column, StoredType, no_column
 from headway.schema.tensor_name import PRESENT
-from tfcore.runtime.user_code import line_of, load_function
+from headway.user_code.loading import line_of, load_function
 from tfcore.transform.images import Tolerant
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import TransformParameters

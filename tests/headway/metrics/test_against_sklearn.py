@@ -121,7 +121,7 @@ def test_a_replicate_is_the_metric_of_the_reweighted_rows(task, weighted):
         score = np.sort(r.normal(size=(120, 3)), axis=1)
     rows = task_of(task).rows(label, score, weight if weighted else None)
     counts = r.poisson(1.0, (6, 120)).astype(np.uint8)
-    draws = Draws(counts * rows.weight if weighted else counts)
+    draws = Draws(counts, rows.weight if weighted else None)
     for metric in task_of(task).metrics:
         found = metric.replicated(rows)(draws)
         for replicate, times in zip(found, counts, strict=True):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headway.errors import ConfigError
 from headway.evaluation.gate import GateRequest, decide
 from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.metrics import measure_table, summary
+from headway.evaluation.metrics import summary
 from headway.metrics.ranking import NO_GROUP, codes_of, ranked
 from tests.headway.evaluation.arrays import paired_arrays
 
@@ -124,7 +124,7 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
     verdict = decide(GateRequest.model_validate(base))
     assert verdict["verdict"] == "reject" and any("ndcg fell" in reason for reason in verdict["reasons"])
     assert json.dumps(verdict["comparisons"])
-    ours = measure_table(worse, "binary", group="query", ndcg_at=3)
+    ours = summary(worse, "binary", group="query", ndcg_at=3)["overall"]
     assert verdict["metrics"]["candidate"] == ours and verdict["metrics"]["candidate"]["mrr"] < 0.95
     whole = summary(worse, "binary", slices=["half"], group="query", ndcg_at=3)
     assert whole["overall"] == ours and whole["ndcg_at"] == 3 and whole["slices"]["half"]["odd"]["ndcg"] != ours["ndcg"]

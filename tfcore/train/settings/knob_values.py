@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError
+from headway.tasks.base import Task
 from headway.tasks.table import task_of
 from tfcore.train.settings.schedule import Schedule
 
@@ -123,7 +124,7 @@ def check(name: str, value: Any, knobs: Mapping[str, Any] | list[str]) -> None:
         raise ConfigError(wrong, where=f"knob {name!r}")
 
 
-def check_knobs(knobs: Mapping[str, Any], task: str, *, user: bool) -> None:
+def check_knobs(knobs: Mapping[str, Any], task: Task | str, *, user: bool) -> None:
     """ConfigError for a knob that nothing would read."""
     kind = task_of(task)
     for name in knobs:

@@ -25,6 +25,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from headway.errors import ConfigError
 from headway.messages import some
 from tfcore.data.groups.group_ids import GROUP, NO_GROUP, group_splits
 from tfcore.graph.knobs import KnobVariables
@@ -136,6 +137,8 @@ class TrainStep:
             first_row: where they begin in the whole batch, or int32 [rows] the place of each, so that dropout draws for
                 each row what it would there.
         """
+        if self.head.train_step is not None:
+            return self._users(batch)
         trained = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
             with rows_from(first_row):
@@ -168,6 +171,29 @@ class TrainStep:
             back = 1.0 / self.scale.value
             gradients = [gradient * back for gradient in gradients]
         return Part(loss, objective, gradients)
+
+    def _users(self, batch: Batch) -> Part:
+        """The loss and gradients that a task's own train_step gives."""
+        assert self.head.train_step is not None
+        trained = self.model.trainable_variables
+        answer = self.head.train_step(self.model, batch)
+        if not isinstance(answer, tuple | list) or len(answer) != 2 or len(answer[1]) != len(trained):
+            raise ConfigError(
+                "train_step returned something else than a loss and a gradient for each trainable variable",
+                where=self.head.task.name,
+                fix="return loss, tape.gradient(loss, model.trainable_variables)",
+            )
+        loss, gradients = tf.cast(answer[0], tf.float32), answer[1]
+        if loss.shape.rank != 0:
+            raise ConfigError(
+                "the loss of train_step is not one number", where=self.head.task.name, fix="take its mean"
+            )
+        self._note([v.path for v, gradient in zip(trained, gradients, strict=True) if gradient is None])
+        filled = [
+            tf.zeros_like(v.value) if gradient is None else tf.convert_to_tensor(gradient)
+            for v, gradient in zip(trained, gradients, strict=True)
+        ]
+        return Part(loss, loss, filled)
 
     def _note(self, unreached: Sequence[str]) -> None:
         """An optimizer is given zeros for them, and nothing else would show it."""
