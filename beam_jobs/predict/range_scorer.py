@@ -1,4 +1,4 @@
-"""Predicts one range of the input: raw rows in, rows with predictions out. Free of Beam.
+"""Predicts one range of the input: reads raw rows, writes them with predictions. Free of Beam.
 
     facts = predict_range(request, piece, folder, tick=lambda rows: None)
     facts                # rows read, predicted, quarantined; the key of what this output depends on
@@ -101,7 +101,7 @@ class _Work(RangeRows):
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _source(self, at: NDArray[np.int64]) -> Iterator[tuple[str, pa.Array]]:
-        """Where each row comes from; a range of whole files counts files, not rows."""
+        """The columns that say where each row comes from; a range of whole files counts files, not rows."""
         piece = self._piece
         if piece.row_per_file:
             yield FILE, pa.array(self._names, pa.string()).take(pa.array(at + piece.file))
@@ -112,7 +112,7 @@ class _Work(RangeRows):
 
 
 def _readable(array: pa.Array, name: str, path: str) -> pa.Array:
-    """A column as others read it: no dictionaries, and bytes as the text that they are."""
+    """A column in a form that any reader takes: no dictionaries, and bytes as text."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):

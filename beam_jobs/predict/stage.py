@@ -1,4 +1,4 @@
-"""Batch prediction: raw files in, Parquet or JSON lines with predictions out, in the order of the input's rows.
+"""Batch prediction: reads raw files, writes Parquet or JSON lines with predictions, in the order of the rows.
 
     result = predict(request, out, Monitor(), runner=RunnerConfig(), max_quarantined=0.01)
     result["counts"], result["parts"], result["kept"]
@@ -98,7 +98,7 @@ def predict(
 
 @contextlib.contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Keep other processes from predicting into `out`. The kernel drops the lock with the process, and it leaves no file."""
+    """Lock `out` against other processes' predictions. The kernel drops the lock with the process; no file stays."""
     folder = os.open(out, os.O_RDONLY)
     try:
         try:
@@ -114,7 +114,7 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """A folder with anything in it that no prediction wrote is somebody else's."""
+    """Raise for a folder that holds files not written by a prediction."""
     if out.exists() and not out.is_dir():
         raise StoreError("is a file", where=str(out), fix="name a folder that is empty or does not exist")
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file() and not (out / FOLDER).is_dir():
@@ -123,7 +123,7 @@ def _refuse_foreign(out: Path) -> None:
 
 
 def _with_rows(ranges: Sequence[Range]) -> list[Range]:
-    """Ranges that know which row of their file they begin with, where the source tells."""
+    """Ranges with the number of their first row in the file, where the source tells."""
     first_rows = rows_before(ranges, [piece.facts.get("rows") for piece in ranges])
     return [
         piece if first is None else dataclasses.replace(piece, facts={**piece.facts, "first_row": first})
@@ -175,14 +175,14 @@ def _publish(
 
 
 def _entry(path: Path) -> dict[str, Any]:
-    """A file for the manifest, synced."""
+    """The manifest's entry for a file, which is synced."""
     size, crc = checksum(path)
     sync_path(path)
     return {"file": path.name, "bytes": size, "crc32c": crc}
 
 
 def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) -> None:
-    """A part as it should be, from one whose rows were counted from another beginning."""
+    """A part with correct row numbers, made from one whose rows were counted from another beginning."""
     with pq.ParquetFile(source) as file, PartWriter(path, request.write, str(source)) as part:
         part.write(pa.RecordBatch.from_pylist([], file.schema_arrow))  # a part without rows is a file, too
         for batch in file.iter_batches():
@@ -191,7 +191,7 @@ def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) 
 
 
 def _link(source: Path, path: Path) -> None:
-    """Put a file under a second name: the range stays whole until the output is."""
+    """Hard-link a file to a second name: the range stays whole until the output is."""
     try:
         os.link(source, path)
     except OSError:  # a disk without links
@@ -199,7 +199,7 @@ def _link(source: Path, path: Path) -> None:
 
 
 def _clear(out: Path) -> None:
-    """Take back what an earlier call wrote, its manifest first."""
+    """Remove an earlier call's output, its manifest first."""
     (out / MANIFEST).unlink(missing_ok=True)
     for pattern in ("part-*-of-*.parquet", "part-*-of-*.jsonl", quarantine.FILE_NAME):
         for path in out.glob(pattern):

@@ -34,7 +34,7 @@ _MODES = ("in_memory", "multi_threading", "multi_processing")
 
 
 class RunnerConfig(Frozen):
-    """Which runner, and its options. It changes how fast a job runs, never what it writes."""
+    """The Beam runner and its options. It changes how fast a job runs, never what it writes."""
 
     name: str = Field(default="direct", description=f"one of {', '.join(_BEAM_NAMES)}")
     workers: int | None = Field(default=None, ge=1, description="threads of the direct runner; default: one per core")
@@ -71,13 +71,13 @@ class RunnerConfig(Frozen):
         return self.name == "direct" and not self.options
 
     def threads(self, elements: int | None = None) -> int:
-        """Workers of the direct runner: no more than there are elements to work on."""
+        """The number of workers of the direct runner: at most one per range."""
         most = self.workers or usable_cores()
         return most if elements is None else max(1, min(most, elements))
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

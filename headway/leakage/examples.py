@@ -1,4 +1,4 @@
-"""Finds the rows behind a hash that occurs in two places, and tells real overlaps from hash collisions.
+"""Finds the rows behind a hash that occurs in two places, and separates real overlaps from hash collisions.
 
     look(["customer"], hashes, ["2013-01"])       # a caller's function: [KeyOccurrence(...), ...]
     examine(found, look_at, whether_real)         # Examined(count, examples)
@@ -54,7 +54,7 @@ class Examined:
 def examine(
     keys: Found, look_at: Callable[[Hashes], Iterable[KeyOccurrence]], real: Callable[[Sequence[KeyOccurrence]], bool]
 ) -> Examined:
-    """Look at a few of the hashes, and at more as long as all of them turn out to be chance.
+    """Look up the rows of a few hashes, and of more as long as all of them are collisions.
 
     Args:
         look_at: the rows behind some hashes.

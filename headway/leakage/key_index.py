@@ -78,7 +78,7 @@ class SplitIndex(Frozen):
 
 
 class SpanIndex(Frozen):
-    """The index of a span; the hash sets lie in files beside it."""
+    """The key index of a span; the hash sets lie in files beside it."""
 
     format: int = FORMAT
     rule: dict[str, Any]
@@ -94,7 +94,7 @@ class SpanIndex(Frozen):
 
 
 def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeySet]:
-    """The keys to be noted. A `unique` that is the key is one with it; a group is noted where it is not the key."""
+    """The keys to index: split.key, split.unique and the group, each only where it is not the same as an earlier one."""
     types = {column.name: column.type for column in columns}
     unique = config.unique_columns()
     sets: dict[KeyName, KeySet] = {}
@@ -110,7 +110,7 @@ def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, Ke
 
 
 def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = ()) -> dict[str, Any]:
-    """What decides a row's split: the config, the hash, and the types it hashes.
+    """The rule that decides a row's split: the config, the hash, and the types of the hashed columns.
 
     Args:
         columns: what is read, coerced.
@@ -126,7 +126,7 @@ def rule(config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column
 
 
 class KeyIndex:
-    """The key index of one range.
+    """Collects the key index of one range.
 
     Args:
         columns: what is read, coerced; the one with the role time is the time column.
@@ -142,7 +142,7 @@ class KeyIndex:
         self._splits: dict[str, _Split] = {}
 
     def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: Assigned) -> None:
-        """Note the rows of a coerced batch; `raw` is the schema that the file gave it."""
+        """Index the rows of a coerced batch; `raw` is the schema of the batch in the file."""
         keys = {name: key_hashes(batch, list(key.columns), assigned.columns) for name, key in self._keys.items()}
         time = batch.column(self._time) if self._time else None
         for code, name in enumerate(self._names):
@@ -200,7 +200,7 @@ class _Split:
 
 
 class _Set:
-    """The hashes of one key in one split; those that recur as well, when that matters."""
+    """The hashes of one key in one split, and, for a unique key, those that repeat."""
 
     def __init__(self, unique: bool):
         self._unique, self._missing = unique, 0
@@ -243,7 +243,7 @@ def _wider(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[
 
 
 def set_name(split: str, key: str, *, repeated: bool = False) -> str:
-    """The file of a set."""
+    """The file name of a set."""
     return f"{split}.{key}{'.repeated' if repeated else ''}.u64"
 
 
@@ -261,7 +261,7 @@ def sets(folder: Path, note: SplitIndex, split: str, key: KeyName, *, repeated: 
 
 
 def merge(folders: Sequence[Path], out: Path) -> None:
-    """Write the indexes of ranges, at least one, as that of a span."""
+    """Merge the indexes of one or more ranges into that of a span."""
     out.mkdir()
     parts = [(folder, read(folder)) for folder in folders]
     first, splits = parts[0][1], {}
@@ -302,7 +302,7 @@ def _together(one: SplitIndex, other: SplitIndex) -> SplitIndex:
 
 
 def _both(one: str | None, other: str | None, kept: int) -> str | None:
-    """Two samples as one."""
+    """Merge two samples."""
     if one is None or other is None:
         return one
     both = Distinct.from_text(one, kept)
@@ -316,7 +316,7 @@ def _write(folder: Path, index: SpanIndex) -> None:
 
 
 def read(folder: Path) -> SpanIndex:
-    """The index in a folder.
+    """Read the key index in a folder.
 
     Raises:
         DataError: it is missing or damaged.

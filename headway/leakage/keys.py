@@ -41,13 +41,13 @@ _EXPONENT = re.compile(rb"[+-]?[0-9](\.[0-9]*)?e\+[0-9]{1,3}")
 def key_hashes(
     batch: pa.RecordBatch, columns: Sequence[str], hashes_of: dict[str, Hashes] | None = None
 ) -> tuple[Hashes, NDArray[np.bool_] | None]:
-    """(uint64 [rows], where a part of the key is null or NaN; None: nowhere) of a coerced batch.
+    """Hash the keys of a coerced batch: (uint64 [rows], a mask of keys with a null or NaN; None: there are none).
 
     The hash is of the values alone: neither the salt of a split nor its shares have a part in it.
 
     Args:
         columns: scalars, at least one; their order does not matter.
-        known: `column_hash` of columns that were hashed already.
+        hashes_of: the `column_hash` of columns that were hashed already.
     """
     state: Hashes | None = None
     missing: NDArray[np.bool_] | None = None
@@ -71,7 +71,7 @@ def _missing(array: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def canonical(array: pa.Array) -> pa.Array:
-    """The same values as they are compared; `array` itself when all of them are written so already."""
+    """The values in the one form in which they are compared; `array` itself when all are in it already."""
     if pa.types.is_dictionary(array.type):
         if array.dictionary.null_count:
             return canonical(array.dictionary_decode())
@@ -127,7 +127,7 @@ def _without_exponent(text: bytes) -> bytes:
 
 
 def key_text(value: Any) -> str:
-    """One part of a key as a sentence shows it."""
+    """The text of one part of a key, for a sentence."""
     if isinstance(value, bytes):
         return value_text(value)
     return repr(value) if not isinstance(value, float) else f"{value:.9g}"

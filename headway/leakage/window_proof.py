@@ -46,7 +46,7 @@ class Proof:
 
 
 class Window:
-    """Spans in their order, and the splits that have a part of any of them."""
+    """The spans in their order, and the parts of each split that has any."""
 
     def __init__(self, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]]):
         self.spans = list(spans)
@@ -55,7 +55,7 @@ class Window:
         self.proof = Proof(splits={name: {"rows": sum(n.rows for n in self.indexes(name))} for name in self.parts})
 
     def of(self, split: str) -> Iterator[tuple[IndexedSpan, str, SplitIndex]]:
-        """The parts of a split that have rows: (span, its part, index of that)."""
+        """The parts of a split that have rows: (span, name of the part, index of the part)."""
         for span, part in self.parts[split]:
             indexed = self._by_name[span]
             if part in indexed.index.splits:
@@ -88,7 +88,7 @@ def _time(window: Window, split: str) -> TimeRange | None:
 
 
 def times(window: Window) -> None:
-    """The first and last time of each split, for the report."""
+    """Add the first and last time of each split to the report."""
     for split in window.parts:
         time = _time(window, split)
         if time is not None and len(time.kinds) == 1:
@@ -97,7 +97,7 @@ def times(window: Window) -> None:
 
 
 def in_order(window: Window) -> None:
-    """Each split lies wholly before the next one."""
+    """Prove that each split ends before the next begins."""
     place = {indexed.span: i for i, indexed in enumerate(window.spans)}
     names = list(window.parts)
     for a, b in itertools.pairwise(names):

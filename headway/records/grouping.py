@@ -1,4 +1,4 @@
-"""Rows cut into records: so many rows each, or fewer where their cells are large.
+"""Cuts rows into records: a fixed number of rows each, or fewer where their cells are large.
 
     grouper = RowGrouper(4096)
     for rows, sizes in grouper.add(batch): ...     # whole records, `sizes` rows each
@@ -62,7 +62,7 @@ def group_starts(
 
 
 class RowGrouper:
-    """Cuts a stream of batches into records of `rows` rows, or of as many as take `bytes`; the last may be shorter.
+    """Cuts a stream of batches into records of `rows` rows, or of as many as fit into `bytes`; the last may be shorter.
 
     Args:
         group: the column whose groups are cut by no record, see the module.
@@ -78,7 +78,7 @@ class RowGrouper:
         self._last: np.uint64 | None = None
 
     def add(self, batch: Rows) -> Iterator[Group]:
-        """The records that have ended.
+        """Add rows, and yield the records that are complete.
 
         Raises:
             DataError: a group takes more than `bound` bytes.
@@ -132,7 +132,7 @@ class RowGrouper:
         self._count -= begin
 
     def _cuts(self, batch: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
-        """Where records end, of those that have ended for certain; counted from the first row that is held."""
+        """The ends of the complete records, counted from the first waiting row."""
         most = self._most or max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
         cuts: list[int] = []
         begin = before = 0
@@ -160,12 +160,12 @@ class RowGrouper:
 
 
 def grouper(rows: int, columns: Sequence[Column]) -> RowGrouper:
-    """What cuts rows of these columns into records of `rows` rows."""
+    """A RowGrouper that cuts rows of these columns into records of `rows` rows."""
     return RowGrouper(rows, named_for(columns, "group"))
 
 
 def copied(piece: Rows, of: int) -> Rows:
-    """A small piece of a batch of so many rows by itself: a slice would keep the whole batch in memory."""
+    """Copy a small slice of a batch of so many rows, since a slice keeps the whole batch in memory."""
     if 2 * piece.num_rows >= of:
         return piece
     rows = np.arange(piece.num_rows)
@@ -173,7 +173,7 @@ def copied(piece: Rows, of: int) -> Rows:
 
 
 def row_bytes(batch: Rows) -> int | NDArray[np.int64]:
-    """About what each row takes in a record, int64 [rows]; one number where all rows take the same."""
+    """The approximate bytes of each row in a record, int64 [rows]; one number where all rows take the same."""
     fixed = 0
     varying: NDArray[np.int64] | None = None
     arrays = batch.columns
@@ -191,7 +191,7 @@ def row_bytes(batch: Rows) -> int | NDArray[np.int64]:
 
 
 def one_batch(batches: list[Rows]) -> Rows:
-    """Batches of one schema as one."""
+    """Concatenate batches of one schema."""
     if len(batches) == 1:
         return batches[0]
     if isinstance(batches[0], Stack):
@@ -200,7 +200,7 @@ def one_batch(batches: list[Rows]) -> Rows:
 
 
 def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.Table]:
-    """A table cut into about equal lengths, at most `shards` of them, that are not empty."""
+    """Cut a table into at most `shards` non-empty tables of about equal length."""
     length = max(1, -(-table.num_rows // shards))
     cuts = np.arange(0, table.num_rows, length)
     if group := named_for(columns, "group"):
@@ -211,7 +211,7 @@ def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.T
 
 
 def record_parts(piece: pa.Table, columns: Sequence[Column], rows_per_record: int) -> list[pa.Table]:
-    """A table cut into records, as ingest cuts rows; without a group column every one but the last is full."""
+    """Cut a table into records, as ingest cuts rows; without a group column every one but the last is full."""
     if named_for(columns, "group") is None:
         return [piece.slice(at, rows_per_record) for at in range(0, piece.num_rows, rows_per_record)]
     groups, whole_groups = grouper(rows_per_record, columns), list[Group]()

@@ -1,4 +1,4 @@
-"""Recognizes numbers and dates in a sample's text column.
+"""Recognizes numbers and dates in the sampled text of a column.
 
     found = recognized("price", values, plain=True)
     found.type, found.parse              # "float32", the rule number; None, None: text
@@ -62,7 +62,7 @@ class Recognized:
 def recognized(
     values: pa.ChunkedArray | pa.Array, *, plain: bool, dates: bool = True, digits: bool = True
 ) -> Recognized:
-    """What a column's text holds.
+    """The type and parse rule of a column's text, if it holds numbers or dates, and a note for the user.
 
     Args:
         plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
@@ -126,7 +126,7 @@ def _rule(kind: str, null: tuple[str, ...] = ()) -> Parse:
 
 
 def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
-    """Valid short texts without nulls; None: nothing to look at."""
+    """Valid short texts without nulls; None when there are none."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     try:
@@ -139,7 +139,7 @@ def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
 
 
 def _leading_zeros(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized | None:
-    """Digits that begin with 0 are codes: a number would lose the zero."""
+    """Report digits that begin with 0: they are codes, and a number would lose the zero."""
     zeros = pc.match_substring_regex(trimmed, _ZEROS)
     count = pc.sum(pc.if_else(zeros, many, 0)).as_py() or 0
     if not count or not pc.all(pc.match_substring_regex(trimmed, _DIGITS)).as_py():
@@ -155,7 +155,7 @@ def _leading_zeros(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized |
 def _numbers(
     distinct: pa.Array, many: pa.Array, rows: int, style: str, null: tuple[str, ...], *, decorated: bool
 ) -> tuple[StoredType, str | None] | None:
-    """The type that nearly all values have by a rule, and what is odd about the others."""
+    """The type of nearly all values by a rule, and a note about the others."""
     rule = _rule(style, null)
     texts = trimmed = pc.utf8_trim_whitespace(distinct)
     if decorated:
@@ -182,7 +182,7 @@ def _numbers(
 
 
 def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
-    """Whether groups of digits are rather names, such as 732 829 320: all as long as each other, with blanks between."""
+    """Whether groups of digits are names, such as 732 829 320: all equally long, with blanks between."""
     spaced = distinct.filter(written)
     if not pc.all(pc.match_substring_regex(spaced, r"^\s*[0-9]+(?:\s[0-9]+)+\s*$")).as_py():
         return False
@@ -191,14 +191,14 @@ def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
 
 
 def _eight_digits(trimmed: pa.Array) -> bool:
-    """Whether digits are dates, such as 20130131: so many different ones are not days of the calendar by chance."""
+    """Whether digits are dates, such as 20130131: so many distinct ones are calendar days only if meant so."""
     if len(trimmed) < _FIRST or not pc.all(pc.match_substring_regex(trimmed, _EIGHT)).as_py():
         return False
     return _all(trimmed, Parse.model_validate(_EIGHT_FORM))
 
 
 def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
-    """Two values of different currencies, or a share beside a number without a sign (44% and 0.53); None: there are none."""
+    """Two values of different currencies, or a share beside a number without a sign (44% and 0.53); else None."""
     values = parsed(distinct, rule)[0]
     numbers = pc.match_substring_regex(values, _PLAIN)
     texts, values = pc.utf8_trim_whitespace(distinct.filter(numbers)), values.filter(numbers)
@@ -216,7 +216,7 @@ def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
 
 
 def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
-    """How one text that the rule changes is read."""
+    """A note with one text that the rule changes, and its number."""
     for text in distinct.to_pylist()[:1000]:
         values, wrong = parsed(pa.array([text]), rule)
         value = values[0].as_py()
@@ -232,7 +232,7 @@ def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
 
 
 def _either_way(distinct: pa.Array, style: str) -> str | None:
-    """Said where a comma could be either, such as 1,234."""
+    """Report a comma that may separate thousands or decimals, such as 1,234."""
     if style != "number" or not pc.any(pc.match_substring(distinct, ",")).as_py():
         return None
     other = pc.match_substring_regex(distinct, number_pattern("decimal_comma"))
@@ -251,7 +251,7 @@ def _missing(texts: pa.Array, null: tuple[str, ...]) -> str | None:
 
 
 def _form(distinct: pa.Array) -> tuple[Parse | None, tuple[str, str] | None]:
-    """The one form of date that all values have; else two that both do, when that is why."""
+    """(the date form that all values have, None) or (None, two that fit all and differ in day and month)."""
     texts = pc.utf8_trim_whitespace(distinct)
     first = texts.slice(0, _FIRST).to_pylist()
     if not all(any(c.isdigit() for c in text) and not text.isdigit() for text in first):
@@ -287,7 +287,7 @@ def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
 
 
 def _nearly(distinct: pa.Array, many: pa.Array, rows: int) -> str | None:
-    """Said of text that is mostly numbers: too many values are odd to reject their rows unasked."""
+    """Report text that is mostly numbers, with too many others to reject their rows unasked."""
     fits = pc.match_substring_regex(parsed(distinct, _rule("number"))[0], _PLAIN)
     odd = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
     if odd * 2 > rows or not odd:

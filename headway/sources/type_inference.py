@@ -1,4 +1,4 @@
-"""Infers numeric columns from a sample's text: a few values that are not numbers do not make a column text.
+"""Infers numeric columns from sampled text: a few values that are not numbers do not make a column text.
 
     sample = as_numbers(sample, names)
     sample.misfits.get("fare")                    # "1 of 400 sampled values is not a number, such as 'n/a'", or None
@@ -30,7 +30,7 @@ _DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"
 
 
 def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
-    """`sample` with the named columns as int64 or float32 where all but a few values are numbers; the others are null.
+    """Convert the named columns to int64 or float32 where all but a few values are numbers; those become null.
 
     Text with markers of what is missing (`?`, `n/a`) or with digits that begin with 0 is left to
     `headway.schema_inference.text_patterns`.
@@ -65,12 +65,12 @@ def _for_others(texts: pa.Array, odd: pa.Array) -> bool:
 
 
 def not_one(counts: Mapping[int, int]) -> int:
-    """Rows that do not have one value, of {values per row: rows}."""
+    """The number of rows that do not have one value, from {values per row: rows}."""
     return sum(rows for values, rows in counts.items() if values != 1)
 
 
 def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
-    """`sample` that says of its columns of one value how many rows had several, of {values per row: rows}."""
+    """Note for columns of one value how many rows had several, from {values per row: rows}."""
     several_of = {}
     for name, counts in columns.items():
         if several := [values for values in counts if values > 1]:
@@ -83,7 +83,7 @@ def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sa
 
 
 def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
-    """The type that the values have, and the text of those that have not."""
+    """The type of the values, and the text of the values that do not have it."""
     most = (len(values) - values.null_count) // ONE_IN
     kind: StoredType
     for part in (values.slice(0, _FIRST), values):  # text mostly shows at once
@@ -99,13 +99,13 @@ def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
 
 
 def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
-    """Whether all numbers are written as integers; `whole` and `real` are what does not fit int64 and float32."""
+    """Whether all numbers are written as integers; `whole` and `real` are the values outside int64 and float32."""
     words = len(real) - _count(real, _DIGITS)
     return words == len(whole) - _count(whole, _DIGITS) and not _count(values.cast(pa.binary()), _POINT)
 
 
 def _odd(values: pa.Array, kind: StoredType) -> pa.Array:
-    """The text of the values that are not of the type."""
+    """The text of the values that do not have the type."""
     batch = pa.RecordBatch.from_arrays([values], names=["value"])
     rejected = coerce(batch, [Column(name="value", type=kind, nullable=True)]).rejected
     return rejected.column("value").combine_chunks()
@@ -116,7 +116,7 @@ def _count(values: pa.Array, pattern: str) -> int:
 
 
 def _what(odd: pa.Array) -> str:
-    """What is odd about them."""
+    """A description of the values that do not have the type."""
     does = "does" if len(odd) == 1 else "do"
     large = _count(odd, _DIGITS)
     if large == len(odd):

@@ -30,7 +30,7 @@ _MOST_RUNS, _FAN_IN = 24, 16
 
 
 class NumberCounts:
-    """Counts of int64 or float64 values; NaN must not come in, -0.0 counts as 0.0."""
+    """Counts of int64 or float64 values except NaN; -0.0 counts as 0.0."""
 
     def __init__(self, dtype: type[np.generic], pending: int = _PENDING):
         self._most_pending = pending
@@ -46,7 +46,7 @@ class NumberCounts:
             self.sorted()
 
     def add_rising(self, values: NDArray[np.generic], counts: NDArray[np.int64]) -> None:
-        """Add distinct values in rising order: where they are the first ones, nothing is left to sort."""
+        """Add distinct values in rising order; the first ones need no sorting."""
         if self._pending or len(self._values[0]):
             self.add(values, counts)
         else:
@@ -68,12 +68,12 @@ class NumberCounts:
 
     @property
     def at_most(self) -> int:
-        """An upper bound of the distinct values, without folding."""
+        """An upper bound of the number of distinct values, without folding."""
         return len(self._values[0]) + self._pending
 
 
 class Budget:
-    """How many bytes of text several `TextCounts` may hold in memory together, and where they spill what is more.
+    """The bytes of text that several `TextCounts` may keep in memory together, and the folder for the rest.
 
     Folding and sorting take about as much again as is held: 24 MiB held are a peak of some 64 MiB for a column, 96 MiB
     held by all columns one of some 160 MiB. Without a folder nothing is spilled.
@@ -92,7 +92,7 @@ class Budget:
         self._sum = 0
 
     def note(self, counts: TextCounts, size: int) -> None:
-        """Take down what `counts` holds; spill it, or whichever holds most."""
+        """Record the size of `counts`; spill it, or whichever is largest, when it is too large."""
         if self.folder is None:
             return
         self._set(counts, size)
@@ -112,7 +112,7 @@ class Budget:
 
 
 class TextCounts:
-    """Counts of byte strings, as Arrow arrays; beyond its budget in sorted runs on disk, exact all the same."""
+    """Counts of byte strings, as Arrow arrays; beyond its budget in sorted runs on disk, and exact nonetheless."""
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget()
@@ -153,7 +153,7 @@ class TextCounts:
             self.adopt(run)
 
     def spill(self, keep: int) -> int:
-        """Write what is in memory as a run unless folding brings it down to `keep` bytes; return the bytes held then."""
+        """Fold, and write a run if more than `keep` bytes remain in memory; return the bytes that do."""
         values, counts = self._fold()
         if self._held > keep and self._budget.folder is not None:
             run = write_run([self._sorted()], self._budget.folder)
@@ -168,7 +168,7 @@ class TextCounts:
         self._ordered = True
 
     def _fold(self) -> Block:
-        """What is in memory: (values in no order, occurrences)."""
+        """The counts in memory: (values in no order, occurrences)."""
         if self._pending:
             values, sums = fold(self._values, self._counts)
             self._values, self._counts = [values], [sums]
@@ -187,7 +187,7 @@ class TextCounts:
         return values, counts
 
     def _settle(self) -> None:
-        """All in memory, or all in one run."""
+        """Bring everything into memory, or into one run."""
         if not self._runs or (len(self._runs) == 1 and not self._values):
             return
         if self._budget.folder is not None:
@@ -247,7 +247,7 @@ class TextCounts:
         return words.take(pa.array(order)), numbers[order]
 
     def others(self, words: pa.Array) -> tuple[int, int]:
-        """How many distinct values are not in `words`, and how often they occur together."""
+        """The number of distinct values not in `words`, and of their occurrences."""
         distinct = rows = 0
         for values, counts in self.blocks():
             unseen = ~pc.is_in(values, value_set=words).to_numpy(zero_copy_only=False)
@@ -261,7 +261,7 @@ class TextCounts:
 
 
 def top(values: list, counts: NDArray[np.int64], k: int | None, min_count: int) -> list[tuple]:
-    """(value, count) by falling count; equal counts by rising value."""
+    """The most frequent values: (value, count) by falling count; equal counts by rising value."""
     # `values` come in rising order, so a stable sort on the counts alone keeps that order among equals
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] >= min_count][:k]

@@ -1,4 +1,4 @@
-"""Statistics of hundreds of columns at a time, in blocks that share the cost of a NumPy call.
+"""Updates the statistics of hundreds of columns at a time, in blocks that share the cost of a NumPy call.
 
     numbers = Numbers(columns)               # all of one type, scalars
     numbers.add(block, present)              # [columns, rows], as of `headway.tabular.stacked`
@@ -30,7 +30,7 @@ Block = NDArray[Any]
 
 
 class Numbers:
-    """Figures of many numeric columns, one array for all of them, until they are settled."""
+    """The statistics of many numeric columns in shared arrays, until `settle` adds them to the columns."""
 
     def __init__(self, columns: Sequence[ColumnStatistics]):
         self.columns = columns
@@ -91,7 +91,7 @@ class Numbers:
             sketches.add_sorted(block[i, : sizes[i]])
 
     def _clean(self, part: slice, block: Block, present: Mask | None) -> NDArray[Any]:
-        """Put what sorts behind all values in the place of what is not finite; how many values each column has."""
+        """Replace missing and infinite values by one that sorts last; return the number of values of each column."""
         rows = block.shape[1]
         held = np.full(len(block), rows)
         if present is not None:
@@ -111,7 +111,7 @@ class Numbers:
         return good
 
     def _fold(self, part: slice, held: NDArray[Any], means: NDArray[Any], squares: NDArray[Any], block: Block) -> None:
-        """Chan, Golub and LeVeque's pairwise update (1979), and the extremes."""
+        """Update moments by Chan, Golub and LeVeque (1979), and extremes."""
         before = self._held[part]
         total = np.maximum(before + held, 1)
         with np.errstate(all="ignore"):
@@ -125,9 +125,8 @@ class Numbers:
         self._held[part] += held
 
     def _count(self, part: slice, distinct: Block, counts: NDArray[np.int64], bounds: NDArray[Any]) -> list[int]:
-        """Add to the complete counts of those columns that keep them. A column whose first batch has too many values keeps
-        none, and takes no part in this; returned are those that have too many with this batch, which is in their sketches.
-        """
+        """Add to the complete counts of the columns that keep them; return the columns that now have too many values. A
+        column whose first batch has too many keeps no counts and is not returned: its batch goes to its sketches."""
         edges, late = bounds.tolist(), []
         for i in np.flatnonzero(~self._sketched[part]).tolist():
             place, span = part.start + i, slice(edges[i], edges[i + 1])
@@ -141,7 +140,7 @@ class Numbers:
         return late
 
     def _note(self, part: slice, hashes: NDArray[np.uint64], lengths: NDArray[Any], which: Mask) -> None:
-        """Keep the least hashes of each of the columns `which`.
+        """Update the least hashes of the columns `which`.
 
         Args:
             hashes: of the distinct values of each column, one column behind the other, so many as `lengths` says.
@@ -171,7 +170,7 @@ class Numbers:
         kept[some] = both[:, :size]
 
     def settle(self) -> None:
-        """Put the figures into the columns, and begin anew."""
+        """Add the figures to the columns, and start again from none."""
         if not self._rows:
             return
         figures = (self._missing, self._nan, self._infinite, self._zeros, self._held)
@@ -190,7 +189,7 @@ class Numbers:
 
 
 def _moments(block: Block, held: NDArray[Any], used: NDArray[np.bool_] | None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Mean and sum of squared distances to it, float64 [columns]."""
+    """The mean of each column and the sum of squared distances to it, float64 [columns]."""
     n = np.maximum(held, 1)
     wide = block.astype(np.float64)
     if used is not None:
@@ -204,7 +203,7 @@ def _moments(block: Block, held: NDArray[Any], used: NDArray[np.bool_] | None) -
 
 
 def _counts(at: NDArray[Any], held: NDArray[Any], ends: NDArray[Any], rows: int) -> NDArray[np.int64]:
-    """How often each distinct value occurs: up to the next one, or to the end of its column's values."""
+    """The occurrences of each distinct value: the distance to the next one, or to the end of its column's values."""
     counts = np.empty(len(at), np.int64)
     counts[:-1] = at[1:] - at[:-1]
     some = held > 0
@@ -214,7 +213,7 @@ def _counts(at: NDArray[Any], held: NDArray[Any], ends: NDArray[Any], rows: int)
 
 
 class Words:
-    """Occurrences of the words of many dictionary columns, held while their dictionaries stay the same."""
+    """The occurrences of words in many dictionary columns, while their dictionaries stay the same."""
 
     def __init__(self, columns: Sequence[ColumnStatistics]):
         self.columns = columns
@@ -238,7 +237,7 @@ class Words:
         self._counts += np.bincount(at.ravel(), minlength=len(self._counts))
 
     def settle(self) -> None:
-        """Put the figures into the columns, and begin anew."""
+        """Add the figures to the columns, and start again from none."""
         if self._words is None:
             return
         edges, missing = self._words.bases.tolist(), self._missing.tolist()

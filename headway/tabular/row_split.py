@@ -33,7 +33,7 @@ class RowSplit:
 
     @property
     def extra(self) -> bool:
-        """Whether columns are read for the split alone."""
+        """Whether some columns are read for the split only."""
         return bool(self._extra)
 
     @property
@@ -42,7 +42,7 @@ class RowSplit:
         return bool(self._apart)
 
     def types(self, names: Collection[str] | None, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-        """`types` and those of the columns that are read for the split alone.
+        """The types to read, `types` and those of the columns that are read for the split only.
 
         Args:
             names: of the file's columns; None: whatever is asked for can be read.
@@ -82,7 +82,7 @@ _SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "
 
 
 def _differ(read: Column, hashed: Column) -> bool:
-    """Whether the stored values are not those to hash."""
+    """Whether the stored values differ from those to hash."""
     read_as, hashed_as = (column.model_dump(exclude=set(_SAME)) for column in (read, hashed))
     return read_as != hashed_as or bool(read.shape) != bool(hashed.shape)
 

@@ -20,7 +20,7 @@ IMAGE = ("flip", "crop", "brightness", "contrast", "saturation", "hue", "cutout"
 
 
 class AugmentConfig(Frozen):
-    """Of training rows only: evaluation, replay and the exported model never see it."""
+    """The augmentation of training rows; evaluation, replay and the exported model never apply it."""
 
     flip: Literal["none", "horizontal", "vertical", "both"] = Field(
         default="none", description="mirror an image with probability a half, in each direction named"
@@ -55,7 +55,7 @@ class AugmentConfig(Frozen):
         return self
 
     def check(self, *, images: int, colours: int, shortest: int, numeric: int, categorical: int) -> None:
-        """Whether there is what each setting works on.
+        """Raise ConfigError for a setting that has no input to work on, such as `flip` without an image.
 
         Args:
             images: inputs that are images, `colours` of them with three channels.

@@ -24,7 +24,7 @@ ROUNDING = 1e-6
 
 
 def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[str, float]) -> dict[str, Any]:
-    """Run one step on `batch` and put everything back.
+    """Run one step on `batch` eagerly and restore all state afterwards.
 
     Args:
         batch: "numeric" [B, n], "label" [B], "weight" [B], ...: one batch of a stack.
@@ -85,11 +85,11 @@ def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float 
 
 
 def _moved(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> bool:
-    """By more than another order of the same sums would."""
+    """Whether a variable changed by more than rounding in another order of the same sums."""
     step = np.abs(after.astype(np.float64) - before.astype(np.float64))
     return bool(np.max(step, initial=0.0) > ROUNDING * np.max(np.abs(before.astype(np.float64)), initial=0.0))
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no form for others."""
+    """The value; None for NaN and infinity, which JSON cannot hold."""
     return value if np.isfinite(value) else None

@@ -31,7 +31,7 @@ def problems(
     still: Sequence[str] = (),
     later: Sequence[str] = (),
 ) -> list[Problem]:
-    """See the module.
+    """List the problems of a step, most important first; see the module.
 
     Args:
         eager: what `eager_step` saw.
@@ -58,7 +58,7 @@ def _problem(kind: str, where: str, problem: str, fix: str | None = None) -> Pro
 
 
 def _values(eager: Mapping[str, Any]) -> Iterator[Problem]:
-    """Where a NaN or an infinity first comes from: inputs, weights, then layers in the order in which they ran."""
+    """The first places with NaN or infinite values: inputs, weights, then layers in the order in which they ran."""
     fed = [row for row in eager["inputs"] if not_finite(row)]
     for row in fed:
         yield _problem("not finite", f"input {row['name']!r}", _how_many(row), "look at the columns' transforms")

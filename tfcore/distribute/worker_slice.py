@@ -22,7 +22,7 @@ PLACE = "place"
 
 
 def slice_of(worker: int, workers: int) -> Callable[[Batch], Batch]:
-    """From whole stacks to a worker's rows of each batch, one after another."""
+    """A function from whole stacks to this worker's contiguous slice of each batch."""
 
     def sliced(stack: Batch) -> Batch:
         count, batch = stack["weight"].shape
@@ -35,7 +35,7 @@ def slice_of(worker: int, workers: int) -> Callable[[Batch], Batch]:
 
 
 def compact(workers: int, multiple: int = 1) -> Callable[[Batch], Batch]:
-    """From whole stacks with holes to the rows of each batch that are there.
+    """A function from stacks with zeros for other workers' rows to the rows of each batch that this worker owns.
 
     Args:
         multiple: of what the rows are to be, a divisor of a batch: they are cut into so many micro-batches.

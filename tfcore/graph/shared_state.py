@@ -1,4 +1,4 @@
-"""State that several graph functions share: one name for each thing, one checkpoint for all of it.
+"""State that several graph functions share: each object under one name, all of them in one checkpoint.
 
     state = SharedState()
     seen = state.counter("seen")
@@ -57,12 +57,12 @@ _BIG = 1024
 
 
 class SharingError(HeadwayError):
-    """What was to be shared would be copied, or cannot be read twice."""
+    """An object cannot be shared: it would be copied, or cannot be read twice."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What `SharedState.restore` did, by name."""
+    """The result of `SharedState.restore`, by name."""
 
     restored: tuple[str, ...]
     not_found: tuple[str, ...]
@@ -90,22 +90,22 @@ class Restored:
 
 
 class SharedState(tf.Module):
-    """See the module."""
+    """Objects that graph functions share, by name; see the module."""
 
     def __init__(self) -> None:
         super().__init__(name="shared_state")
         self._held: dict[str, Any] = {}
 
     def counter(self, name: str, initial: int = 0) -> tf.Variable:
-        """An int64 scalar that functions count up with assign_add."""
+        """Make an int64 scalar that functions increase with assign_add."""
         return self.hold(name, tf.Variable(initial, dtype=tf.int64, trainable=False, name=name.replace("/", "_")))
 
     def knob(self, name: str, initial: float) -> tf.Variable:
-        """A float32 scalar that is set from outside and read in graphs."""
+        """Make a float32 scalar that is set from outside and read in graphs."""
         return self.hold(name, tf.Variable(initial, dtype=tf.float32, trainable=False, name=name.replace("/", "_")))
 
     def hold(self, name: str, thing: Any) -> Any:
-        """Share `thing` under `name`, and return it.
+        """Share the object `thing` under `name`, and return it.
 
         Args:
             thing: a variable or a sequence of them, a Keras model, layer, optimizer or metric whose variables exist, a
@@ -136,11 +136,11 @@ class SharedState(tf.Module):
             ) from None
 
     def groups(self) -> dict[str, list[tf.Variable]]:
-        """The variables of each thing that is held, in its own order; of Keras' things those that Keras lists."""
+        """The variables of each held object, in its own order; of Keras objects those that Keras lists."""
         return {name: [variable for _, variable in variables_of(thing)] for name, thing in self._held.items()}
 
     def named(self) -> dict[str, tf.Variable]:
-        """Every variable by its name: "model/hidden_0/kernel"; of several with one name in one thing the later get a number.
+        """Every variable by its name, "model/hidden_0/kernel"; a repeated name in one object gets a number.
 
         Raises:
             SharingError: parts of two things have one name; `hold` refuses those it sees.
@@ -148,15 +148,15 @@ class SharedState(tf.Module):
         return self._names()[0]
 
     def tables(self) -> dict[str, Any]:
-        """The mutable lookup tables that are held, by name, also within modules."""
+        """The mutable lookup tables, by name, also those within modules."""
         return self._names()[1]
 
     def iterators(self) -> dict[str, Any]:
-        """The iterators of datasets that are held, by name, also within modules."""
+        """The iterators of datasets, by name, also those within modules."""
         return self._names()[2]
 
     def _names(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Variables, tables and iterators."""
+        """The names of variables, tables and iterators."""
         kinds: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
         owners: dict[str, str] = {}
         for name, thing in self._held.items():
@@ -179,7 +179,7 @@ class SharedState(tf.Module):
         return kinds
 
     def save(self, folder: Path) -> None:
-        """Write everything into `folder`, which must not exist yet: one checkpoint, and names.json that says what is in it.
+        """Write everything into a new `folder`: one checkpoint, and names.json, the list of its content.
 
         Raises:
             StoreError: the folder is there already, or cannot be written; nothing is left behind then.
@@ -219,7 +219,7 @@ class SharedState(tf.Module):
         write_synced(folder / NAMES, json.dumps(facts, indent=1) + "\n")
 
     def restore(self, folder: Path) -> Restored:
-        """Fill what is held from `folder`, by name. What does not fit stays as it was, and the answer names it.
+        """Fill the held objects from `folder`, by name. Those that do not fit stay, and the result names them.
 
         Everything is read before anything is changed: it takes the memory of a second copy for that while.
 
@@ -258,7 +258,7 @@ class SharedState(tf.Module):
         tables: Mapping[str, Any],
         iterators: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """What a checkpoint has for each name that is held; None where it is of another dtype or shape."""
+        """The checkpoint's value for each held name; None where its dtype or shape differs."""
         reader = tf.train.load_checkpoint(str(folder / _PREFIX))
         keys_of = _keys(reader)
         stored: dict[str, Any] = {}
@@ -279,19 +279,19 @@ class SharedState(tf.Module):
 
 
 def _kind(variable: tf.Variable) -> list[Any]:
-    """Its dtype and shape, as JSON has them; the shape of unknown rank is null."""
+    """The dtype and shape of a tensor as JSON; the shape is null where the rank is unknown."""
     return [variable.dtype.name, None if variable.shape.rank is None else variable.shape.as_list()]
 
 
 def _keys(reader: Any) -> dict[str, str]:
-    """Where a checkpoint has the tensor of each variable of its bag: one that was held twice is there once."""
+    """The checkpoint's key of each variable; a variable that was held twice is saved once."""
     nodes = TrackableObjectGraph.FromString(reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH")).nodes
     (bag,) = (child.node_id for child in nodes[0].children if child.local_name == _PREFIX)
     return {child.local_name: nodes[child.node_id].attributes[0].checkpoint_key for child in nodes[bag].children}
 
 
 def captured_values(function: tf.types.experimental.ConcreteFunction, state: SharedState | None = None) -> list[str]:
-    """What a traced function holds by value though it came from outside: tensors it closed over, and large constants.
+    """The values that a traced function copied from outside: tensors it closed over, and large constants.
 
     Nothing that another function writes reaches it. An empty list: everything comes in as an argument, a variable or a
     table. Constants are also found in the bodies of loops and branches and in the functions that it calls, and are named

@@ -21,7 +21,7 @@ from tfcore.ops.library import BUILT, OPTIONS, expected, sources, tensorflow_ver
 
 
 def build(*, force: bool = False) -> Path:
-    """The library; it appears whole, and older ones for this TensorFlow go.
+    """Compile the library, atomically, and remove older ones for this TensorFlow.
 
     Raises:
         ConfigError: there is no compiler, or the folder cannot be written.

@@ -1,4 +1,4 @@
-"""Analyses the user's preprocess function: which columns it gives, and their train statistics.
+"""Analyses the user's preprocess function: the columns it returns, and their train statistics.
 
     analyse(AnalyseRequest(examples=..., file=Path("features.py"), function="features:preprocess"), out, monitor)
 
@@ -40,14 +40,14 @@ _HIDDEN = ("label", "weight")
 
 
 def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The stored columns that a preprocess function may look at."""
+    """The stored columns that a preprocess function may read."""
     return tuple(column for column in columns if column.role not in _HIDDEN)
 
 
 def analyse(
     request: AnalyseRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
 ) -> dict[str, Any]:
-    """See the module.
+    """Run the preprocess function over the train rows and write its statistics; see the module.
 
     Args:
         remote: how shards that are in a bucket yet come here while others are read.
@@ -102,7 +102,7 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
 
 
 def _python() -> list[str]:
-    """Python functions that the graph at hand calls so far."""
+    """The Python functions that the current graph calls so far."""
     return python_functions(tf.compat.v1.get_default_graph().as_graph_def())
 
 

@@ -31,7 +31,7 @@ PREFIX = "_headway_user_"
 
 
 def load_function(file: Path, name: str) -> Callable[..., Any]:
-    """The function `name` of the Python file; ConfigError when either is missing or the file does not run."""
+    """Load the function `name` of the Python file; ConfigError when either is missing or the file does not run."""
     if not file.is_file():
         raise ConfigError("no such file", where=str(file), fix="put the module beside the pipeline")
     if file.suffix != ".py":
@@ -59,7 +59,7 @@ def load_function(file: Path, name: str) -> Callable[..., Any]:
 
 
 def _begin(package: str, folder: Path) -> None:
-    """A package of that name whose modules are the folder's files, none of them loaded yet."""
+    """Make a private package whose modules are the folder's files, none of them loaded yet."""
     _forget(package)
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
@@ -89,7 +89,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Runs a file with an `import` that looks beside it first, and never from bytecode: that tells a change by the second."""
+    """Loads a file with an `import` that looks beside it first, never from bytecode, which tells changes by the second."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -102,7 +102,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def _importing(package: str, folder: Path) -> Callable[..., Any]:
-    """What `import` does in the modules of a private package."""
+    """The `import` function of the modules of a private package."""
 
     def local(
         name: str,
@@ -123,7 +123,7 @@ def _importing(package: str, folder: Path) -> Callable[..., Any]:
 
 
 def line_of(error: BaseException, file: Path) -> str:
-    """ "file.py, line 12": the last line of the user's file that the error passed through."""
+    """The last line of the user's file in the error's traceback: "file.py, line 12"."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{file.name}, line {error.lineno}"
     lines = [

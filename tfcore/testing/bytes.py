@@ -12,7 +12,7 @@ import tensorflow as tf
 
 
 def assert_same_bytes(found: Any, expected: Any) -> None:
-    """AssertionError unless both are the same bits.
+    """Raise AssertionError unless both values have the same bits.
 
     Args:
         found: a tensor, variable, array, number, text, Arrow table, ragged tensor, Path of a file or folder, or a dict,

@@ -80,7 +80,7 @@ class Clip(Frozen):
 
 
 class Bucketize(Frozen):
-    """Which of `buckets` equally full train buckets, or between which given boundaries."""
+    """The number of a value's bucket: one of `buckets` equally full train buckets, or between the given boundaries."""
 
     op: Literal["bucketize"] = "bucketize"
     buckets: int | None = Field(default=None, ge=2, le=10_000)
@@ -98,7 +98,7 @@ class Bucketize(Frozen):
 
 
 class Vocabulary(Frozen):
-    """The place of a value among the most frequent train values; others share the out-of-vocabulary buckets by hash."""
+    """A value's rank among the most frequent train values; others share the out-of-vocabulary buckets by hash."""
 
     op: Literal["vocabulary"] = "vocabulary"
     top_k: int | None = Field(default=None, ge=1)
@@ -136,7 +136,7 @@ class DateParts(Frozen):
 
 
 class Identity(Frozen):
-    """The number as it is."""
+    """The number, unchanged."""
 
     op: Literal["identity"] = "identity"
 
@@ -199,7 +199,7 @@ TransformConfig = Annotated[Literal["auto"] | tuple[Op, ...], BeforeValidator(_c
 
 
 class ImputeConfig(Frozen):
-    """What stands in for a missing number. Categories need none: null is an id of its own."""
+    """The replacement of a missing number. Categories need none: null has its own id."""
 
     strategy: Literal["mean", "median", "zero", "value"] = "mean"
     value: float | None = None
@@ -234,7 +234,7 @@ POOL: PoolConfig = ("mean", "min", "max", "length")
 
 
 class ColumnTransform(Grown):
-    """Everything fitting needs to know of one column."""
+    """The config of one column, with everything that fitting needs."""
 
     newer = ("max_length", "pool")
 
@@ -245,7 +245,7 @@ class ColumnTransform(Grown):
 
 
 class PreprocessConfig(Frozen):
-    """A function of the user's module, and what becomes of the columns that it gives."""
+    """A function of the user's module, and the config of the columns that it returns."""
 
     function: str
     columns: dict[str, ColumnTransform] = Field(default_factory=dict)
@@ -278,7 +278,7 @@ class PreprocessConfig(Frozen):
 
 
 class DerivedParameters(Frozen):
-    """What the function reads and gives, as its analysis found it."""
+    """The columns that the preprocess function reads and returns, as its analysis found them."""
 
     function: str
     """module:function"""

@@ -23,7 +23,7 @@ Pixels = tuple[int, int, int]
 
 
 def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
-    """One file (string, scalar) as uint8 [height, width, channels]; InvalidArgumentError when it cannot be decoded."""
+    """Decode one file (string, scalar) to uint8 [height, width, channels]; InvalidArgumentError for a damaged one."""
     height, width, channels = pixels
     image = tf.io.decode_image(file, channels=channels, expand_animations=False)
     image.set_shape([None, None, channels])
@@ -32,7 +32,7 @@ def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
 
 
 def decode_now(file: bytes, pixels: Pixels) -> NDArray[np.uint8]:
-    """What `decode_one` gives, in eager mode: of two ops, and not of 14, whose calls take longer than a small image."""
+    """Decode like `decode_one`, eagerly, with 2 ops instead of 14, whose calls would take longer than a small image."""
     height, width, channels = pixels
     image = tf.io.decode_image(file, channels=channels, expand_animations=False)
     found: NDArray[np.uint8] = image.numpy()
@@ -51,7 +51,7 @@ def decode_now(file: bytes, pixels: Pixels) -> NDArray[np.uint8]:
 
 
 def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) -> tf.Tensor:
-    """Files (string [rows]) as uint8 [rows, height, width, channels]; zeros where not `present`."""
+    """Decode files (string [rows]) to uint8 [rows, height, width, channels]; zeros where not `present`."""
     present = tf.ones_like(files, tf.bool) if present is None else present
 
     def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
@@ -62,7 +62,7 @@ def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) -
 
 
 class Tolerant:
-    """`decode_images` that skips what TensorFlow refuses; for input pipelines, never for an export.
+    """Decodes like `decode_images`, but skips images that TensorFlow refuses; for input pipelines, never for an export.
 
     Args:
         most: more images than this are an error of the pipeline.

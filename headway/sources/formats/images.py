@@ -1,4 +1,4 @@
-"""Folders of JPEG and PNG images: columns `image` (the file's bytes), `path` (seen from the folder) and `label`.
+"""Folders of JPEG and PNG images as columns `image` (the file's bytes), `path` (relative to the folder) and `label`.
 
 A label is the name of the folder that an image lies in, or stands in a table of file names and labels. Every image is
 decoded once at ingest; one that cannot be goes to the quarantine.
@@ -35,7 +35,7 @@ _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n")
 
 
 class ImagesSource:
-    """A range is a run of the span's files; a table of labels is the last of them, and in no range."""
+    """Reads folders of images; a range is a run of files. A table of labels is the last file, in no range."""
 
     def __init__(self, config: SourceConfig):
         self._config, self._images = config, config.images
@@ -64,7 +64,7 @@ class ImagesSource:
         return ranges
 
     def _labelled(self, files: Sequence[InputFile]) -> tuple[Sequence[InputFile], pa.Array, list[str]]:
-        """The images, the label of each, and what is to be told of the table."""
+        """The images, the label of each, and notes about the table."""
         if self._images.table is None:
             folders = [_inside(self._config, file.path).rpartition("/")[0].rpartition("/")[2] for file in files]
             return files, pa.array([folder or None for folder in folders], pa.string()), []
@@ -131,7 +131,7 @@ class ImagesSource:
                 rows, images, malformed, size, first = [], [], [], 0, row + 1
 
     def _image(self, path: str, size: int) -> tuple[bytes, str | None]:
-        """The file's bytes, and what is wrong with them."""
+        """The file's bytes, and the reason why they are not an image."""
         if size > self._config.max_cell_bytes:
             return b"", f"{size} bytes, more than source.max_cell_bytes: {self._config.max_cell_bytes}"
         with storage.open_file(path) as file, storage.reading(path):
@@ -162,12 +162,12 @@ class ImagesSource:
 
 
 def _folder(config: SourceConfig) -> str:
-    """The folder that names are seen from, as the config says it."""
+    """The folder that paths are relative to, from the config."""
     return "/".join(config.path.rstrip("/").split("/")[: _depth(config)])
 
 
 def undecodable(data: bytes) -> str | None:
-    """Why these bytes are no JPEG or PNG that can be shown; None when they are one."""
+    """The reason why bytes are not a readable JPEG or PNG; None when they are."""
     from PIL import Image
 
     try:
@@ -181,7 +181,7 @@ def undecodable(data: bytes) -> str | None:
 
 
 def table_path(config: SourceConfig, span: str) -> str:
-    """Where the table of labels lies."""
+    """The path of the table of labels."""
     table = (config.images.table or "").replace(SPAN, span)
     if storage.is_remote(table) or table.startswith("/"):
         return table
@@ -194,7 +194,7 @@ def table_path(config: SourceConfig, span: str) -> str:
 
 
 def _depth(config: SourceConfig) -> int:
-    """How many parts of a path lead to the folder that names are seen from: those before the first glob."""
+    """The number of path parts of the folder that names are relative to: those before the first glob."""
     parts = config.path.rstrip("/").split("/")
     for i, part in enumerate(parts):
         if storage.has_magic(part):
@@ -208,7 +208,7 @@ def _inside(config: SourceConfig, path: str) -> str:
 
 
 def _table(path: str, file_column: str, label_column: str) -> pa.Table:
-    """Two columns: file names and labels."""
+    """The two columns of the table of labels: file names and labels."""
     try:
         with storage.open_file(path) as file:
             whole = pq.read_table(file) if path.endswith(".parquet") else pacsv.read_csv(file)

@@ -44,7 +44,7 @@ class _Epoch:
 
 
 class GroupOrder:
-    """See the module.
+    """The order of batches that never split a group; see the module.
 
     Args:
         column: the group column.
@@ -81,13 +81,13 @@ class GroupOrder:
         self._counted: dict[int, int] = {}
 
     def batches(self, epoch: int) -> int:
-        """How many an epoch has."""
+        """The number of batches in an epoch."""
         if epoch not in self._counted:
             self._counted[epoch] = int(self._epoch(epoch).outs[-1]) // self._batch
         return self._counted[epoch]
 
     def epochs(self, step: int) -> float:
-        """How many `step` steps are."""
+        """The number of epochs that `step` steps make."""
         epoch, batch = self._epoch_of(step)
         return epoch + batch / self.batches(epoch)
 
@@ -99,12 +99,12 @@ class GroupOrder:
         return Start(epoch, skip, drop, window, first - int(layout.outs[window]))
 
     def bounds(self, epoch: int) -> NDArray[np.int64]:
-        """Where the windows of an epoch begin among the rows that it reads, and their end; int64 [windows + 1]."""
+        """Where an epoch's windows begin among the rows that it reads, and where the last ends; int64 [windows + 1]."""
         return self._epoch(int(epoch)).bounds
 
     def window(self, epoch: int, window: int) -> tuple[NDArray[np.int32], np.int64]:
-        """(of each row that comes its place in the window; how many come in the epoch before it). Of an empty place it is
-        -1 - that of the row before it, for something must stand there."""
+        """(the place in the window of each row, in training order; the number of rows of the epoch before this window).
+        An empty place has -1 - the place of the row before it, whose values fill the gap."""
         layout = self._epoch(int(epoch))
         some = slice(layout.groups[window], layout.groups[window + 1])
         begin, out = layout.bounds[window], layout.outs[window]
@@ -118,11 +118,11 @@ class GroupOrder:
         return np.where(last < np.arange(len(places)), -1 - places[last], places), out
 
     def most(self) -> NDArray[np.int64]:
-        """Rows of each run, through all shards, in an epoch that has most of it; int64 [runs]."""
+        """The most rows that any epoch has of each run, through all shards; int64 [runs]."""
         return self._sizes(None)
 
     def _sizes(self, epoch: int | None) -> NDArray[np.int64]:
-        """Rows that each run contributes to an epoch; None: at most."""
+        """Rows that each run contributes to an epoch; None: the most that any epoch has."""
         kept = [np.zeros(0, np.int64)]
         for shard, runs in enumerate(self._shards.runs or ()):
             firsts, rows = np.cumsum(runs) - runs, int(runs.sum())
@@ -160,7 +160,7 @@ class GroupOrder:
         return _Epoch(bounds, outs, groups, begins, sizes, places)
 
     def _filled(self, sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-        """(where each group comes, how many batches they take)."""
+        """Fill batches with groups: (the place of each group's first row, the number of batches)."""
         ends = np.cumsum(sizes)
         begins = ends - sizes
         # of a batch that begins with this group, the first that it has no room for
