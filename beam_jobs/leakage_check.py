@@ -61,8 +61,8 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
     Raises:
         DataError: notes are damaged.
     """
-    spans = {one.request.span: one.request for one in request.spans}
-    window = [IndexedSpan.load(one.request.span, one.notes) for one in request.spans]
+    spans = {output.request.span: output.request for output in request.spans}
+    window = [IndexedSpan.load(output.request.span, output.notes) for output in request.spans]
 
     splits: dict[str, dict[str, str]] = {}
     for split, of in request.parts.items():
@@ -146,9 +146,9 @@ class _Finder(RangeWork):
         if not len(rows):
             return
         codes = self._assigned(batch, at, chunk).codes
-        some = pa.array(rows)
-        plain = [canonical(batch.column(name)).take(some).to_pylist() for name in self._key]
-        written = [batch.column(name).take(some).to_pylist() for name in self._key]
+        wanted = pa.array(rows)
+        plain = [canonical(batch.column(name)).take(wanted).to_pylist() for name in self._key]
+        written = [batch.column(name).take(wanted).to_pylist() for name in self._key]
         for i, row in enumerate(rows.tolist()):
             value = tuple(tuple(column[i]) if isinstance(column[i], list) else column[i] for column in plain)
             text = ", ".join(f"{n} {key_text(column[i])}" for n, column in zip(self._key, written, strict=True))

@@ -73,7 +73,7 @@ def read_yaml(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
     try:
         value = _loaded(text)
     except _Unbounded as error:
-        raise ConfigError(f"not valid YAML: {error}", where=str(path), fix="write it out flat") from None
+        raise ConfigError(f"not valid YAML: {error}", where=str(path), fix="use fewer levels and aliases") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
@@ -93,7 +93,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
                 raise yaml.constructor.ConstructorError(
-                    None, None, "a key is one word, no list or mapping", key_node.start_mark
+                    None, None, "a key must be a single word, not a list or mapping", key_node.start_mark
                 )
             key = self.construct_object(key_node, deep=deep)
             if key in seen:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from headway.messages import did_you_mean
 from headway.redaction import redact
 
 Loc = tuple[Any, ...]
@@ -147,8 +148,8 @@ def _hint(items: Sequence[Error], value: Any) -> str:
 
 
 def _close(value: Any, words: Sequence[str]) -> str:
-    close = difflib.get_close_matches(value, words, 1, 0.5) if isinstance(value, str) else []
-    return f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(value, words, cutoff=0.5) if isinstance(value, str) else ""
+    return f"; {hint}" if hint else ""
 
 
 def _either(words: Sequence[str]) -> str:

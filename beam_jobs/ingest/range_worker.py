@@ -39,7 +39,7 @@ from headway.tabular import quarantine
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.expression_errors import Overflow
 from headway.tabular.expressions import parse
-from headway.tabular.list_arrays import is_text
+from headway.tabular.list_arrays import is_text, value_type
 from headway.tabular.row_split import RowSplit
 from headway.tabular.splits import Assigned
 from headway.tabular.stacked import Dictionaries, Mask, Stack
@@ -146,10 +146,10 @@ class RangeWork(RangeRows):
 
     def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> Assigned:
         """The splits of the rows of a chunk that passed the filters."""
-        kept = None
+        rows = None
         if self._rows.looks_at_raw and batch.num_rows != chunk.batch.num_rows:
-            kept = np.searchsorted(chunk.positions(), at)
-        return self._rows.assigned(batch, chunk.batch, kept)
+            rows = np.searchsorted(chunk.positions(), at)
+        return self._rows.assigned(batch, chunk.batch, rows)
 
     def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
         """Write the rows of a chunk that passed the filters, except those without a label."""
@@ -172,9 +172,9 @@ class RangeWork(RangeRows):
         if unsure:
             coerced = coerce(batch, unsure)
             self.reject(coerced.rejected, at)
-            if coerced.kept is not None:
-                kept = pa.array(coerced.kept)
-                batch, view, at = batch.take(kept), view.take(kept), at[coerced.kept]
+            if coerced.fitting_rows is not None:
+                fitting = pa.array(coerced.fitting_rows)
+                batch, view, at = batch.take(fitting), view.take(fitting), at[coerced.fitting_rows]
             for column in unsure:
                 place = view.schema.get_field_index(column.name)
                 view = view.set_column(place, column.name, coerced.batch.column(column.name))
@@ -188,7 +188,7 @@ class RangeWork(RangeRows):
     def _coerce(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
         coerced = coerce(batch, self._request.read)
         self.reject(coerced.rejected, at)
-        return coerced.batch, at if coerced.kept is None else at[coerced.kept]
+        return coerced.batch, at if coerced.fitting_rows is None else at[coerced.fitting_rows]
 
     def _label(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, pa.Array, Places, Mask | None]:
         """The rows that have a label, and their labels; or all of them, with a mask of those without one.
@@ -274,10 +274,7 @@ def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
 
 def _is_text_number(batch: pa.RecordBatch, column: Column) -> bool:
     """Whether the file holds text in a column that is to be numbers."""
-    kind = batch.schema.field(column.name).type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return column.type != "bytes" and is_text(kind)
+    return column.type != "bytes" and is_text(value_type(batch.schema.field(column.name).type))
 
 
 class _Split:
@@ -315,7 +312,7 @@ class _Split:
     def finish(self) -> list[list[int]]:
         """Write the rest; return the rows of each record, packed."""
         self._take_waiting()
-        self._records(self._grouper.rest())
+        self._records(self._grouper.finish())
         self._shard.close()
         self._statistics.save(self._folder / STATISTICS)
         shutil.rmtree(self._spill, ignore_errors=True)

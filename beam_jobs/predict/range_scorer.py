@@ -28,6 +28,7 @@ from headway.messages import counted
 from headway.sources.base import Chunk, Range
 from headway.sources.discovery.formats_table import open_source
 from headway.tabular.coerce import coerce, raw_types
+from headway.tabular.list_arrays import decoded
 
 Model = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Coerced raw columns to predictions, a row for each row."""
@@ -83,8 +84,8 @@ class _Work(RangeRows):
         except DataError as error:
             raise DataError(error.problem, where=error.where or self._piece.path, fix=error.fix) from None
         self.reject(coerced.rejected, at)
-        if coerced.kept is not None:
-            batch, at = batch.take(pa.array(coerced.kept)), at[coerced.kept]
+        if coerced.fitting_rows is not None:
+            batch, at = batch.take(pa.array(coerced.fitting_rows)), at[coerced.fitting_rows]
         predictions = self._model(coerced.batch.select([column.name for column in self._request.columns]))
         if predictions.num_rows != batch.num_rows:
             raise StoreError(
@@ -113,8 +114,7 @@ class _Work(RangeRows):
 
 def _readable(array: pa.Array, name: str, path: str) -> pa.Array:
     """A column in a form that any reader takes: no dictionaries, and bytes as text."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = decoded(array)
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
         try:
             return array.cast(pa.string())

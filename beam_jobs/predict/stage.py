@@ -18,7 +18,6 @@ import dataclasses
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from headway.messages import agree
 from headway.monitor import Monitor
 from headway.sources.base import Range
 from headway.sources.discovery.formats_table import open_source
-from headway.storage.atomic_io import replace_text, sync_path
+from headway.storage.atomic_io import link_or_copy, replace_text, sync_path
 from headway.storage.fingerprint import fingerprint
 from headway.storage.manifest import checksum
 from headway.tabular import quarantine
@@ -86,14 +85,14 @@ def predict(
         out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
         with writable(out):
-            kept = work_dir.resume(keys)
-        if kept:
-            monitor.log(f"{len(kept)} of {len(ranges)} ranges were finished before")
+            finished = work_dir.resume(keys)
+        if finished:
+            monitor.log(f"{len(finished)} of {len(ranges)} ranges were finished before")
         whole_ranges([RangeJob(request, work_dir, _WORK)], [ranges], monitor, runner or RunnerConfig())
         with writable(out):
             result = _publish(request, ranges, work_dir, out, whole, max_quarantined)
             work_dir.remove()
-    return result | {"kept": len(kept), "cached": False}
+    return result | {"kept": len(finished), "cached": False}
 
 
 @contextlib.contextmanager
@@ -153,7 +152,7 @@ def _publish(
         path = out / f"part-{piece.index:05d}-of-{width:05d}.{request.write}"
         source = work_dir.of_range(piece.index) / fact["part"]
         if fact["first_row"] == before:
-            _link(source, path)
+            link_or_copy(source, path)  # the range stays whole until the output is
         else:
             _renumbered(source, path, request, before - (fact["first_row"] or 0))
         parts.append({"file": path.name, "rows": fact["predicted"]} | _entry(path))
@@ -188,14 +187,6 @@ def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) 
         for batch in file.iter_batches():
             place = batch.schema.get_field_index(ROW)
             part.write(batch.set_column(place, batch.schema.field(place), pc.add(batch.column(place), offset)))
-
-
-def _link(source: Path, path: Path) -> None:
-    """Hard-link a file to a second name: the range stays whole until the output is."""
-    try:
-        os.link(source, path)
-    except OSError:  # a disk without links
-        shutil.copyfile(source, path)
 
 
 def _clear(out: Path) -> None:

@@ -50,16 +50,16 @@ class WorkDir:
     def resume(self, keys: Mapping[int, str]) -> set[int]:
         """Keep the whole ranges of an earlier process whose facts hold their `key`; remove the rest."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        kept = set[int]()
+        whole = set[int]()
         for path in self.folder.iterdir():
             index = int(path.name) if path.name.isdigit() else -1
             if index in keys and self._key(index) == keys[index]:
-                kept.add(index)
+                whole.add(index)
             elif path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink()
-        return kept
+        return whole
 
     def _key(self, index: int) -> str | None:
         try:

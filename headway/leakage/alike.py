@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headway.leakage.hash_sets import Distinct, Hashes
 from headway.schema.columns import Column
-from headway.statistics.row_sample import kept
+from headway.statistics.row_sample import hashed_texts
 from headway.tabular.hashing import NULL
 from headway.tabular.list_arrays import slots
 from headway.tabular.splits import SplitConfig, column_hash
@@ -93,8 +93,8 @@ class Alike:
 
     def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
         """The hash of some whole rows, below the high half of their order."""
-        some = pa.RecordBatch.from_arrays([batch.column(name) for name in self.names], names=self.names)
-        few = kept(Stack.parts(some, [at])[0]).batch()  # the words of all columns are hashed together
+        columns = pa.RecordBatch.from_arrays([batch.column(name) for name in self.names], names=self.names)
+        few = hashed_texts(Stack.parts(columns, [at])[0]).batch()  # the words of all columns are hashed together
         hashes = _folded(dict(zip(self.names, few.columns, strict=True)), self.names)
         return (order[at] & _HIGH) | (hashes >> _HALF)
 
@@ -119,8 +119,8 @@ def _below(sample: Distinct, factor: float, rows: NDArray[np.bool_]) -> np.uint6
     keeps, since orders are spread evenly."""
     if sample.bound is not None:
         return sample.bound | ~_HIGH
-    some = factor * DRAWN / max(1, int(np.count_nonzero(rows)))
-    return _ALL if some >= 1 else np.uint64(int(some * 2.0**64)) | ~_HIGH
+    share = factor * DRAWN / max(1, int(np.count_nonzero(rows)))
+    return _ALL if share >= 1 else np.uint64(int(share * 2.0**64)) | ~_HIGH
 
 
 _COSTLY = 3

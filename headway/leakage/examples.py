@@ -63,9 +63,9 @@ def examine(
     refuted, at, size = 0, 0, _FIRST
     examples: list[list[KeyOccurrence]] = []
     while at < len(keys.least) and not examples:
-        some = keys.least[at : at + size]
-        rows: dict[int, dict[tuple[Any, ...], list[KeyOccurrence]]] = {int(value): {} for value in some}
-        for occurrence in look_at(some):
+        hashes = keys.least[at : at + size]
+        rows: dict[int, dict[tuple[Any, ...], list[KeyOccurrence]]] = {int(value): {} for value in hashes}
+        for occurrence in look_at(hashes):
             rows[occurrence.hash].setdefault(occurrence.value, []).append(occurrence)
         for by_value in rows.values():
             if len(by_value) < 2:

@@ -147,8 +147,8 @@ _MANY = 8
 class Distinct:
     """A sample of rows: the `kept` least distinct hashes and their counts."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, size: int = KEPT) -> None:
+        self._size = size
         self._hashes: Hashes = np.zeros(0, np.uint64)
         self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
         self._full = False
@@ -158,11 +158,11 @@ class Distinct:
         """Add the hashes of a batch of rows."""
         if self._full:
             hashes = hashes[hashes <= self._hashes[-1]]
-        elif len(hashes) > 4 * (many := _MANY * self._kept):
+        elif len(hashes) > 4 * (many := _MANY * self._size):
             # sorting a part of them will do, unless they are few again and again
-            some = hashes[hashes <= np.partition(hashes, many)[many]]
-            values, counts = np.unique(some, return_counts=True)
-            if len(values) > self._kept:
+            least = hashes[hashes <= np.partition(hashes, many)[many]]
+            values, counts = np.unique(least, return_counts=True)
+            if len(values) > self._size:
                 self._fold(values, counts)
                 return
         if len(hashes):
@@ -171,8 +171,8 @@ class Distinct:
     def _fold(self, hashes: Hashes, counts: NDArray[np.int64]) -> None:
         values, places = np.unique(np.concatenate([self._hashes, hashes]), return_inverse=True)
         total = np.bincount(places, weights=np.concatenate([self._counts, counts]), minlength=len(values))
-        self._full = self._full or len(values) > self._kept
-        self._hashes, self._counts = values[: self._kept], total[: self._kept].astype(np.int64)
+        self._full = self._full or len(values) > self._size
+        self._hashes, self._counts = values[: self._size], total[: self._size].astype(np.int64)
 
     def merge(self, other: Distinct) -> None:
         """Add another sample, which may have kept fewer hashes."""
@@ -217,13 +217,13 @@ class Distinct:
         return ("full:" if self._full else "all:") + base64.b64encode(data).decode("ascii")
 
     @classmethod
-    def from_text(cls, text: str, kept: int = KEPT) -> Distinct:
+    def from_text(cls, text: str, size: int = KEPT) -> Distinct:
         """Read what `to_text` wrote; ValueError when it is damaged."""
         kind, _, data = text.partition(":")
         whole = np.frombuffer(base64.b64decode(data, validate=True), "<u8").astype(np.uint64)
         if kind not in ("full", "all") or len(whole) % 2:
             raise ValueError("a sample of distinct rows is cut off")
-        sample = cls(kept)
+        sample = cls(size)
         sample._full = kind == "full"
         sample._hashes, sample._counts = whole[: len(whole) // 2], whole[len(whole) // 2 :].astype(np.int64)
         return sample

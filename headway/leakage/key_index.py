@@ -15,6 +15,7 @@ by a key or a column a sample of what rows hold beside it is kept, as rows may s
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -153,9 +154,9 @@ class KeyIndex:
             split = self._splits.setdefault(name, _Split(self._keys))
             split.rows += count
             if assigned.hashes is not None and not self._keys.get("key"):
-                split.fold_hashes(_some(assigned.hashes, rows))
+                split.fold_hashes(_of_rows(assigned.hashes, rows))
             for key, (hashes, missing) in keys.items():
-                split.sets[key].add(_some(hashes, rows), None if missing is None else _some(missing, rows))
+                split.sets[key].add(_of_rows(hashes, rows), None if missing is None else _of_rows(missing, rows))
             if time is not None and self._time is not None:
                 kind = raw_kind(raw, self._time)
                 times = time_range(time if rows is None else time.filter(pa.array(rows)), kind)
@@ -232,14 +233,14 @@ class _Set:
         return KeyEntry(sets=(len(self._values),), repeated=repeated, missing=self._missing)
 
 
-def _some(values: NDArray[Any], rows: NDArray[np.bool_] | None) -> NDArray[Any]:
+def _of_rows(values: NDArray[Any], rows: NDArray[np.bool_] | None) -> NDArray[Any]:
     return values if rows is None else values[rows]
 
 
-def _wider(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
-    if one is None or other is None:
-        return one or other
-    return min(one[0], other[0]), max(one[1], other[1])
+def _wider(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tuple[int, int] | None:
+    if first is None or second is None:
+        return first or second
+    return min(first[0], second[0]), max(first[1], second[1])
 
 
 def set_name(split: str, key: str, *, repeated: bool = False) -> str:
@@ -267,10 +268,7 @@ def merge(folders: Sequence[Path], out: Path) -> None:
     first, splits = parts[0][1], {}
     for name in sorted({name for _, note in parts for name in note.splits}):
         of = [(folder, note.splits[name]) for folder, note in parts if name in note.splits]
-        total = of[0][1]
-        for _, note in of[1:]:
-            total = _together(total, note)
-        splits[name] = total
+        splits[name] = functools.reduce(_merged, [note for _, note in of])
         for key, noted in first.keys.items():
             for repeated in (False, True)[: 1 + noted.unique]:
                 file = set_name(name, key, repeated=repeated)
@@ -281,32 +279,32 @@ def merge(folders: Sequence[Path], out: Path) -> None:
     _write(out, first.model_copy(update={"splits": splits}))
 
 
-def _together(one: SplitIndex, other: SplitIndex) -> SplitIndex:
+def _merged(first: SplitIndex, second: SplitIndex) -> SplitIndex:
     keys = {
         name: KeyEntry(
-            sets=(*entry.sets, *other.keys[name].sets),
-            repeated=(*entry.repeated, *other.keys[name].repeated),
-            missing=entry.missing + other.keys[name].missing,
+            sets=(*entry.sets, *second.keys[name].sets),
+            repeated=(*entry.repeated, *second.keys[name].repeated),
+            missing=entry.missing + second.keys[name].missing,
         )
-        for name, entry in one.keys.items()
+        for name, entry in first.keys.items()
     }
-    time = one.time.merged(other.time) if one.time and other.time else one.time or other.time
+    time = first.time.merged(second.time) if first.time and second.time else first.time or second.time
     return SplitIndex(
-        rows=one.rows + other.rows,
-        hashes=_wider(one.hashes, other.hashes),
-        repeats=_both(one.repeats, other.repeats, KEPT),
-        contents=_both(one.contents, other.contents, alike.KEPT),
+        rows=first.rows + second.rows,
+        hashes=_wider(first.hashes, second.hashes),
+        repeats=_merged_samples(first.repeats, second.repeats, KEPT),
+        contents=_merged_samples(first.contents, second.contents, alike.KEPT),
         time=time,
         keys=keys,
     )
 
 
-def _both(one: str | None, other: str | None, kept: int) -> str | None:
+def _merged_samples(first: str | None, second: str | None, size: int) -> str | None:
     """Merge two samples."""
-    if one is None or other is None:
-        return one
-    both = Distinct.from_text(one, kept)
-    both.merge(Distinct.from_text(other, kept))
+    if first is None or second is None:
+        return first
+    both = Distinct.from_text(first, size)
+    both.merge(Distinct.from_text(second, size))
     return both.to_text()
 
 

@@ -35,7 +35,7 @@ FEW_KEYS, FEW_EVAL_KEYS = 100, 20
 
 
 @dataclass(frozen=True)
-class Held:
+class SpanHashes:
     """One hash set of one key, with its span and split."""
 
     span: str
@@ -90,15 +90,15 @@ class _Prover:
         """Prove that no key is in two splits."""
         if not self._comparable(key):
             return
-        held = self._held(key)
-        groups = {split: [part.hashes for part in held if part.split == split] for split in self.parts}
+        stored = self._span_hashes(key)
+        groups = {split: [part.hashes for part in stored if part.split == split] for split in self.parts}
         compared = hash_sets.compare(groups)
         whole, columns = True, list(self._columns(key))
         for (a, b), shared in compared.shared.items():
             pair = {a, b}
             examined = examine(
                 shared,
-                lambda hashes: self._look(columns, hashes, held),
+                lambda hashes: self._look(columns, hashes, stored),
                 lambda rows, pair=pair: pair <= {row.split for row in rows},  # type: ignore[misc]
             )
             if examined.count:
@@ -144,11 +144,13 @@ class _Prover:
             return
         if any(indexed.index.keys.get(key) != self.spans[0].index.keys[key] for indexed in self.spans):
             return  # said already, of the key
-        held = self._held(key)
-        hashes, repeated = ([part.hashes for part in parts] for parts in (held, self._held(key, repeated=True)))
+        stored = self._span_hashes(key)
+        hashes, repeated = (
+            [part.hashes for part in parts] for parts in (stored, self._span_hashes(key, repeated=True))
+        )
         keys = hash_sets.repeated(hashes, repeated)
         columns = list(self._columns(key))
-        examined = examine(keys, lambda hashes: self._look(columns, hashes, held), lambda rows: len(rows) > 1)
+        examined = examine(keys, lambda hashes: self._look(columns, hashes, stored), lambda rows: len(rows) > 1)
         name = _name(columns)
         if key == "unique":
             self._missing("unique")
@@ -179,18 +181,18 @@ class _Prover:
                 return False
         return True
 
-    def _held(self, key: KeyName, *, repeated: bool = False) -> list[Held]:
+    def _span_hashes(self, key: KeyName, *, repeated: bool = False) -> list[SpanHashes]:
         return [
-            Held(indexed.span, split, hashes)
+            SpanHashes(indexed.span, split, hashes)
             for split in self.parts
             for indexed, part, note in self.window.of(split)
             for hashes in sets(indexed.folder, note, part, key, repeated=repeated)
         ]
 
-    def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, held: Sequence[Held]) -> list[KeyOccurrence]:
+    def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, stored: list[SpanHashes]) -> list[KeyOccurrence]:
         """The rows with these hashes, each with its split where the key index tells it."""
         splits: dict[tuple[str, int], set[str]] = {}
-        for part, value in itertools.product(held, hashes.tolist()):
+        for part, value in itertools.product(stored, hashes.tolist()):
             if hash_sets.has(part.hashes, value):
                 splits.setdefault((part.span, value), set()).add(part.split)
         spans = [indexed.span for indexed in self.spans if any(span == indexed.span for span, _ in splits)]
@@ -223,7 +225,8 @@ class _Prover:
         for indexed in self.spans[1:]:
             if indexed.index.rule != first.index.rule:
                 message = f"spans {first.span} and {indexed.span} were split by different rules "
-                message += f"({_differing(first, indexed)}): equal rows may be in two splits"
+                rules = first_difference(first.index.rule, indexed.index.rule)
+                message += f"({rules}): equal rows may be in two splits"
                 fix = "delete their outputs in stages/ingest and run again"
                 self.window.find("error", "split proof", f"{first.span}, {indexed.span}", message, fix)
                 return
@@ -327,7 +330,3 @@ def _plural(name: str, count: int) -> str:
 
 def _listing(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _differing(first: IndexedSpan, other: IndexedSpan) -> str:
-    return first_difference(first.index.rule, other.index.rule) or "?"

@@ -87,14 +87,14 @@ def _parsed(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     except pa.ArrowInvalid:
         good, bad = [], []
         for text in texts.to_pylist():
-            if (time := _one(text)) is None:
+            if (time := _microseconds(text)) is None:
                 bad.append(text)
             else:
                 good.append(time)
         return pa.array(good, pa.int64()), pa.array(bad, pa.binary())
 
 
-def _one(text: bytes) -> int | None:
+def _microseconds(text: bytes) -> int | None:
     try:
         time = datetime.datetime.fromisoformat(text.decode().strip())
     except (ValueError, UnicodeDecodeError):

@@ -9,6 +9,7 @@ in_order(window)           # each split ends before the next begins
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,10 +82,7 @@ class Window:
 
 def _time(window: Window, split: str) -> TimeRange | None:
     times = [note.time for note in window.indexes(split) if note.time is not None]
-    total = times[0] if times else None
-    for note in times[1:]:
-        total = total.merged(note) if total else note
-    return total
+    return functools.reduce(TimeRange.merged, times) if times else None
 
 
 def times(window: Window) -> None:
@@ -118,9 +116,9 @@ def in_order(window: Window) -> None:
     times = {name: _time(window, name) for name in names}
     if not _readable(window, column, times):
         return
-    kept = [(name, time) for name, time in times.items() if time is not None and time.low is not None]
+    timed = [(name, time) for name, time in times.items() if time is not None and time.low is not None]
     whole = True
-    for (a, before), (b, after) in itertools.pairwise(kept):
+    for (a, before), (b, after) in itertools.pairwise(timed):
         assert before.high is not None and after.low is not None
         if before.high >= after.low:
             whole = False
@@ -130,9 +128,9 @@ def in_order(window: Window) -> None:
             message += f"{time_text(after.low, kind)} (span {at_b})"
             fix = "make sure that a span holds only rows of its own time, or filter the others (source.where)"
             window.find("error", "time overlap", f"{a}, {b}", message, fix)
-    if whole and kept:
+    if whole and timed:
         parts = ", then ".join(
-            f"{name} from {time_text(t.low, t.kinds[0])} to {time_text(t.high, t.kinds[0])}" for name, t in kept
+            f"{name} from {time_text(t.low, t.kinds[0])} to {time_text(t.high, t.kinds[0])}" for name, t in timed
         )
         window.say(f"by {column}: {parts}; each ends before the next begins")
 

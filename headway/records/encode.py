@@ -166,8 +166,7 @@ def numbers(array: pa.Array) -> NDArray[Any]:
 
 def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[Part, NDArray[Any]]:
     """Each record's distinct values in order of first appearance, and each row's place among them; null is 0."""
-    if not pa.types.is_dictionary(array.type):
-        array = strings(array).dictionary_encode()
+    array = array if pa.types.is_dictionary(array.type) else strings(array).dictionary_encode()
     dictionary = array.dictionary
     if len(dictionary.unique()) != len(dictionary):  # nothing forbids a dictionary to hold a value twice
         return _dictionaries(strings(array).dictionary_encode(), starts)

@@ -109,11 +109,11 @@ def features_of_stack(stack: Stack, columns: Sequence[Column], starts: NDArray[n
 def _note_presence(
     encoded: list[list[Feature] | None], places: list[int], columns: Sequence[Column], present: Mask | None, ones: Part
 ) -> None:
-    some = None if present is None else np.ascontiguousarray(present).view(np.uint8)
+    bytes_present = None if present is None else np.ascontiguousarray(present).view(np.uint8)
     for row, i in enumerate(places):
         features = encoded[i]
         if features is not None and columns[i].nullable:
-            part = ones if some is None else Part(some[row].data, ones.ends, ones.tags)
+            part = ones if bytes_present is None else Part(bytes_present[row].data, ones.ends, ones.tags)
             features.append((f"{columns[i].name}/present", part))
 
 

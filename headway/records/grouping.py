@@ -2,7 +2,7 @@
 
     grouper = RowGrouper(4096)
     for rows, sizes in grouper.add(batch): ...     # whole records, `sizes` rows each
-    for rows, sizes in grouper.rest(): ...         # what is left at the end of a range
+    for rows, sizes in grouper.finish(): ...       # what is left at the end of a range
 
 Where a record ends depends on its rows and those before it in the range, never on how they came in batches.
 
@@ -71,7 +71,7 @@ class RowGrouper:
 
     def __init__(self, rows: int, group: str | None = None, bytes: int | None = None, bound: int = GROUP_BYTES):
         self._rows, self._group, self._most, self._bound = rows, group, bytes, bound
-        self._held: list[Rows] = []  # rows of the record at hand
+        self._waiting: list[Rows] = []  # rows of the record at hand
         self._count = 0
         self._starts = np.zeros(0, np.int64)  # of the groups among them
         self._ends = np.zeros(0, np.int64)  # what they take, summed up
@@ -101,12 +101,12 @@ class RowGrouper:
         if not cuts and self._group is not None and ends[-1] > self._bound:
             name = column[rows - 1].as_py()
             raise DataError(
-                f"the group {name!r} takes more than {self._bound >> 20:,} MiB, and a record is to hold all of it",
+                f"the group {name!r} takes more than {self._bound >> 20:,} MiB, and one record must hold it",
                 where=f"column {self._group!r}",
-                fix="let another column say which rows are a group: one whose values few rows share",
+                fix="use a group column whose values fewer rows share",
             )
         if not cuts:
-            self._held.append(batch)
+            self._waiting.append(batch)
             self._starts, self._ends = starts, ends
             return
         # records that begin among the rows of earlier batches
@@ -114,18 +114,18 @@ class RowGrouper:
         at = 0
         if across:
             at = max(cuts[across - 1] - carry, 0)
-            whole = one_batch([*self._held, batch.slice(0, at)] if at else self._held)
+            whole = one_batch([*self._waiting, batch.slice(0, at)] if at else self._waiting)
             if cuts[across - 1] < carry:  # and so does the one after them
-                self._held = [whole.slice(cuts[across - 1])]
+                self._waiting = [whole.slice(cuts[across - 1])]
                 whole = whole.slice(0, cuts[across - 1])
             else:
-                self._held = []
+                self._waiting = []
             yield whole, np.diff(cuts[:across], prepend=0).tolist()
         if across < len(cuts):
             yield batch.slice(at, cuts[-1] - carry - at), np.diff([carry + at, *cuts[across:]]).tolist()
             at = cuts[-1] - carry
         if at < rows:
-            self._held.append(copied(batch.slice(at), rows))
+            self._waiting.append(copied(batch.slice(at), rows))
         begin = cuts[-1]
         self._starts = starts[np.searchsorted(starts, begin) :] - begin
         self._ends = ends[begin:] - (ends[begin - 1] if begin else 0)
@@ -152,10 +152,10 @@ class RowGrouper:
             cuts.append(cut)
             begin, before = cut, ends[cut - 1]
 
-    def rest(self) -> Iterator[Group]:
-        if self._held:
-            whole = one_batch(self._held)
-            self._held, self._count = [], 0
+    def finish(self) -> Iterator[Group]:
+        if self._waiting:
+            whole = one_batch(self._waiting)
+            self._waiting, self._count = [], 0
             yield whole, [whole.num_rows]
 
 
@@ -218,7 +218,7 @@ def record_parts(piece: pa.Table, columns: Sequence[Column], rows_per_record: in
     for batch in piece.to_batches():
         whole_groups += groups.add(batch)
     parts = []
-    for whole, sizes in [*whole_groups, *groups.rest()]:
+    for whole, sizes in [*whole_groups, *groups.finish()]:
         ends = np.cumsum([0, *sizes])
         parts += [pa.Table.from_batches([whole.slice(end, size)]) for end, size in zip(ends, sizes, strict=False)]
     return parts

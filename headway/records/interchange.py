@@ -135,14 +135,14 @@ def export_examples(parts: Mapping[str, Sequence[Part]], out: Path, *, name: str
         raise ConfigError("exists already", where=str(out), fix="name a folder that is not there yet")
     if not any(parts.values()):
         raise DataError("there are no rows to export")
-    aside = out.parent / mark(f".{out.name}")
-    aside.mkdir(parents=True)
+    temporary = out.parent / mark(f".{out.name}")
+    temporary.mkdir(parents=True)
     try:
-        result = _export(parts, aside, name, tfds)
-        write_synced(aside / SPEC, json.dumps(result, indent=1) + "\n")
-        aside.rename(out)
+        result = _export(parts, temporary, name, tfds)
+        write_synced(temporary / SPEC, json.dumps(result, indent=1) + "\n")
+        temporary.rename(out)
     finally:
-        remove(aside)
+        remove(temporary)
     return result
 
 

@@ -36,7 +36,7 @@ class RecordsConfig(Frozen):
         default=4096,
         ge=1,
         le=1 << 20,
-        description="rows a record, fewer where cells are large; 1 writes classic tf.train.Examples",
+        description="rows per record, fewer where cells are large; 1 writes classic tf.train.Examples",
     )
 
 

@@ -26,7 +26,7 @@ HEADER, _LENGTH, _CRC = struct.Struct("<QI"), struct.Struct("<Q"), struct.Struct
 CRC_BYTES = _CRC.size
 _MOST = 1 << 31
 """A record longer than this is taken for a damaged length; protobuf has no longer ones."""
-_FIX = "not a TFRecord file? of a shard in the store: delete it, and the next run makes it again"
+_FIX = "check that it is a TFRecord file; if it is a shard in the store, delete it and run again"
 
 
 def masked(data: bytes) -> int:

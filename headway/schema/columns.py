@@ -12,7 +12,6 @@ How a schema is inferred stands in `headway.schema_inference.column_types`, how 
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -24,7 +23,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.messages import some
+from headway.messages import did_you_mean, some
 from headway.schema.calendar_days import Temporal
 from headway.schema.parse_rules import Parse
 
@@ -253,5 +252,4 @@ def no_column(name: str, names: Sequence[str], where: str | None = None) -> Conf
 
 def suggest(name: str, names: list[str], cutoff: float = 0.6) -> str:
     """The fix for an unknown name: the most similar known one, or the list of all."""
-    close = difflib.get_close_matches(name, names, 1, cutoff)
-    return f"did you mean {close[0]!r}?" if close else f"there is: {some(names, _LISTED)}"
+    return did_you_mean(name, names, f"there is: {some(names, _LISTED)}", cutoff)

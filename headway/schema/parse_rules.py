@@ -91,7 +91,7 @@ class Parse(Frozen):
     model_config = ConfigDict(populate_by_name=True)
 
     as_: Kind = Field(alias="as")
-    format: str | None = Field(default=None, description="of dates: as strptime has it, such as %d/%m/%Y; default: ISO")
+    format: str | None = Field(default=None, description="for dates: a strptime format, such as %d/%m/%Y; default: ISO")
     null: tuple[str, ...] = Field(default=(), description="texts that mean a missing value; upper or lower case")
 
     @model_validator(mode="before")

@@ -116,7 +116,7 @@ def infer(
                 else f"its type {values.type} cannot be stored"
                 + ("; a column holds single values or lists of them" if pa.types.is_nested(values.type) else "")
                 if kind is None and not pa.types.is_null(values.type)
-                else "it holds nothing but nulls in the sample; give it a type to keep it"
+                else "it holds only nulls in the sample; give it a type to keep it"
             )
             if required:
                 raise ConfigError(
@@ -124,9 +124,9 @@ def infer(
                 )
             notes.append(f"column {name!r} is left out: {why}")
             continue
-        if (odd := sample.misfits.get(name)) and not config.type:
+        if (misfits := sample.misfits.get(name)) and not config.type:
             keep = f"say 'type: string' to keep them ({column_yaml(name, '{type: string}', auto=not only)})"
-            notes.append(f"column {name!r} is read as numbers: {odd}; such rows will be rejected, {keep}")
+            notes.append(f"column {name!r} is read as numbers: {misfits}; such rows will be rejected, {keep}")
         if (several := sample.several.get(name)) and stored_shape is None:
             keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
             notes.append(f"column {name!r} is read as one value per row: {several}; such rows will be rejected, {keep}")

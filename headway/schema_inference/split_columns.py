@@ -40,8 +40,8 @@ def row_columns(sample: Sample, label: Collection[str]) -> tuple[tuple[Column, .
         if names_rows(name, values):
             identifiers.append(name)
         columns.append(split_column(name, kind, listed=is_list(values.type)))
-    some = tuple(column for column in columns if column.name not in identifiers)
-    return (some, identifiers) if some else (tuple(columns), [])
+    hashed = tuple(column for column in columns if column.name not in identifiers)
+    return (hashed, identifiers) if hashed else (tuple(columns), [])
 
 
 def names_rows(name: str, values: pa.ChunkedArray) -> bool:
@@ -88,7 +88,7 @@ def chosen(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, .
     features = tuple(column for column in columns if column.name not in label)
     if not features:
         raise ConfigError(
-            "no column is left to split rows by: all of them make the label",
+            "no column is left to split rows by: the label uses all of them",
             where="split",
             fix="split by a key, by a column or by time: split: {key: NAME}",
         )

@@ -91,20 +91,20 @@ def recognized(
         rule = _rule("date").model_copy(update={"format": _EIGHT_FORM, "null": null})
         return Recognized("int64", rule, _joined(_note(distinct, rule, "say 'type: int' to keep the number"), missing))
     if (plain or null) and (numeric := _numbers(distinct, many, rows, "number", null, decorated=False)) is not None:
-        kind, odd = numeric
+        kind, unfit = numeric
         if not null:  # nothing to parse
-            return Recognized(kind, None, odd)
+            return Recognized(kind, None, unfit)
         rule = _rule("number", null)
-        return Recognized(kind, rule, _joined(f"read as numbers: {missing}", odd))
+        return Recognized(kind, rule, _joined(f"read as numbers: {missing}", unfit))
     for style in ("number", "decimal_comma"):
         numeric = _numbers(distinct, many, rows, style, null, decorated=True)
         if numeric is not None:
-            kind, odd = numeric
+            kind, unfit = numeric
             rule = _rule(style, null)
             if both := _units_differ(distinct, rule):
                 note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
                 return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike")
-            return Recognized(kind, rule, _joined(_note(distinct, rule), missing, _either_way(distinct, style), odd))
+            return Recognized(kind, rule, _joined(_note(distinct, rule), missing, _either_way(distinct, style), unfit))
     form, open_ = _form(distinct)
     if form is not None and dates:
         rule = form.model_copy(update={"null": null})
@@ -166,17 +166,17 @@ def _numbers(
     most = rows // ONE_IN
     for kind in ("int64", "float32"):
         fits = converted(texts, Column(name="value", type=kind, nullable=True)).is_valid()
-        odd = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
-        if kind == "int64" and odd and pc.any(pc.match_substring_regex(texts.filter(pc.invert(fits)), _PLAIN)).as_py():
+        bad = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
+        if kind == "int64" and bad and pc.any(pc.match_substring_regex(texts.filter(pc.invert(fits)), _PLAIN)).as_py():
             continue  # real numbers among them
         if kind == "int64" and decorated and pc.any(pc.match_substring_regex(distinct.filter(fits), _UNITS)).as_py():
             continue  # money and shares are real numbers, whatever the sample shows
-        if not odd:
+        if not bad:
             return kind, None
-        if odd <= most:
+        if bad <= most:
             example = distinct.filter(pc.invert(fits))
-            verb = "is" if odd == 1 else "are"
-            words = f"{odd:,} of {rows:,} sampled values {verb} not a number, such as {example[0].as_py()!r}; such rows will be "
+            verb = "is" if bad == 1 else "are"
+            words = f"{bad:,} of {rows:,} sampled values {verb} not a number, such as {example[0].as_py()!r}; such rows will be "
             return kind, words + "rejected, say 'type: string' to keep them"
     return None
 
@@ -289,14 +289,14 @@ def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
 def _nearly(distinct: pa.Array, many: pa.Array, rows: int) -> str | None:
     """Report text that is mostly numbers, with too many others to reject their rows unasked."""
     fits = pc.match_substring_regex(parsed(distinct, _rule("number"))[0], _PLAIN)
-    odd = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
-    if odd * 2 > rows or not odd:
+    bad = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
+    if bad * 2 > rows or not bad:
         return None
     example = distinct.filter(pc.invert(fits))[0].as_py()
-    verb = "is" if odd == 1 else "are"
+    verb = "is" if bad == 1 else "are"
     kind: Literal["int", "float"] = "float"
     return (
-        f"read as text: {odd:,} of {rows:,} sampled values {verb} not a number, such as {example[:60]!r}; say 'type: {kind}' to "
+        f"read as text: {bad:,} of {rows:,} sampled values {verb} not a number, such as {example[:60]!r}; say 'type: {kind}' to "
         "read numbers and reject such rows, or name those texts: {parse: {as: number, null: [...]}}"
     )
 

@@ -21,7 +21,7 @@ from headway.config import Frozen
 from headway.errors import DataError
 from headway.schema.columns import column_yaml, suggest
 from headway.sources.sample import Sample
-from headway.sources.type_conflicts import bare
+from headway.sources.type_conflicts import without_values
 from headway.tabular.list_arrays import is_list
 
 BATCH_ROWS = 131_072
@@ -132,7 +132,7 @@ def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> S
             else:
                 first, second = list(dict.fromkeys(str(column.type) for column in fields))[:2]
                 clashes[name] = f"column {name!r} has types that differ between the files: {first} and {second}"
-                parts = [bare(part, clashes) for part in parts]
+                parts = [without_values(part, clashes) for part in parts]
     return Sample(pa.concat_tables(parts, promote_options="permissive").slice(0, rows), conflicts=clashes)
 
 

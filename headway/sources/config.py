@@ -109,11 +109,11 @@ class CsvConfig(Frozen):
     @classmethod
     def _knows(cls, value: str) -> str:
         try:
-            kept = '\n,"'.encode(value) == b'\n,"'
+            survives = '\n,"'.encode(value) == b'\n,"'
             name = codecs.lookup(value).name
         except LookupError:
             raise ValueError(f"{value!r} is not an encoding that Python knows; latin-1, cp1252 and utf-8 are") from None
-        if not kept:
+        if not survives:
             raise ValueError(
                 f"{value!r} does not write line ends as ASCII does; convert the files: iconv -f {value} -t utf-8"
             )

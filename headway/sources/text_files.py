@@ -102,23 +102,23 @@ class TextFile:
             else:
                 source = file
                 file.seek(start)
-            at, rest = start, b""
+            at, carry = start, b""
             while True:
-                most = max(size, len(rest))  # twice as much each time that no line ends
+                most = max(size, len(carry))  # twice as much each time that no line ends
                 if end is not None and not self.gzip:
-                    most = min(most, end - at - len(rest))
+                    most = min(most, end - at - len(carry))
                 fresh = self._read(source, most)
-                data = rest + fresh if rest else fresh
+                data = carry + fresh if carry else fresh
                 if not fresh:
                     break
                 cut = last_end(data)
                 if cut:
                     yield at, data[:cut]
-                at, rest = at + cut, data[cut:]
-            if end is not None and not self.gzip and at + len(rest) < end:
+                at, carry = at + cut, data[cut:]
+            if end is not None and not self.gzip and at + len(carry) < end:
                 raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)
-            if rest:
-                yield at, rest
+            if carry:
+                yield at, carry
 
     def _whole_lines(self, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
         """Yield the `blocks` of a plain file cut at line ends: as few as `size` allows, all of about one size.

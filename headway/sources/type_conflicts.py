@@ -71,7 +71,7 @@ class Forms:
             if any(start in conflicts for start in _starts(way))
         }
 
-    def odd(self, way: Way, form: str | None) -> bool:
+    def is_rare(self, way: Way, form: str | None) -> bool:
         """Whether hardly any values have the type that a column, or an object around it, has in some lines."""
         forms = dict.fromkeys(_starts(way)[:-1], _OBJECT) | ({way: form} if form is not None else {})
         usual = self._usual(forms)
@@ -89,7 +89,7 @@ class Forms:
         return usual
 
 
-def bare(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
+def without_values(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
     """The table with these columns null, so that the tables of several files can be concatenated."""
     for name in clashes:
         if (place := table.schema.get_field_index(name)) >= 0:

@@ -45,21 +45,21 @@ def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
         if not is_text(values.type) or values.null_count == len(values):
             continue
         texts = values.combine_chunks()
-        kind, odd = _kind(texts)
-        if kind is None or _for_others(texts, odd):
+        kind, bad = _kind(texts)
+        if kind is None or _for_others(texts, bad):
             continue
-        example = f", such as {odd[0].as_py()!r}" if len(odd) else ""
+        example = f", such as {bad[0].as_py()!r}" if len(bad) else ""
         present = len(values) - values.null_count
-        if len(odd):
-            misfits[name] = f"{len(odd):,} of {present:,} sampled values {_what(odd)}{example}"
+        if len(bad):
+            misfits[name] = f"{len(bad):,} of {present:,} sampled values {_description(bad)}{example}"
         stored = Column(name=name, type=kind, nullable=True, shape=(None,) if is_list(column.type) else ())
         numbers = [converted(chunk, stored) for chunk in column.chunks]
         table = table.set_column(place, name, pa.chunked_array(numbers, stored.arrow))
     return replace(sample, table=table, misfits=misfits)
 
 
-def _for_others(texts: pa.Array, odd: pa.Array) -> bool:
-    lower = pc.utf8_lower(pc.utf8_trim_whitespace(odd.cast(pa.string())))
+def _for_others(texts: pa.Array, misfits: pa.Array) -> bool:
+    lower = pc.utf8_lower(pc.utf8_trim_whitespace(misfits.cast(pa.string())))
     marked = pc.any(pc.is_in(lower, value_set=pa.array(sorted(MARKERS)))).as_py()
     return bool(marked) or _count(texts.cast(pa.binary()), _ZEROS) > 0
 
@@ -87,15 +87,15 @@ def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
     most = (len(values) - values.null_count) // ONE_IN
     kind: StoredType
     for part in (values.slice(0, _FIRST), values):  # text mostly shows at once
-        whole, real = _odd(part, "int64"), _odd(part, "float32")
+        whole, real = _misfits(part, "int64"), _misfits(part, "float32")
         # true and false are integers only
         if len(whole) <= len(real) or (len(whole) <= most and _all_digits(part, whole, real)):
-            kind, odd = "int64", whole
+            kind, misfits = "int64", whole
         else:
-            kind, odd = "float32", real
-        if len(odd) > most:
+            kind, misfits = "float32", real
+        if len(misfits) > most:
             return None, pa.array([], pa.string())
-    return kind, odd
+    return kind, misfits
 
 
 def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
@@ -104,7 +104,7 @@ def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
     return words == len(whole) - _count(whole, _DIGITS) and not _count(values.cast(pa.binary()), _POINT)
 
 
-def _odd(values: pa.Array, kind: StoredType) -> pa.Array:
+def _misfits(values: pa.Array, kind: StoredType) -> pa.Array:
     """The text of the values that do not have the type."""
     batch = pa.RecordBatch.from_arrays([values], names=["value"])
     rejected = coerce(batch, [Column(name="value", type=kind, nullable=True)]).rejected
@@ -115,10 +115,10 @@ def _count(values: pa.Array, pattern: str) -> int:
     return int(pc.sum(pc.match_substring_regex(values, pattern)).as_py() or 0)
 
 
-def _what(odd: pa.Array) -> str:
+def _description(misfits: pa.Array) -> str:
     """A description of the values that do not have the type."""
-    does = "does" if len(odd) == 1 else "do"
-    large = _count(odd, _DIGITS)
-    if large == len(odd):
+    does = "does" if len(misfits) == 1 else "do"
+    large = _count(misfits, _DIGITS)
+    if large == len(misfits):
         return f"{does} not fit int64"
-    return f"{'is not a number' if len(odd) == 1 else 'are not numbers'}{' or do not fit int64' if large else ''}"
+    return f"{'is not a number' if len(misfits) == 1 else 'are not numbers'}{' or do not fit int64' if large else ''}"

@@ -447,8 +447,8 @@ class ColumnStatistics:
 
 def _whole(values: NDArray[np.float32]) -> NDArray[np.int32] | None:
     """Convert finite floats to integers if all of them are small whole numbers, such as counts, minutes and years."""
-    some = values[:_PROBE]
-    if not ((np.abs(some) < _BINS) & (some == np.rint(some))).all():
+    probe = values[:_PROBE]
+    if not ((np.abs(probe) < _BINS) & (probe == np.rint(probe))).all():
         return None
     if values.min() <= -_BINS or values.max() >= _BINS:
         return None

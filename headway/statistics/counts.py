@@ -88,7 +88,7 @@ class Budget:
         self.total = total if columns <= _MANY else total // 3
         self.pending = max(_LEAST_PENDING, min(_PENDING, _ALL_PENDING // max(columns, 1)))
         """Values that a column notes before they are folded."""
-        self._held: WeakKeyDictionary[TextCounts, int] = WeakKeyDictionary()
+        self._bytes_of: WeakKeyDictionary[TextCounts, int] = WeakKeyDictionary()
         self._sum = 0
 
     def note(self, counts: TextCounts, size: int) -> None:
@@ -99,16 +99,16 @@ class Budget:
         if size > self.column:
             self._set(counts, counts.spill(self.column // 2))
         if self._sum > self.total:
-            self._sum = sum(self._held.values())  # less those that are gone
+            self._sum = sum(self._bytes_of.values())  # less those that are gone
         while self._sum > self.total:
-            widest = max(self._held, key=self._held.__getitem__)
-            if not self._held[widest]:
+            widest = max(self._bytes_of, key=self._bytes_of.__getitem__)
+            if not self._bytes_of[widest]:
                 return
             self._set(widest, widest.spill(0))
 
     def _set(self, counts: TextCounts, size: int) -> None:
-        self._sum += size - self._held.get(counts, 0)
-        self._held[counts] = size
+        self._sum += size - self._bytes_of.get(counts, 0)
+        self._bytes_of[counts] = size
 
 
 class TextCounts:
@@ -118,7 +118,7 @@ class TextCounts:
         self._budget = budget or Budget()
         self._values: list[pa.Array] = []
         self._counts: list[NDArray[np.int64]] = []
-        self._pending = self._held = 0
+        self._pending = self._bytes = 0
         self._folded = 0
         self._ordered = True
         self._runs: list[Run] = []
@@ -128,12 +128,12 @@ class TextCounts:
         self._values.append(values)
         self._counts.append(counts)
         self._pending += len(values)
-        self._held += values.nbytes + counts.nbytes
+        self._bytes += values.nbytes + counts.nbytes
         self._ordered = False
         # growing geometrically, so that a column of distinct strings is not folded over and over
         if self._pending > max(self._budget.pending, self._folded):
             self._fold()
-        self._budget.note(self, self._held)
+        self._budget.note(self, self._bytes)
 
     def adopt(self, run: Run) -> None:
         """Add a run without reading it."""
@@ -155,16 +155,16 @@ class TextCounts:
     def spill(self, keep: int) -> int:
         """Fold, and write a run if more than `keep` bytes remain in memory; return the bytes that do."""
         values, counts = self._fold()
-        if self._held > keep and self._budget.folder is not None:
+        if self._bytes > keep and self._budget.folder is not None:
             run = write_run([self._sorted()], self._budget.folder)
             self._clear()
             del values, counts
             self.adopt(run)
-        return self._held
+        return self._bytes
 
     def _clear(self) -> None:
         self._values, self._counts = [], []
-        self._pending = self._held = self._folded = 0
+        self._pending = self._bytes = self._folded = 0
         self._ordered = True
 
     def _fold(self) -> Block:
@@ -173,7 +173,7 @@ class TextCounts:
             values, sums = fold(self._values, self._counts)
             self._values, self._counts = [values], [sums]
             self._pending, self._folded = 0, len(sums)
-            self._held = values.nbytes + sums.nbytes
+            self._bytes = values.nbytes + sums.nbytes
         if not self._values:
             return pa.array([], pa.large_binary()), np.zeros(0, np.int64)
         return self._values[0], self._counts[0]
@@ -199,8 +199,8 @@ class TextCounts:
             values, counts = pa.concat_arrays([v for v, _ in streams]), np.concatenate([c for _, c in streams])
             self._clear()
             self._values, self._counts, self._runs = [values], [counts], []
-            self._folded, self._held = len(values), values.nbytes + counts.nbytes
-        self._budget.note(self, self._held)
+            self._folded, self._bytes = len(values), values.nbytes + counts.nbytes
+        self._budget.note(self, self._bytes)
 
     def _streams(self) -> Iterator[Block]:
         sources: list[Iterable[Block]] = [run.blocks() for run in self._runs]

@@ -79,7 +79,7 @@ class LabelSample:
         """Add the rows that `choose` returned.
 
         Args:
-            stack: `kept` of the batch's rows `rows`, all that were drawn among them.
+            stack: `hashed_texts` of the batch's rows `rows`, all that were drawn among them.
         """
         places = np.zeros(len(priority), np.int64)
         places[rows] = np.arange(len(rows))

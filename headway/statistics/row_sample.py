@@ -2,7 +2,7 @@
 
     sample = RowSample.create(11)
     priority, rows = sample.choose(batch.num_rows)     # of any number of batches; merge() adds another piece's sample
-    sample.add(priority[rows], kept(Stack.parts(batch, [rows])[0]))
+    sample.add(priority[rows], hashed_texts(Stack.parts(batch, [rows])[0]))
     sample.table()                             # at most `rows` rows, in the order of a random draw
 
 Which rows are kept is drawn by a hash of their number within the piece, so the same rows give the same sample, a sample of
@@ -93,7 +93,7 @@ class RowSample:
             self.add(*drawn)
 
     def add(self, priority: Priority, rows: Stack) -> None:
-        """Add chosen rows, in the form that `kept` returns."""
+        """Add chosen rows, in the form that `hashed_texts` returns."""
         self._drawn.append((priority, rows))
         self._pending += len(priority)
         if self._pending > 2 * self.rows:
@@ -159,7 +159,7 @@ def without_priority(table: pa.Table) -> Drawn:
     return batch.column(place).to_numpy(), Stack.of(batch.remove_column(place))
 
 
-def kept(rows: Stack) -> Stack:
+def hashed_texts(rows: Stack) -> Stack:
     """The form of sampled rows: numbers stay, texts and lists become hashes, nulls stay null. The words of all columns
     are hashed together: there may be thousands of columns of a few rows each."""
     numeric = [kind for kind in rows.places if kind != CODES]

@@ -30,7 +30,7 @@ from headway.statistics.external_sort import BLOCK, Run, exact
 from headway.statistics.label_sample import FILE as LABEL_SAMPLE_NAME
 from headway.statistics.label_sample import LabelSample
 from headway.statistics.row_sample import FILE as SAMPLE_NAME
-from headway.statistics.row_sample import RowSample, kept
+from headway.statistics.row_sample import RowSample, hashed_texts
 from headway.statistics.wide_update import Numbers, Words
 from headway.tabular.stacked import CODES, Stack
 
@@ -105,7 +105,7 @@ class SplitStatistics:
         rows = np.flatnonzero(sampled)
         if not len(rows):
             return
-        sampled_rows = kept(Stack.parts(stored, [rows])[0] if stack is None else stack.take(rows))
+        sampled_rows = hashed_texts(Stack.parts(stored, [rows])[0] if stack is None else stack.take(rows))
         if len(chosen):
             self.sample.add(priority[chosen], sampled_rows.take(np.searchsorted(rows, chosen)))
         self.by_label.add(drawn, priority, rows, sampled_rows)
@@ -136,9 +136,9 @@ class SplitStatistics:
             DataError: the two are of different columns.
         """
         if self._types() != other._types():
-            odd = sorted({name for name, _ in set(self._types()) ^ set(other._types())}) or ["their order"]
+            differing = sorted({name for name, _ in set(self._types()) ^ set(other._types())}) or ["their order"]
             raise DataError(
-                f"statistics of different columns cannot be merged: {', '.join(odd)}",
+                f"statistics of different columns cannot be merged: {', '.join(differing)}",
                 fix="ingest the spans of a window with the same columns and types",
             )
         self.rows += other.rows

@@ -104,12 +104,12 @@ def replace_text(path: Path, text: str) -> None:
     """Write a file so that a reader, also after a power cut, sees the old text or the new, never a part."""
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
         try:
-            write_synced(aside, text)
-            aside.replace(path)
+            write_synced(temporary, text)
+            temporary.replace(path)
         finally:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         sync_path(path.parent)
 
 
@@ -122,16 +122,16 @@ def copy_tree(source: Path, target: Path, *, link: bool = False) -> None:
     for path in sorted(source.iterdir()):
         if path.is_dir():
             copy_tree(path, target / path.name, link=link)
-        elif not (link and _linked(path, target / path.name)):
-            shutil.copyfile(path, target / path.name)
+        else:
+            (link_or_copy if link else shutil.copyfile)(path, target / path.name)
 
 
-def _linked(source: Path, target: Path) -> bool:
+def link_or_copy(source: Path, target: Path) -> None:
+    """Hard-link a file to a second name, or copy it to another disk or one without links."""
     try:
         os.link(source, target)
-    except OSError:  # another disk, or one without links
-        return False
-    return True
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def remove(path: Path) -> None:

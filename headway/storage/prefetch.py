@@ -297,14 +297,14 @@ def get(bucket: Bucket, root: Path, key: str, path: Path, size: int, crc32c: str
     Raises:
         StoreError: it is gone or damaged, the bucket is away, or the disk is full.
     """
-    aside = root / "stages" / ".staging" / mark(f"get-{path.name}")
+    temporary = root / "stages" / ".staging" / mark(f"get-{path.name}")
     with writing(root):
         try:
-            bucket.get(key, aside, size, crc32c)
+            bucket.get(key, temporary, size, crc32c)
             path.parent.mkdir(parents=True, exist_ok=True)
-            aside.replace(path)
+            temporary.replace(path)
         finally:
-            remove(aside)
+            remove(temporary)
 
 
 def names(value: Any) -> Iterator[str | Path]:

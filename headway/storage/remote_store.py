@@ -235,7 +235,8 @@ class BucketStore(Store):
                 whole[folder] = manifest
             for entry in entries:
                 path = folder / entry.path
-                if not (_sized(path, entry.bytes) if trusted else intact(path, entry.bytes, entry.crc32c)):
+                sized = manifests.on_disk(path, manifests.size) == entry.bytes
+                if not (sized and (trusted or intact(path, entry.bytes, entry.crc32c))):
                     missing.append((f"{key}/{entry.path}", path, entry.bytes, entry.crc32c))
         each(lambda item: get(self.bucket, self.root, *item), missing)
         with writing(self.root):
@@ -243,7 +244,7 @@ class BucketStore(Store):
                 folder.mkdir(parents=True, exist_ok=True)
                 manifests.write(folder, manifest)
 
-    def _swap(self, aside: Path, target: Path) -> None:
+    def _swap(self, temporary: Path, target: Path) -> None:
         """Replace the working copy's folder by `aside`."""
         target.parent.mkdir(parents=True, exist_ok=True)
         old = self.staging / mark(f"old-{target.name}")
@@ -251,7 +252,7 @@ class BucketStore(Store):
             target.rename(old)
         # another process of this machine may have fetched the same meanwhile
         with contextlib.suppress(OSError):
-            aside.rename(target)
+            temporary.rename(target)
         remove(old)
 
     def read(self, path: Path) -> bytes:
@@ -285,12 +286,12 @@ class BucketStore(Store):
         self._manifests.pop(f"{key}/{manifests.NAME}", None)
         self._forget()
 
-    def place(self, aside: Path, target: Path) -> None:
-        if (aside / manifests.NAME).exists():
-            self._put(aside, self._key(target))
+    def place(self, temporary: Path, target: Path) -> None:
+        if (temporary / manifests.NAME).exists():
+            self._put(temporary, self._key(target))
         else:
-            self._put_plain(aside, self._key(target))
-        self._swap(aside, target)
+            self._put_plain(temporary, self._key(target))
+        self._swap(temporary, target)
 
     def _put_plain(self, folder: Path, key: str) -> None:
         """Put a folder for readers without manifests; the file that makes it whole goes last."""
@@ -386,15 +387,15 @@ class BucketStore(Store):
         steps = sorted(int(step) for step in whole if step.isdigit())
         needed = {*steps[-1:], *self._best(key, steps, keep_best)}
         missing = [step for step in needed if not (folder / str(step)).is_dir()]
-        asides = {step: self.staging / mark(f"get-{step}") for step in missing}
+        temporaries = {step: self.staging / mark(f"get-{step}") for step in missing}
 
         def fetch(item: tuple[int, str]) -> None:
             step, name = item
-            self.bucket.copy(name, asides[step] / name.removeprefix(f"{key}/{step}/"))
+            self.bucket.copy(name, temporaries[step] / name.removeprefix(f"{key}/{step}/"))
 
         each(fetch, [(step, name) for step in missing for name in listing if name.startswith(f"{key}/{step}/")])
-        for step, aside in asides.items():
-            self._swap(aside, folder / str(step))
+        for step, temporary in temporaries.items():
+            self._swap(temporary, folder / str(step))
 
     def _best(self, key: str, steps: Sequence[int], most: int) -> list[int]:
         """The steps of the lowest losses. The disk may hold more checkpoints than the training keeps; the best ones are
@@ -412,10 +413,3 @@ class BucketStore(Store):
 
 def _inside(name: str, key: str) -> bool:
     return name == key or name.startswith(key + "/")
-
-
-def _sized(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except OSError:
-        return False

@@ -144,13 +144,13 @@ class Store:
         states = (manifests.on_disk(folder / entry.path, manifests.checksum) for entry in manifest.files)
         return manifests.checksum_problems(manifest, states)
 
-    def place(self, aside: Path, target: Path) -> None:
+    def place(self, temporary: Path, target: Path) -> None:
         """Make a folder that was written aside visible as `target`, which does not exist yet."""
-        for path in aside.rglob("*"):
+        for path in temporary.rglob("*"):
             if path.is_file():
                 sync_path(path)
-        sync_folders(aside)
-        aside.rename(target)
+        sync_folders(temporary)
+        temporary.rename(target)
         sync_path(target.parent)
 
     def placed(self, target: Path) -> bool:
@@ -217,14 +217,14 @@ class Store:
 
     def _clear(self, target: Path, stage: str, fingerprint: str) -> None:
         """Move a damaged output out of the way."""
-        aside = self.staging / mark(f"damaged-{target.name}")
+        damaged = self.staging / mark(f"damaged-{target.name}")
         with contextlib.suppress(FileNotFoundError):
-            target.rename(aside)
-        if self._judge(aside, stage, fingerprint)[0] is not None:
+            target.rename(damaged)
+        if self._judge(damaged, stage, fingerprint)[0] is not None:
             # another process replaced the damaged one between our look and our move: what we moved is good
             with contextlib.suppress(OSError):
-                aside.rename(target)
-        remove(aside)
+                damaged.rename(target)
+        remove(damaged)
 
     # --- the same everywhere
 

@@ -2,7 +2,7 @@
 
     coerced = coerce(batch, schema.columns)
     coerced.batch               # int64, float32, binary (or dictionary of binary), good rows only
-    coerced.kept                # their rows in `batch`; None: all of them
+    coerced.fitting_rows        # their rows in `batch`; None: all of them
     coerced.rejected            # quarantine table, rows counted within `batch`
 
 Nothing is done row by row unless a row is bad: a cast either holds for the whole column, or the column is cast again
@@ -48,7 +48,7 @@ _Fault = tuple[_Mask, str]
 @dataclass(frozen=True)
 class Coerced:
     batch: pa.RecordBatch
-    kept: NDArray[np.int64] | None
+    fitting_rows: NDArray[np.int64] | None
     rejected: pa.Table
 
 
@@ -82,8 +82,8 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
     whole = pa.RecordBatch.from_arrays(arrays, names=names)
     if bad is None:
         return Coerced(whole, None, SCHEMA.empty_table())
-    kept = np.flatnonzero(~bad)
-    return Coerced(whole.take(pa.array(kept)), kept, _one_per_row(pa.concat_tables(tables)))
+    fitting_rows = np.flatnonzero(~bad)
+    return Coerced(whole.take(pa.array(fitting_rows)), fitting_rows, _one_per_row(pa.concat_tables(tables)))
 
 
 def _is_stored(raw: pa.Array, column: Column) -> bool:

@@ -81,8 +81,8 @@ def _floor_divide(left: Value, right: Value) -> Value:
         return pc.floor(_divide(left, right))
     right = pc.if_else(pc.equal(right, 0), pa.scalar(None, right.type), right)
     quotient = pc.divide_checked(left, right)  # towards zero
-    rest = pc.subtract(left, pc.multiply(quotient, right))
-    down = pc.and_(pc.not_equal(rest, 0), pc.not_equal(pc.less(rest, 0), pc.less(right, 0)))
+    remainder = pc.subtract(left, pc.multiply(quotient, right))
+    down = pc.and_(pc.not_equal(remainder, 0), pc.not_equal(pc.less(remainder, 0), pc.less(right, 0)))
     return pc.subtract(quotient, pc.cast(down, quotient.type))
 
 

@@ -35,7 +35,7 @@ class LabelConfig(Frozen):
         return value
 
     @model_validator(mode="after")
-    def _one(self) -> LabelConfig:
+    def _column_or_expression(self) -> LabelConfig:
         if (self.column is None) == (self.expression is None):
             raise ValueError("give a column, or an expression such as 'arr_delay > 15'; one of the two")
         if self.expression is not None:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from headway.schema.columns import Column
 
+_TEXTS = frozenset(kind.id for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()))
+
 
 @dataclass(frozen=True)
 class Flat:
@@ -33,12 +35,7 @@ class Flat:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether an Arrow type holds text or bytes, large or not; views and fixed sizes are others."""
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
+    return kind.id in _TEXTS
 
 
 def has_bytes(kind: pa.DataType) -> bool:
@@ -75,12 +72,8 @@ def run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether an Arrow type holds several values per row."""
-    return (
-        pa.types.is_list(kind)
-        or pa.types.is_large_list(kind)
-        or pa.types.is_fixed_size_list(kind)
-        or pa.types.is_list_view(kind)
-        or pa.types.is_large_list_view(kind)
+    return isinstance(
+        kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType | pa.ListViewType | pa.LargeListViewType
     )
 
 

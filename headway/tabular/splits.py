@@ -47,7 +47,7 @@ class SplitConfig(Frozen):
     )
     eval: float = Field(default=0.2, gt=0.0, lt=1.0)
     test: float = Field(default=0.0, ge=0.0, lt=1.0)
-    salt: int = Field(default=0, ge=0, description="another salt, another split")
+    salt: int = Field(default=0, ge=0, description="a different salt gives a different split")
     eval_spans: int = Field(default=1, ge=1)
     test_spans: int = Field(default=0, ge=0)
     column: str | None = Field(default=None, description="mode column: holds train, eval or test")
@@ -262,6 +262,6 @@ def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[P
             where="split.mode: time",
             fix=f"take a window of at least {holdout_spans + 1}, or split by hash",
         )
-    train, rest = list(spans[: len(spans) - holdout_spans]), list(spans[len(spans) - holdout_spans :])
-    named = {"train": train, "eval": rest[: config.eval_spans], "test": rest[config.eval_spans :]}
+    train, holdout = list(spans[: len(spans) - holdout_spans]), list(spans[len(spans) - holdout_spans :])
+    named = {"train": train, "eval": holdout[: config.eval_spans], "test": holdout[config.eval_spans :]}
     return {name: [(span, ALL) for span in part] for name, part in named.items()}

@@ -108,20 +108,20 @@ class Stack:
         words = Dictionaries(dictionaries)
         if earlier is not None and len(earlier.arrays) == len(dictionaries) and not earlier.differing(words):
             words = earlier
-        counts = [batch.num_rows if some is None else len(some) for some in rows]
+        counts = [batch.num_rows if chosen is None else len(chosen) for chosen in rows]
         stacks = [
             cls(names, n, places, {k: np.empty((len(p), n), DTYPES[k]) for k, p in places.items()}, {}, words, {})
             for n in counts
         ]
         for kind, columns in places.items():
             for start, block, present in _stacked(arrays, columns, kind, batch.num_rows):
-                for some, stack in zip(rows, stacks, strict=True):
-                    stack._fill(kind, start, block, present, some)
+                for chosen, stack in zip(rows, stacks, strict=True):
+                    stack._fill(kind, start, block, present, chosen)
             for stack in stacks:
                 stack.present.setdefault(kind, None)
-        for some, stack in zip(rows, stacks, strict=True):
+        for chosen, stack in zip(rows, stacks, strict=True):
             for i, array in others.items():
-                stack.others[i] = array if some is None else array.take(pa.array(some))
+                stack.others[i] = array if chosen is None else array.take(pa.array(chosen))
         return stacks
 
     def _fill(
@@ -153,10 +153,10 @@ class Stack:
         places = pa.array(rows)
         return self._each(len(rows), lambda block: block.take(rows, axis=1), lambda array: array.take(places))
 
-    def _each(self, n: int, some: Callable[[NDArray[Any]], NDArray[Any]], other: Callable[[Any], Any]) -> Stack:
-        values = {kind: some(block) for kind, block in self.values.items()}
-        present = {kind: None if mask is None else some(mask) for kind, mask in self.present.items()}
-        others = {i: other(array) for i, array in self.others.items()}
+    def _each(self, n: int, of_block: Callable[[NDArray[Any]], NDArray[Any]], of_array: Callable[[Any], Any]) -> Stack:
+        values = {kind: of_block(block) for kind, block in self.values.items()}
+        present = {kind: None if mask is None else of_block(mask) for kind, mask in self.present.items()}
+        others = {i: of_array(array) for i, array in self.others.items()}
         return Stack(self.names, n, self.places, values, present, self.words, others)
 
     def arrays(self, kind: str) -> list[pa.Array]:
@@ -220,9 +220,9 @@ def _stacked(
     """Blocks of a few columns: (the number of the first, the values by reference, a mask of those present)."""
     each = max(_LEAST, _BLOCK // max(rows, 1))
     for start in range(0, len(places), each):
-        some = [arrays[i].indices if kind == CODES else arrays[i] for i in places[start : start + each]]
-        flat = pa.concat_arrays(some)
-        shape = len(some), rows
+        columns = [arrays[i].indices if kind == CODES else arrays[i] for i in places[start : start + each]]
+        flat = pa.concat_arrays(columns)
+        shape = len(columns), rows
         present = flat.is_valid().to_numpy(zero_copy_only=False).reshape(shape) if flat.null_count else None
         yield start, slots(flat, DTYPES[kind]).reshape(shape), present
 
@@ -265,9 +265,9 @@ def _one_dictionary(stacks: Sequence[Stack]) -> tuple[list[NDArray[Any]], Dictio
     codes = [stacks[0].values[CODES]]
     for stack in stacks[1:]:
         block = stack.values[CODES]
-        if odd := dictionaries.differing(stack.words):
+        if differing := dictionaries.differing(stack.words):
             block, words = block.copy(), list(dictionaries.arrays)
-            for i in odd:
+            for i in differing:
                 both = pa.concat_arrays([words[i], stack.words.arrays[i]]).dictionary_encode()
                 places, own = both.indices.to_numpy(), len(words[i])
                 if not (places[:own] == np.arange(own)).all():  # a word that stands twice

@@ -102,7 +102,7 @@ class ValidateConfig(Frozen):
         description="logged requests (JSON lines, or a TFRecord of tf.Examples) to compare train rows with",
     )
     severity: dict[str, Severity] = Field(default={}, description="by kind: error, warning, info or ignore")
-    columns: dict[str, ColumnValidation] = Field(default={}, description="what differs for single columns")
+    columns: dict[str, ColumnValidation] = Field(default={}, description="settings of single columns")
 
     _check_kinds = field_validator("severity")(_kinds)
 

@@ -63,8 +63,8 @@ def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
 
 
 def _relative(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
-    some = p > 0
-    return float((p[some] * np.log2(p[some] / q[some])).sum())
+    positive = p > 0
+    return float((p[positive] * np.log2(p[positive] / q[positive])).sum())
 
 
 def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -212,6 +212,8 @@ def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig
                 "of its train values, and", "of the logged values, and"
             )
             message = message.replace("in those of the train rows", "in the train rows")
-            fix = (drifted.fix or "").replace("check what changed in the source", "make it in serving as in the source")
+            fix = (drifted.fix or "").replace(
+                "check what changed in the source", "compute it in serving as in the source"
+            )
             fix = fix.replace("if it is right", "if it is meant to differ")
             yield drifted.model_copy(update={"kind": "skew", "where": "serving", "message": message, "fix": fix})

@@ -157,20 +157,20 @@ def shares(counts: list[tuple[int, int]]) -> Difference | None:
     if not n or not m:
         return None
     expected = [(a + b) * min(n, m) / (n + m) for a, b in counts]
-    kept = [pair for pair, e in zip(counts, expected, strict=True) if e >= _EXPECTED]
+    frequent = [pair for pair, e in zip(counts, expected, strict=True) if e >= _EXPECTED]
     rare = [pair for pair, e in zip(counts, expected, strict=True) if e < _EXPECTED]
     if rare:
         a_rare, b_rare = (sum(side) for side in zip(*rare, strict=True))
         if (a_rare + b_rare) * min(n, m) / (n + m) >= _EXPECTED:
-            kept.append((a_rare, b_rare))
-    if len(kept) < 2:
+            frequent.append((a_rare, b_rare))
+    if len(frequent) < 2:
         return None
-    a, b = (np.array(side, np.float64) for side in zip(*kept, strict=True))
+    a, b = (np.array(side, np.float64) for side in zip(*frequent, strict=True))
     pooled = (a + b) / (a.sum() + b.sum())
     statistic = sum(float((((side - side.sum() * pooled) ** 2) / (side.sum() * pooled)).sum()) for side in (a, b))
     p, q = a / a.sum(), b / b.sum()
     base = np.where(p > 0, p, pooled)  # a class that train lacks
-    return Difference(chi_square_tail(statistic, len(kept) - 1), float(np.sqrt((((q - p) ** 2) / base).sum())))
+    return Difference(chi_square_tail(statistic, len(frequent) - 1), float(np.sqrt((((q - p) ** 2) / base).sum())))
 
 
 def means(train: tuple[int, float, float], other: tuple[int, float, float]) -> Difference | None:

@@ -110,8 +110,8 @@ def _cut(pixels: tf.Tensor, draws: Draws, side: int, first: int) -> tf.Tensor:
 
     # a line of pixels is kept whole, or as far as the square does not cover it
     lines, places = outside(height, first + CUT_Y, 1), outside(width, first + CUT_X, channels)
-    kept = tf.maximum(lines[:, :, None], places[:, None, :])
-    return tf.reshape(tf.reshape(pixels, [-1, height, width * channels]) * kept, [-1, height, width, channels])
+    keep = tf.maximum(lines[:, :, None], places[:, None, :])
+    return tf.reshape(tf.reshape(pixels, [-1, height, width * channels]) * keep, [-1, height, width, channels])
 
 
 def _to_bytes(values: tf.Tensor) -> tf.Tensor:

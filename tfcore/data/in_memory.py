@@ -40,23 +40,18 @@ def hold(
     records, rows = [], []
     for piece in pieces(table, columns, shards):
         parts = record_parts(piece, columns, rows_per_record)
-        records.append(tuple(encode(_one_batch(part), columns) for part in parts))
+        records.append(tuple(encode(part.combine_chunks().to_batches()[0], columns) for part in parts))
         rows.append(tuple(part.num_rows for part in parts))
     names = tuple(f"memory, part {number}" for number in range(len(records)))
     return InMemoryShards(names, tuple(rows), tuple(columns), max(2, rows_per_record), records=tuple(records))
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0]
-
-
 class HeldRecords:
     """The records of in-memory shards as tensors, made outside any graph, so that no graph holds a copy."""
 
-    def __init__(self, held: InMemoryShards):
-        self._records = tf.constant([record for shard in held.records for record in shard], tf.string)
-        counts = [len(shard) for shard in held.records]
+    def __init__(self, shards: InMemoryShards):
+        self._records = tf.constant([record for shard in shards.records for record in shard], tf.string)
+        counts = [len(shard) for shard in shards.records]
         self._begin = tf.constant(np.concatenate([[0], np.cumsum(counts)]), tf.int64)
 
     def __call__(self, shard: tf.Tensor) -> tf.data.Dataset:

@@ -116,16 +116,16 @@ def training_dataset(
             return resampling(rows, shard, number, epoch)
         return rows if holdout_rows is None else holdout_rows(rows, shard, number)
 
-    kept = None
+    cache = None
     if keep_bytes and resampling is None and own is None:
         shards.ahead()
         load = lambda pieces: list(safe(pieces, shards))  # noqa: E731
-        kept = RowCache.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
-        if kept is not None:
-            on_kept(kept.rows)
+        cache = RowCache.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
+        if cache is not None:
+            on_kept(cache.rows)
 
-    # until they are stacked, kept rows are nothing but their places, unless more has to be known of them
-    late = kept is not None and augment is None
+    # until they are stacked, cached rows are only their places, unless augmentation needs more of them
+    late = cache is not None and augment is None
 
     def read(epoch: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor | int) -> tf.data.Dataset:
         """The windows of an epoch, made from its records."""
@@ -134,11 +134,11 @@ def training_dataset(
         chunks = pieces.map(lambda *piece: prepared(piece, epoch), num_parallel_calls=AUTOTUNE, deterministic=True)
         if start.drop_rows:
             # the graph is one for every epoch, so the drop is by number
-            chunks = chunks.enumerate().map(
-                lambda i, rows: _drop(
-                    rows, tf.where(first & tf.equal(i, 0), tf.constant(start.drop_rows), tf.constant(0))
-                )
-            )
+            def dropped(i: tf.Tensor, rows: Batch) -> Batch:
+                count = tf.where(first & tf.equal(i, 0), tf.constant(start.drop_rows), tf.constant(0))
+                return {name: value[count:] for name, value in rows.items()}
+
+            chunks = chunks.enumerate().map(dropped)
         return chunks.rebatch(sizes)
 
     def epoch_rows(epoch: tf.Tensor) -> tf.data.Dataset:
@@ -146,14 +146,14 @@ def training_dataset(
         begin = tf.where(first, tf.constant(start.window, tf.int64), tf.constant(0, tf.int64))
         # where windows begin: with groups, where one of them does
         bounds = None if groups is None else numpy_op(groups.bounds, _BOUNDS, stateful=False)(epoch)
-        if kept is None:
+        if cache is None:
             sizes = window_rows if bounds is None else bounds[begin + 1 :] - bounds[begin:-1]
             windows = read(epoch, first, sizes)
         else:
-            windows = kept.windows(epoch, begin, bounds)
-        if kept is not None and not late:
+            windows = cache.windows(epoch, begin, bounds)
+        if cache is not None and not late:
             windows = windows.map(
-                lambda window: taken(kept.rows, window[ROW]), num_parallel_calls=AUTOTUNE, deterministic=True
+                lambda window: taken(cache.rows, window[ROW]), num_parallel_calls=AUTOTUNE, deterministic=True
             )
 
         def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
@@ -170,7 +170,7 @@ def training_dataset(
             order = order[skipped:]
             if groups is None:
                 return {name: tf.gather(value, order) for name, value in rows.items()} | places
-            if kept is not None and late:
+            if cache is not None and late:
                 row = tf.gather(rows[ROW], tf.where(order < 0, -1 - order, order))
                 return {ROW: tf.where(order < 0, -1 - row, row)}
             return placed(rows, order) | places
@@ -184,11 +184,11 @@ def training_dataset(
     rows = epochs.flat_map(epoch_rows).rebatch(stack * batch, drop_remainder=True)
     if count is not None:
         rows = rows.take(count)
-    spec = kept.spec if kept is not None and late else rows.element_spec
+    spec = cache.spec if cache is not None and late else rows.element_spec
 
     pick = None
-    if kept is not None and late:
-        pick = kept.picked(taken if groups is None else placed, stack * batch, jit=jit)
+    if cache is not None and late:
+        pick = cache.picked(taken if groups is None else placed, stack * batch, jit=jit)
 
     def stacked(rows: Batch) -> Batch:
         if pick is not None:
@@ -252,10 +252,6 @@ def least_label(shards: Shards, labeler: Labeler) -> float:
         return tf.reduce_min(tf.where(weight > 0, label, math.inf))
 
     return min((float(label) for label in look_through(shards, labeler.needs, least)), default=math.inf)
-
-
-def _drop(rows: Batch, count: tf.Tensor) -> Batch:
-    return {name: value[count:] for name, value in rows.items()}
 
 
 @tf.autograph.experimental.do_not_convert  # there is nothing to convert, and looking takes a second

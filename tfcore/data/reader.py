@@ -55,11 +55,13 @@ class Reader:
         self._shards, self._own = shards, own
         self._decoder = Decoder(shards.columns, shards.rows_per_record, names)
         self._paths = tf.constant(shards.paths, tf.string)
-        self._held = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
+        self._memory = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
         self.grouped = self._decoder.grouped
         self.block = block_of(shards)
         """Records read from one shard before the next has its turn: what a `Plan` must know."""
-        self.native = not self.grouped and self._held is None and bool(self._decoder.columns) and library() is not None
+        self.native = (
+            not self.grouped and self._memory is None and bool(self._decoder.columns) and library() is not None
+        )
         """Whether the op in C++ reads: files of classic Examples."""
 
     def in_order(self) -> tf.data.Dataset:
@@ -118,8 +120,8 @@ class Reader:
 
     def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
         """The dataset of (shard, number, record) of one shard."""
-        if self._held is not None:
-            return self._held(shard)
+        if self._memory is not None:
+            return self._memory(shard)
         path = tf.gather(self._paths, shard)
         if self._own is None:
             records = tf.data.TFRecordDataset(here(path, self._shards.stager), buffer_size=READ_BYTES)

@@ -51,14 +51,14 @@ class Resample:
 
     def rows_of_records(self, shards: Shards, holdout: Holdout | None, epoch: int) -> list[NDArray[np.int64]]:
         """Rows that each record contributes to an epoch, by shard."""
-        kept = []
+        by_shard = []
         for shard, rows in enumerate(shards.rows):
             counts, copies = np.asarray(rows, np.int64), self.copies(shard, epoch)
             if holdout is not None:
                 copies = copies * holdout.keeps(shard, len(copies), shards.runs_of(shard))
             ends = np.concatenate([[0], np.cumsum(copies)])[np.cumsum(counts)] if len(counts) else counts
-            kept.append(np.diff(ends, prepend=0))
-        return kept
+            by_shard.append(np.diff(ends, prepend=0))
+        return by_shard
 
     def most(self, shard: int) -> NDArray[np.int64]:
         """How often each row of a shard occurs in an epoch at most; int64 [rows]."""

@@ -58,7 +58,8 @@ class RowCache:
         spec = pieces.element_spec
         piece = spec if isinstance(spec, tuple) else (spec,)
         function = tf.function(prepared, autograph=False).get_concrete_function(*piece)
-        if row_bytes(function.structured_outputs) * plan.rows > most or _calls_python(function.graph):
+        nodes = all_nodes(function.graph.as_graph_def())
+        if row_bytes(function.structured_outputs) * plan.rows > most or any(n.op in _CALLED_AGAIN for n in nodes):
             return None
         with tf.device("/CPU:0"):
             parts = load(
@@ -109,7 +110,3 @@ def taken(rows: Batch, places: tf.Tensor) -> Batch:
 def row_bytes(spec: Mapping[str, tf.TensorSpec]) -> int:
     """The bytes of a row in memory; for text only those of its address."""
     return sum(math.prod(d or 1 for d in tensor.shape[1:]) * tensor.dtype.size for tensor in spec.values())
-
-
-def _calls_python(graph: tf.Graph) -> bool:
-    return any(node.op in _CALLED_AGAIN for node in all_nodes(graph.as_graph_def()))

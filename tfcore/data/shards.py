@@ -141,12 +141,12 @@ class HoldoutRows:
 
 def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[np.int64]]:
     """The rows of each record that take part in training, by shard."""
-    kept = []
+    by_shard = []
     for shard, rows in enumerate(shards.rows):
         counts = np.asarray(rows, np.int64)
         if holdout is not None:
             mask = holdout.keeps(shard, int(counts.sum()), shards.runs_of(shard))
             ends = np.cumsum(mask)[np.cumsum(counts) - 1] if len(counts) else counts
             counts = np.diff(ends, prepend=0)
-        kept.append(counts)
-    return kept
+        by_shard.append(counts)
+    return by_shard

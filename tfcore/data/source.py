@@ -29,7 +29,7 @@ from headway.records.encode import encode
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column, suggest
 from headway.schema.tensor_name import PRESENT
-from headway.tabular.list_arrays import is_text
+from headway.tabular.list_arrays import is_text, value_type
 from tfcore.data.decode import Decoder
 from tfcore.data.examples import Examples
 from tfcore.data.in_memory import ROWS_PER_RECORD, InMemoryShards, hold
@@ -140,9 +140,9 @@ class Feed:
         if self.live:
             yield from (batch for _, batch in self._arrow(0))
             return
-        held = self.shards.records if isinstance(self.shards, InMemoryShards) else None
+        records = self.shards.records if isinstance(self.shards, InMemoryShards) else None
         for number, path in enumerate(self.shards.paths):
-            for record in held[number] if held is not None else read_records(Path(path)):
+            for record in records[number] if records is not None else read_records(Path(path)):
                 yield decode(record, self.columns, self.shards.rows_per_record)
 
     def collected(self) -> Shards:
@@ -260,7 +260,7 @@ def as_batch(values: Batch, columns: Sequence[Column], where: str) -> pa.RecordB
 
 def _array(values: Any, present: Any, column: Column, where: str) -> pa.Array:
     array = values if isinstance(values, pa.Array) else _from_numpy(values, present, column, where)
-    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    kind = value_type(array.type)
     if column.type == "bytes" and not column.shape and is_text(kind):
         array = array if pa.types.is_dictionary(array.type) else array.cast(pa.binary())
     elif kind != column.arrow and not (column.shape and _same_lists(array.type, column)):
@@ -305,7 +305,7 @@ def _same_lists(dtype: pa.DataType, column: Column) -> bool:
     lists = pa.types.is_fixed_size_list(dtype) if column.length else pa.types.is_list(dtype)
     if not lists or (column.length and dtype.list_size != column.length):
         return False
-    value = dtype.value_type.value_type if pa.types.is_dictionary(dtype.value_type) else dtype.value_type
+    value = value_type(dtype.value_type)
     return is_text(value) if column.type == "bytes" else value == column.element.arrow
 
 

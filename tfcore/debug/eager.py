@@ -42,7 +42,7 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
     trained = list(model.trainable_variables)
     everything = [variable for group in learner.variables().values() for variable in group]
     learner.knobs.assign({name: tf.constant(knobs[name], tf.float32) for name in learner.knobs.variables_by_name})
-    kept = [variable.numpy() for variable in everything]
+    saved = [variable.numpy() for variable in everything]
     weights = [variable.numpy() for variable in trained]
     began = time.perf_counter()
     try:
@@ -51,7 +51,7 @@ def eager_step(learner: Learner, batch: Mapping[str, tf.Tensor], knobs: Mapping[
             done = learner.train_step.finish(part, learner.train_step.keep())
         after = [variable.numpy() for variable in trained]
     finally:
-        for variable, value in zip(everything, kept, strict=True):
+        for variable, value in zip(everything, saved, strict=True):
             variable.assign(value)
     unreached = learner.train_step.unreached_eagerly
     gradients = [None if v.path in unreached else g for v, g in zip(trained, part.gradients, strict=True)]

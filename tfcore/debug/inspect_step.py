@@ -66,7 +66,7 @@ def debug_step(
         steps = min(request.steps, training.total - training.start)  # further there are no knobs
         if not steps:
             where = str(request.checkpoints)
-            raise StoreError(f"the newest is of the training's end, step {training.start:,}", where=where)
+            raise StoreError(f"its newest checkpoint is of the last step, {training.start:,}", where=where)
         monitor.log(f"step {training.start:,} eagerly: {training.request.training.batch_size:,} rows")
         walk = _Walk(training)
         monitor.check()

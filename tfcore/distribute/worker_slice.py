@@ -48,10 +48,10 @@ def compact(workers: int, multiple: int = 1) -> Callable[[Batch], Batch]:
         counts = tf.math.count_nonzero(own, axis=1, dtype=tf.int32)
         room = tf.minimum(batch, -(-tf.maximum(tf.reduce_max(counts), 1) // unit) * unit)
         order = tf.argsort(tf.cast(~own, tf.int32), axis=1, stable=True)[:, :room]
-        there = tf.range(room) < counts[:, None]
+        filled = tf.range(room) < counts[:, None]
         # a row of zeros might be one that the model makes no number of
-        places = tf.where(there, order, order[:, :1])
+        places = tf.where(filled, order, order[:, :1])
         rows = {name: tf.gather(value, places, batch_dims=1) for name, value in stack.items() if name != OWN}
-        return rows | {"weight": tf.where(there, rows["weight"], 0.0), PLACE: places}
+        return rows | {"weight": tf.where(filled, rows["weight"], 0.0), PLACE: places}
 
     return compacted

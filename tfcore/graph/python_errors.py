@@ -49,7 +49,7 @@ class Failures:
     """Keeps exceptions while TensorFlow passes only their text on."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, HeadwayError] = OrderedDict()
+        self._failures: OrderedDict[int, HeadwayError] = OrderedDict()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -57,16 +57,16 @@ class Failures:
         """Raise what TensorFlow may turn into text: a RuntimeError, as it maps StopIteration to an end of data."""
         with self._lock:
             number = next(self._numbers)
-            self._kept[number] = error
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            self._failures[number] = error
+            while len(self._failures) > _KEPT:
+                self._failures.popitem(last=False)
         raise RuntimeError(f"[python failure {number}] {error}") from None
 
     def receive(self, error: BaseException) -> HeadwayError | None:
         """The kept exception that a TensorFlow error refers to, once; None if it refers to none."""
         match = _NUMBER.search(str(error))
         with self._lock:
-            return self._kept.pop(int(match[1]), None) if match else None
+            return self._failures.pop(int(match[1]), None) if match else None
 
 
 FAILURES = Failures()
@@ -117,10 +117,10 @@ def name_of(function: Callable[..., Any]) -> str:
     """The name "module:qualname (file.py:12)" of a function, a method, a partial or a callable object."""
     inner: Any = function
     while True:
-        bare = inner.func if isinstance(inner, functools.partial) else inspect.unwrap(inner)
-        if bare is inner:
+        unwrapped = inner.func if isinstance(inner, functools.partial) else inspect.unwrap(inner)
+        if unwrapped is inner:
             break
-        inner = bare
+        inner = unwrapped
     code = getattr(inner, "__code__", None)
     if code is None:
         code = getattr(vars(type(inner)).get("__call__"), "__code__", None)

@@ -68,7 +68,11 @@ __all__ = [
 
 Gradient = Literal["refuse", "stop", "traced"] | Callable[..., Any]
 ROW_CALLS = 1000
-"""So many calls with nothing but scalars, and a warning says what batching would save."""
+"""After so many calls with scalars only, a warning says what batching would save."""
+_SLOW = (
+    f"{{name}} was called {ROW_CALLS} times with a single row each: call it on batches "
+    "(dataset.batch(n).map(op), not dataset.map(op).batch(n)); the price of a call is the same for 4,096 rows"
+)
 
 
 class PythonOp:
@@ -176,7 +180,7 @@ class PythonOp:
                 with self._lock:
                     calls += 1
                     if by_row and calls == ROW_CALLS:
-                        warnings.warn(_slow(self.name), stacklevel=2)
+                        warnings.warn(_SLOW.format(name=self.name), stacklevel=2)
                     returned = call(*leaves)
                     return [_own(leaf) for leaf in returned] if self._arrays and not eager else returned
             except Exception as error:
@@ -308,10 +312,3 @@ def _lend(leaves: Sequence[Any]) -> None:
 def _own(result: Any) -> Any:
     """Copy a result: TensorFlow may take the array's memory as it is, and the function may write to it again."""
     return result if result.dtype == object else np.array(result)
-
-
-def _slow(name: str) -> str:
-    return (
-        f"{name} was called {ROW_CALLS} times with a single row each: call it on batches "
-        "(dataset.batch(n).map(op), not dataset.map(op).batch(n)); the price of a call is the same for 4,096 rows"
-    )

@@ -32,10 +32,10 @@ from tfcore.graph.specs import describe, dims
 from tfcore.private_api import concrete_functions
 
 _ADVICE = {
-    "value": "pass it as a tensor (tf.constant, np.float32): each new Python value is a graph of its own",
+    "value": "pass it as a tensor (tf.constant, np.float32): each new Python value needs a new graph",
     "shape": "give it a tf.TensorSpec with None there (input_signature), or pad it to one shape",
     "dtype": "convert it before the call",
-    "structure": "give it one structure, with every key there each time",
+    "structure": "pass the same structure, with the same keys, in each call",
     "object": "pass tensors: objects are compared by identity, not by what they hold",
     "compiled": "pad it to one shape, or to few, or leave jit off: XLA compiles a program for each",
     "context": "call it in one context: under one strategy, device and mode",
@@ -236,7 +236,7 @@ def _compare(path: str, before: Any, after: Any, missing: Any) -> list[Change]:
         changes = []
         if before.dtype != after.dtype:
             changes.append(Change(path, "dtype", before.dtype.name, after.dtype.name))
-        if not _same_shape(before.shape, after.shape):
+        if dims(before.shape) != dims(after.shape):
             changes.append(Change(path, "shape", dims(before.shape), dims(after.shape)))
         return changes
     if _plain(before) and _plain(after):
@@ -247,10 +247,6 @@ def _compare(path: str, before: Any, after: Any, missing: Any) -> list[Change]:
     if _plain(before) or _plain(after):
         return [Change(path, "value", _text(before), _text(after))]
     return [] if before == after else [Change(path, "structure", _text(before), _text(after))]
-
-
-def _same_shape(before: tf.TensorShape, after: tf.TensorShape) -> bool:
-    return before.rank == after.rank and (before.rank is None or before.as_list() == after.as_list())
 
 
 def _plain(value: Any) -> bool:

@@ -94,7 +94,7 @@ class SharedState(tf.Module):
 
     def __init__(self) -> None:
         super().__init__(name="shared_state")
-        self._held: dict[str, Any] = {}
+        self._things: dict[str, Any] = {}
 
     def counter(self, name: str, initial: int = 0) -> tf.Variable:
         """Make an int64 scalar that functions increase with assign_add."""
@@ -115,29 +115,29 @@ class SharedState(tf.Module):
             SharingError: the name is taken, also by a part of what is held, or `thing` is not state: the message says what
                 to share in its place.
         """
-        if name in self._held:
+        if name in self._things:
             raise SharingError(f"{name!r} is held already", where="shared state", fix="give each thing its own name")
         if (other := instead(thing)) is not None:
             raise SharingError(f"{name!r} is {kind_of(thing)}", where="shared state", fix=other)
-        self._held[name] = thing
+        self._things[name] = thing
         try:
             self._names()
         except SharingError:
-            del self._held[name]
+            del self._things[name]
             raise
         return thing
 
     def __getitem__(self, name: str) -> Any:
         try:
-            return self._held[name]
+            return self._things[name]
         except KeyError:
             raise SharingError(
-                f"holds no {name!r}", where="shared state", fix=f"there is: {', '.join(self._held)}"
+                f"holds no {name!r}", where="shared state", fix=f"there is: {', '.join(self._things)}"
             ) from None
 
     def groups(self) -> dict[str, list[tf.Variable]]:
         """The variables of each held object, in its own order; of Keras objects those that Keras lists."""
-        return {name: [variable for _, variable in variables_of(thing)] for name, thing in self._held.items()}
+        return {name: [variable for _, variable in variables_of(thing)] for name, thing in self._things.items()}
 
     def named(self) -> dict[str, tf.Variable]:
         """Every variable by its name, "model/hidden_0/kernel"; a repeated name in one object gets a number.
@@ -159,7 +159,7 @@ class SharedState(tf.Module):
         """The names of variables, tables and iterators."""
         kinds: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
         owners: dict[str, str] = {}
-        for name, thing in self._held.items():
+        for name, thing in self._things.items():
             for kind, parts in zip(
                 kinds, (all_variables_of(thing), tables_of(thing), iterators_of(thing)), strict=True
             ):
@@ -187,27 +187,27 @@ class SharedState(tf.Module):
         """
         if folder.exists():
             raise StoreError("is there already", where=str(folder), fix="save into a new folder")
-        aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+        temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
         try:
             with saving(folder.parent):
-                aside.mkdir(parents=True)
-                self._save(aside)
-                aside.rename(folder)
+                temporary.mkdir(parents=True)
+                self._save(temporary)
+                temporary.rename(folder)
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def _save(self, folder: Path) -> None:
         variables, tables, iterators = self._names()
-        kept = {f"v{i}": variable for i, variable in enumerate(variables.values())}
+        stored = {f"v{i}": variable for i, variable in enumerate(variables.values())}
         for i, table in enumerate(tables.values()):
-            kept |= {f"t{i}_{j}": tf.Variable(array) for j, array in enumerate(entries(table))}
-        tf.train.Checkpoint(**{_PREFIX: tf.train.Checkpoint(**kept)}).write(str(folder / _PREFIX))
+            stored |= {f"t{i}_{j}": tf.Variable(array) for j, array in enumerate(entries(table))}
+        tf.train.Checkpoint(**{_PREFIX: tf.train.Checkpoint(**stored)}).write(str(folder / _PREFIX))
         for i, (name, iterator) in enumerate(iterators.items()):
             try:
                 tf.train.Checkpoint(iterator=iterator).write(str(folder / f"{_ITERATOR}{i}"))
             except tf.errors.FailedPreconditionError as error:
                 raise SharingError(
-                    f"the place of iterator {name!r} cannot be kept: {why(error)}",
+                    f"the position of iterator {name!r} cannot be saved: {why(error)}",
                     where="shared state",
                     fix="leave Python functions out of its dataset, or hold the dataset and a counter, and skip()",
                 ) from None
@@ -230,7 +230,7 @@ class SharedState(tf.Module):
         try:
             facts = json.loads((folder / NAMES).read_text(encoding="utf-8"))
             stored = self._read(folder, facts, variables, tables, iterators)
-            there = {*facts["variables"], *facts["tables"], *facts.get("iterators", {})}
+            saved_names = {*facts["variables"], *facts["tables"], *facts.get("iterators", {})}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, tf.errors.OpError) as error:
             raise StoreError(f"is not a shared state: {str(error).splitlines()[0]}", where=str(folder)) from None
         # the only ones that tell by trying: a place fits one pipeline, not all of one element_spec
@@ -245,8 +245,8 @@ class SharedState(tf.Module):
         named = {*variables, *tables, *iterators}
         return Restored(
             restored=tuple(name for name, fit in fits.items() if fit),
-            not_found=tuple(sorted(named - there)),
-            not_used=tuple(sorted(there - named)),
+            not_found=tuple(sorted(named - saved_names)),
+            not_used=tuple(sorted(saved_names - named)),
             different=tuple(sorted(name for name, fit in fits.items() if not fit)),
         )
 
@@ -266,7 +266,7 @@ class SharedState(tf.Module):
             if (variable := variables.get(name)) is not None:
                 stored[name] = reader.get_tensor(keys_of[f"v{number}"]) if _kind(variable) == kind else None
                 if stored[name] is not None and not variable.shape.is_compatible_with(stored[name].shape):
-                    raise ValueError(f"{NAMES} and the tensor of {name} are of two checkpoints")
+                    raise ValueError(f"{NAMES} and the tensor of {name} are from different checkpoints")
         for number, name in enumerate(facts["tables"]):
             if (table := tables.get(name)) is not None:
                 keys, values = (reader.get_tensor(keys_of[f"t{number}_{j}"]) for j in (0, 1))
@@ -298,8 +298,8 @@ def captured_values(function: tf.types.experimental.ConcreteFunction, state: Sha
     once, in however many copies. What the tables of `state` answer for words they do not have is theirs, and does not
     count.
     """
-    held = [] if state is None else state._held.values()
-    defaults = {id(answer) for thing in held for answer in answers_of(thing)}
+    things = [] if state is None else state._things.values()
+    defaults = {id(answer) for thing in things for answer in answers_of(thing)}
     texts = [
         f"{tensor.dtype.name} {dims(tensor.shape)}"
         for tensor, _ in function.graph.captures

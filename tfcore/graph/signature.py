@@ -104,7 +104,7 @@ class Binder:
         instead = f"np.{name}({value!r})" if hasattr(np, name) else f"tf.constant({value!r}, tf.{name})"
         if not exact:  # a cast would make another number of it
             instead = f"pass a tensor or an array of {describe(spec)}"
-        return f"{instead}: a tf.function would trace a graph anew for each value it gets{took}"
+        return f"{instead}: a tf.function would trace a new graph for each value{took}"
 
 
 def check_specs(name: str, signature: Mapping[str, Spec]) -> None:

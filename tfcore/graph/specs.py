@@ -144,7 +144,7 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
     elif isinstance(value, tf.RaggedTensor | tf.SparseTensor):
         refuse(f"a {type(value).__name__}", "return its parts, or to_tensor() or tf.sparse.to_dense() of it")
     elif isinstance(value, np.ma.MaskedArray):
-        refuse("a masked array", "say what stands where it is masked: filled(...)")
+        refuse("a masked array", "fill the masked values: filled(...)")
     elif isinstance(value, tf.IndexedSlices):
         value = tf.convert_to_tensor(value)
     elif hasattr(value, "to_numpy") and hasattr(value, "dtype"):
@@ -163,7 +163,7 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
         try:
             return _encoded(np.asarray(value))
         except UnicodeEncodeError as error:
-            refuse(f"text that UTF-8 has no form for, {_short(str(error.object))}")
+            refuse(f"text that UTF-8 cannot encode, {_short(str(error.object))}")
         except TypeError as error:
             refuse(f"an object array with {error}", "make every element str or bytes")
     # TensorFlow takes the bytes as they lie, in a graph

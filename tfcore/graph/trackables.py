@@ -2,7 +2,7 @@
 
 variables_of(model)          # (path within it, variable), in its own order
 tables_of(module)            # (path within it, mutable lookup table)
-instead(0.5)                 # "each graph would have a copy of its own: hold a tf.Variable, and assign to it"
+instead(0.5)                 # "each graph would keep its own copy: hold a tf.Variable, and assign to it"
 """
 
 from __future__ import annotations
@@ -185,11 +185,11 @@ def is_iterator(thing: Any) -> bool:
 def instead(thing: Any) -> str | None:
     """The fix for an object that cannot be shared; None for one that can."""
     if isinstance(thing, tf.Tensor | np.ndarray | np.generic | bool | int | float | str | bytes):
-        return "each graph would have a copy of its own: hold a tf.Variable, and assign to it"
+        return "each graph would keep its own copy: hold a tf.Variable, and assign to it"
     if isinstance(thing, tf.data.Dataset) or is_iterator(thing):
         return None
     if hasattr(thing, "__next__"):
-        return "a graph asks it once, while it is traced: hold iter() of a tf.data.Dataset, which graphs read from"
+        return "a graph reads it once, while it is traced: hold iter() of a tf.data.Dataset instead"
     if isinstance(thing, KERAS) and (first := _build_first(thing)):
         return first
     if isinstance(thing, tf.Module):
@@ -207,14 +207,14 @@ def instead(thing: Any) -> str | None:
 def _build_first(thing: Any) -> str | None:
     """How to make variables that do not exist yet; None where they do. A restore would miss later ones."""
     if isinstance(thing, keras.optimizers.Optimizer):
-        there, how = thing.built, "its slots do not exist yet: call optimizer.build(model.trainable_variables) first"
+        built, how = thing.built, "its slots do not exist yet: call optimizer.build(model.trainable_variables) first"
     elif isinstance(thing, keras.Layer):
-        there, how = thing.built, "its weights do not exist yet: call it on a batch first"
+        built, how = thing.built, "its weights do not exist yet: call it on a batch first"
     else:
         # R2Score has one variable from the start, and its others from the first update on
-        there = bool(thing.variables) and getattr(thing, "_built", True)
+        built = bool(thing.variables) and getattr(thing, "_built", True)
         how = "its variables do not exist yet: call update_state on a batch once, then reset_state"
-    return None if there else how
+    return None if built else how
 
 
 def is_table(thing: Any) -> bool:

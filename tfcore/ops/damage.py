@@ -37,7 +37,7 @@ def is_damage(error: Exception) -> bool:
 
 
 def in_records(
-    some: Sequence[bytes],
+    records: Sequence[bytes],
     parse: Parse,
     name: str | None = None,
     first: int = 0,
@@ -50,12 +50,12 @@ def in_records(
         first: the number of the first of them there.
         begins: the bytes at which they begin there.
     """
-    begin, end = 0, len(some)
+    begin, end = 0, len(records)
     while end - begin > 1:  # some are refused when one of them is
         middle = (begin + end) // 2
-        begin, end = (begin, middle) if _refused(some[begin:middle], parse) else (middle, end)
-    error = _refused(some[begin:end], parse) if some else None
-    if error is None or not _is_damaged(some[begin], error, parse):
+        begin, end = (begin, middle) if _refused(records[begin:middle], parse) else (middle, end)
+    error = _refused(records[begin:end], parse) if records else None
+    if error is None or not _is_damaged(records[begin], error, parse):
         return None
     place = _place(first + begin, None if begins is None else begins[begin])
     return tf.errors.DataLossError(None, None, f"{name + ': ' if name else ''}not a tf.train.Example {place}")

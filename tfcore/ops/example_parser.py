@@ -167,8 +167,8 @@ def columns_of(records: tf.Tensor, columns: Sequence[Column], *, stored: bool = 
             chunk[name], chunk[f"{name}/lengths"] = value.flat_values, value.row_lengths()
             if column.nullable:
                 marks = parsed[f"{name}/present"]
-                there = marks != 0 if stored else (value.row_lengths() > 0) | (tf.reduce_sum(marks, 1) > 0)
-                chunk[f"{name}/present"] = there
+                present = marks != 0 if stored else (value.row_lengths() > 0) | (tf.reduce_sum(marks, 1) > 0)
+                chunk[f"{name}/present"] = present
         elif not column.nullable:
             chunk[name] = value
         elif column.shape:
@@ -207,11 +207,11 @@ def _optional(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Ten
     message = f"feature {column.name!r} holds another number of values than {size}"
     with tf.control_dependencies([tf.debugging.Assert(fits, [message], name="fits")]):
         present = lengths > 0
-    held = tf.reshape(value.flat_values, [-1, size])
+    rows = tf.reshape(value.flat_values, [-1, size])
     # gathered, not scattered: scatter_nd adds to zero, which turns -0.0 into 0.0
-    held = tf.concat([held, tf.zeros([1, *held.shape[1:]], held.dtype)], 0)
-    null = tf.shape(held, tf.int64)[0] - 1
-    return tf.gather(held, tf.where(present, value.row_starts() // size, null)), present
+    rows = tf.concat([rows, tf.zeros([1, *rows.shape[1:]], rows.dtype)], 0)
+    null = tf.shape(rows, tf.int64)[0] - 1
+    return tf.gather(rows, tf.where(present, value.row_starts() // size, null)), present
 
 
 def _check(columns: Sequence[Column]) -> None:

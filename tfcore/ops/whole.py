@@ -43,7 +43,7 @@ def only_of_a_whole_file(batches: tf.data.Dataset, path: tf.Tensor, compression:
         total += tf.reduce_sum(tf.cast(tf.strings.length(batch), tf.int64) + _AROUND)
         return total, (batch, total)
 
-    def some(batch: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+    def not_empty(batch: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
         def checked() -> tf.Tensor:
             # not stateful: a dataset's iterator can still be saved in a checkpoint
             return tf.numpy_function(_ends, [path, compression, total], tf.bool, stateful=False)
@@ -52,7 +52,7 @@ def only_of_a_whole_file(batches: tf.data.Dataset, path: tf.Tensor, compression:
 
     end = tf.data.Dataset.from_tensors(tf.constant([], tf.string))
     counted = batches.concatenate(end).scan(tf.constant(0, tf.int64), so_far)
-    return counted.filter(some).map(lambda batch, total: batch)
+    return counted.filter(not_empty).map(lambda batch, total: batch)
 
 
 def _ends(path: bytes, compression: bytes, total: np.int64) -> np.bool_:

@@ -127,14 +127,10 @@ def _arrow(tensors: Mapping[str, Any], columns: tuple[Column, ...]) -> pa.Record
         present = tensors.get(f"{column.name}/present")
         flat = pa.array(np.ravel(values), column.element.arrow, from_pandas=False)
         if not column.shape:
-            arrays.append(flat if present is None else _masked(flat, present))
+            arrays.append(flat if present is None else pc.if_else(pa.array(present), flat, pa.scalar(None, flat.type)))
             continue
         lengths = np.full(len(values), column.length) if lengths is None else lengths
         present = np.ones(len(lengths), np.bool_) if present is None else present
         flat = flat.filter(pa.array(np.repeat(present, lengths)))
         arrays.append(join(flat, np.where(present, lengths, 0), present, column))
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
-
-
-def _masked(values: pa.Array, present: Any) -> pa.Array:
-    return pc.if_else(pa.array(present), values, pa.scalar(None, values.type))

@@ -10,7 +10,6 @@ anew by each call, from their source.
 from __future__ import annotations
 
 import builtins
-import difflib
 import hashlib
 import importlib
 import importlib.abc
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ConfigError
+from headway.messages import did_you_mean
 from headway.storage import user_files
 
 PREFIX = "_headway_user_"
@@ -52,8 +52,7 @@ def load_function(file: Path, name: str) -> Callable[..., Any]:
             for key, value in vars(module).items()
             if inspect.isfunction(value) and value.__module__ == module.__name__
         ]
-        close = difflib.get_close_matches(name, functions, 1)
-        fix = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(functions) or 'no functions'}"
+        fix = did_you_mean(name, functions, f"it has: {', '.join(functions) or 'no functions'}")
         raise ConfigError(f"has no function {name!r}", where=str(file), fix=fix)
     return function
 

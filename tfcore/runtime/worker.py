@@ -76,7 +76,7 @@ def _plain(value: Any) -> Any:
         return value.decode("utf-8", "replace")
     if isinstance(value, bool | int | float | str | list):
         return value
-    raise TypeError(f"a stage's answer holds a {type(value).__name__}, which JSON has no form for")
+    raise TypeError(f"a stage's answer holds a {type(value).__name__}, which JSON cannot hold")
 
 
 class RelayMonitor(Monitor):

@@ -134,8 +134,8 @@ def _compare(
 
 def _hidden(i: int, size: float, noise: float) -> NoReturn:
     raise AssertionError(
-        f"argument {i}: differences say nothing of a gradient of {size:.3g}, as the outputs' rounding alone makes up to "
-        f"{noise:.3g}; give float64 arguments, or outputs that are less large"
+        f"argument {i}: finite differences cannot check a gradient of {size:.3g}, since rounding of the outputs alone "
+        f"makes up to {noise:.3g}; give float64 arguments, or smaller outputs"
     )
 
 

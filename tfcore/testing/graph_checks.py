@@ -118,9 +118,9 @@ def _below(path: str, key: Any) -> str:
     return f"{path}{key}" if str(key).startswith("[") else f"{path}[{key!r}]" if path else str(key)
 
 
-def _differences(kind: str, found: Mapping[str, str], expected: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def _differences(kind: str, actual: Mapping[str, str], expected: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return [
-        (f"{kind} {name!r}", expected.get(name, "nothing"), found.get(name, "nothing"))
-        for name in dict.fromkeys([*expected, *found])
-        if expected.get(name) != found.get(name)
+        (f"{kind} {name!r}", expected.get(name, "nothing"), actual.get(name, "nothing"))
+        for name in dict.fromkeys([*expected, *actual])
+        if expected.get(name) != actual.get(name)
     ]

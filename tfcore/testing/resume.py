@@ -57,9 +57,9 @@ def assert_resumes_exactly(
 
 def _names(variables: Variables) -> list[str]:
     """The names of variables with their places, since Keras numbers the layers of a second model on."""
-    return [f"{group}/{i} {variable.name}" for group, some in variables.items() for i, variable in enumerate(some)]
+    return [f"{group}/{i} {variable.name}" for group, listed in variables.items() for i, variable in enumerate(listed)]
 
 
 def _values(variables: Variables, names: Sequence[str]) -> dict[str, object]:
-    values = [variable.numpy() for some in variables.values() for variable in some]
+    values = [variable.numpy() for listed in variables.values() for variable in listed]
     return dict(zip(names, values, strict=True))

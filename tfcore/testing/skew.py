@@ -66,7 +66,7 @@ def assert_no_skew(
         except HeadwayError as error:
             raise AssertionError(str(error)) from None
     if "error" in answer:
-        raise AssertionError(f"{saved_model} could not be asked: {answer['error']}")
+        raise AssertionError(f"{saved_model} could not be run: {answer['error']}")
     if not answer["ok"]:
         worst = answer["worst"]
         raise AssertionError(

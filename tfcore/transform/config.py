@@ -19,7 +19,6 @@ A function of the user's may compute columns from the raw ones:
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Annotated, Any, Literal
 
@@ -31,6 +30,7 @@ from pydantic import (
 )
 
 from headway.config import Frozen, Grown
+from headway.messages import did_you_mean
 from headway.schema.calendar_days import Part
 from headway.schema.columns import Column
 
@@ -87,7 +87,7 @@ class Bucketize(Frozen):
     boundaries: tuple[float, ...] | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Bucketize:
+    def _not_both(self) -> Bucketize:
         if self.buckets is not None and self.boundaries is not None:
             raise ValueError("give buckets or boundaries, not both")
         if self.boundaries is not None and (
@@ -151,7 +151,7 @@ CATEGORICAL = frozenset({"bucketize", "vocabulary", "hash"})
 LAST = CATEGORICAL | {"image"}
 
 
-def _one(value: Any) -> Any:
+def _operation(value: Any) -> Any:
     if isinstance(value, Frozen):
         return value
     settings: Any
@@ -165,8 +165,7 @@ def _one(value: Any) -> Any:
     else:
         raise ValueError(f"{value!r} is not an operation; write its name, or {{name: {{setting: value}}}}")
     if name not in OPS:
-        close = difflib.get_close_matches(str(name), OPS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there is: auto, {', '.join(OPS)}"
+        hint = did_you_mean(name, OPS, f"there is: auto, {', '.join(OPS)}")
         raise ValueError(f"there is no operation {name!r}; {hint}")
     if name == "date_parts" and isinstance(settings, str | list | tuple):
         settings = {"parts": [settings] if isinstance(settings, str) else list(settings)}
@@ -178,7 +177,7 @@ def _one(value: Any) -> Any:
 def _chain(value: Any) -> Any:
     if value is None or value == "auto":
         return "auto"
-    chain = [_one(item) for item in (value if isinstance(value, list | tuple) else [value])]
+    chain = [_operation(item) for item in (value if isinstance(value, list | tuple) else [value])]
     if not chain:
         raise ValueError("names no operation; say 'auto', or give the column the role ignore")
     names = [item["op"] if isinstance(item, dict) else item.op for item in chain]
@@ -269,12 +268,12 @@ class PreprocessConfig(Frozen):
             return value
         fields = set(ColumnTransform.model_fields)
 
-        def one(entry: Any) -> Any:
+        def transform_of(entry: Any) -> Any:
             if entry is None or (isinstance(entry, dict) and (not entry or set(entry) & fields)):
                 return entry or {}
             return {"transform": entry} if isinstance(entry, str | list | dict) else entry
 
-        return {name: one(entry) for name, entry in value.items()}
+        return {name: transform_of(entry) for name, entry in value.items()}
 
 
 class DerivedParameters(Frozen):

@@ -35,14 +35,14 @@ def decode_now(file: bytes, pixels: Pixels) -> NDArray[np.uint8]:
     """Decode like `decode_one`, eagerly, with 2 ops instead of 14, whose calls would take longer than a small image."""
     height, width, channels = pixels
     image = tf.io.decode_image(file, channels=channels, expand_animations=False)
-    found: NDArray[np.uint8] = image.numpy()
-    if found.shape[:2] == (height, width):
-        return found
+    pixels_of_file: NDArray[np.uint8] = image.numpy()
+    if pixels_of_file.shape[:2] == (height, width):
+        return pixels_of_file
     size = np.array([height, width], np.int32)
     resized = tf.raw_ops.ScaleAndTranslate(  # tf.image.resize(antialias=True)
         images=tf.expand_dims(image, 0),
         size=size,
-        scale=size.astype(np.float32) / np.array(found.shape[:2], np.float32),
+        scale=size.astype(np.float32) / np.array(pixels_of_file.shape[:2], np.float32),
         translation=np.zeros(2, np.float32),
         kernel_type="triangle",
         antialias=True,
@@ -54,10 +54,10 @@ def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) -
     """Decode files (string [rows]) to uint8 [rows, height, width, channels]; zeros where not `present`."""
     present = tf.ones_like(files, tf.bool) if present is None else present
 
-    def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    def decode_row(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         return tf.cond(row[1], lambda: decode_one(row[0], pixels), lambda: tf.zeros(pixels, tf.uint8))
 
-    decoded = tf.map_fn(one, (files, present), fn_output_signature=tf.TensorSpec(pixels, tf.uint8))
+    decoded = tf.map_fn(decode_row, (files, present), fn_output_signature=tf.TensorSpec(pixels, tf.uint8))
     return tf.ensure_shape(decoded, [None, *pixels])
 
 

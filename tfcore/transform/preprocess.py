@@ -128,7 +128,7 @@ def _derive(
             continue
         if name == LABEL or name in reading or "/" in name or not name:
             raise ConfigError(
-                f"gives a column {name!r}: {'a raw one is called so' if name in reading else 'that name is taken'}",
+                f"gives a column {name!r}: {'a raw column has that name' if name in reading else 'that name is taken'}",
                 where="preprocess",
                 fix="give it another name",
             )
@@ -210,9 +210,9 @@ def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant
     def preprocess(columns: Mapping[str, RawColumn]) -> Mapping[str, RawColumn]:
         computed, specs, _ = derive(function, columns, derived.reads)
         if specs != derived.columns:
-            odd = sorted({c.name for c in {*specs} ^ {*derived.columns}})
+            differing = sorted({c.name for c in {*specs} ^ {*derived.columns}})
             raise ConfigError(
-                f"{derived.function} gives other columns than when it was analysed: {', '.join(odd)}",
+                f"{derived.function} gives other columns than when it was analysed: {', '.join(differing)}",
                 where="preprocess",
                 fix="let its columns depend on nothing but the tensors it is given",
             )

@@ -77,12 +77,12 @@ def _numbers(
     if marked := [i for i, entry in enumerate(group) if entry.missing_indicator]:
         blocks.append(_indicator(group, marked, "missing", absent(raw)))
     if finite is not None and (marked := [i for i, entry in enumerate(group) if entry.nan_indicator]):
-        odd = ~finite
+        not_finite = ~finite
         if lengths is not None:
-            odd = (_sums(tf.cast(odd[0], tf.int64), lengths) > 0)[None]
+            not_finite = (_sums(tf.cast(not_finite[0], tf.int64), lengths) > 0)[None]
         elif column.length is not None:
-            odd = tf.reduce_any(odd, 2)
-        blocks.append(_indicator(group, marked, "nan", odd if present is None else present & odd))
+            not_finite = tf.reduce_any(not_finite, 2)
+        blocks.append(_indicator(group, marked, "nan", not_finite if present is None else present & not_finite))
 
 
 def absent(raw: Sequence[RawColumn]) -> tf.Tensor:
@@ -94,8 +94,8 @@ def absent(raw: Sequence[RawColumn]) -> tf.Tensor:
 def _indicator(group: Sequence[Fitted], places: Sequence[int], what: str, where: tf.Tensor) -> Block:
     """The inputs that are 1 `where` [columns, rows] is true, for the columns at `places`."""
     # TensorFlow's own look at the shape would gather all where all are wanted
-    some = where if len(places) == len(group) else tf.gather(where, tf.constant(places, tf.int32))
-    return Block(tuple(f"{group[i].column.name}__{what}" for i in places), tf.cast(some, tf.float32))
+    chosen = where if len(places) == len(group) else tf.gather(where, tf.constant(places, tf.int32))
+    return Block(tuple(f"{group[i].column.name}__{what}" for i in places), tf.cast(chosen, tf.float32))
 
 
 def each(numbers: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
@@ -257,7 +257,7 @@ def _before_buckets(before: Sequence[Sequence[FittedOp]], values: tf.Tensor) -> 
 def _sizes(values: Sequence[tf.Tensor]) -> tf.Tensor:
     """The number of values of each tensor; int32 [tensors]. In parts: TensorFlow's optimizer takes quadratic time."""
     shapes = [tf.raw_ops.ShapeN(input=values[begin : begin + 32]) for begin in range(0, len(values), 32)]
-    return tf.concat([shape for some in shapes for shape in some], 0)
+    return tf.concat([shape for several in shapes for shape in several], 0)
 
 
 def _of_codes(ids: tf.Tensor, codes: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
@@ -273,12 +273,12 @@ def _of_codes(ids: tf.Tensor, codes: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
 
 def _bucketize(values: tf.Tensor, boundaries: Sequence[Sequence[float]]) -> tf.Tensor:
     """The number of its column's boundaries at or below each finite value; int32 [columns, rows]."""
-    longest = max(len(some) for some in boundaries)
+    longest = max(len(bounds) for bounds in boundaries)
     if not longest:
         return tf.zeros_like(values, tf.int32)
     padded = np.full((len(boundaries), longest), np.inf)
-    for place, some in enumerate(boundaries):
-        padded[place, : len(some)] = some
+    for place, bounds in enumerate(boundaries):
+        padded[place, : len(bounds)] = bounds
     return tf.searchsorted(tf.constant(padded, values.dtype), values, side="right", out_type=tf.int32)
 
 

@@ -122,11 +122,11 @@ class _Dense(tf.Module):
     def __init__(self, integers: Sequence[Sequence[int]]):
         super().__init__(name="dense")
         arrays = []
-        for some in integers:
-            ids = np.full(max(some) - min(some) + 1, -1, np.int64)
-            ids[np.asarray(some, np.int64) - min(some)] = np.arange(len(some))
+        for numbers in integers:
+            ids = np.full(max(numbers) - min(numbers) + 1, -1, np.int64)
+            ids[np.asarray(numbers, np.int64) - min(numbers)] = np.arange(len(numbers))
             arrays.append(ids)
-        self._low = [min(some) for some in integers]
+        self._low = [min(numbers) for numbers in integers]
         self._size = [len(ids) for ids in arrays]
         self._begin = (np.cumsum(self._size) - self._size).tolist()
         self._ids = tf.constant(np.concatenate(arrays))

@@ -117,11 +117,11 @@ class CsvSource:
         names = list(piece.facts["names"])
         check_columns(columns, names, piece.path)
         before = 0
-        odd: tuple[int, bytes] | None = None
+        unbalanced: tuple[int, bytes] | None = None
         for at, data in self._blocks(piece):
             data = self._utf8(data, piece.path, at)
             table, malformed = self._parse(data, names, list(columns), types, piece, at)
-            odd = (at, data) if piece.facts["quoted"] and data.count(self._config.quote.encode()) % 2 else None
+            unbalanced = (at, data) if piece.facts["quoted"] and data.count(self._config.quote.encode()) % 2 else None
             del data
             batch = as_batch(table)
             del table  # the pieces go
@@ -132,8 +132,8 @@ class CsvSource:
                 malformed = [dataclasses.replace(line, row=line.row + before) for line in malformed]
             yield from cut(Chunk(batch, before, positions, tuple(malformed)))
             before += rows
-        if odd and self._left_open(odd[1], names):
-            start = odd[0] + self._last_end(odd[1])
+        if unbalanced and self._left_open(unbalanced[1], names):
+            start = unbalanced[0] + self._last_end(unbalanced[1])
             problem = f"a quote after byte {start} is never closed: all that follows it, to the end, is one value"
             fix = "close it, or double it where it stands inside quotes; csv.quote names another character"
             raise DataError(problem, where=piece.path, fix=fix)
@@ -329,7 +329,7 @@ def _no_line(first: Malformed, lines: int, path: str) -> DataError:
     problem = (
         f"none of {lines:,} sampled lines fits the column names: {first.reason}, first {(first.text or '')[:60]!r}"
     )
-    return DataError(problem, where=path, fix="check csv.delimiter and the first line, or end it as the others end")
+    return DataError(problem, where=path, fix="check csv.delimiter, and that the first line ends like the others")
 
 
 def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:

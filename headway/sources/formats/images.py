@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from headway.errors import ConfigError, DataError
-from headway.messages import counted, some
+from headway.messages import agree, counted, some
 from headway.schema.columns import suggest
 from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns
 from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
@@ -74,27 +74,29 @@ class ImagesSource:
         if len(rows) != len(listed):
             again = [name for name, times in Counter(listed).items() if times > 1]
             stand = counted(len(again), "file name stands", "file names stand")
-            fix = f"one row a file; of images of one name in several folders: their paths below {_folder(self._config)}"
+            fix = f"write one row per file; name images that share a name by their paths below {_folder(self._config)}"
             raise DataError(f"{stand} in it more than once: {some(again, _SHOWN, repr)}", where=files[-1].path, fix=fix)
         names = [_inside(self._config, file.path) for file in images]
         places = [rows.get(name, rows.get(name.rpartition("/")[2])) for name in names]
         used = {*places} - {None}
         if rows and images and not used:
             raise DataError(
-                f"none of its {counted(len(rows), 'file name')} is that of an image: it has {some(list(rows), _SHOWN, repr)}, "
+                f"none of its {counted(len(rows), 'file name')} is an image's: it has {some(list(rows), _SHOWN, repr)}, "
                 f"and the images are {some(names, _SHOWN, repr)}",
                 where=files[-1].path,
-                fix=f"names with their endings, alone or as paths below {_folder(self._config)}; "
-                "the column they stand in is source.images.file_column",
+                fix=f"write names with their endings, alone or as paths below {_folder(self._config)}; "
+                "their column is source.images.file_column",
             )
         # one table may serve several spans, and images may be without a label: neither is an error
         missed = [name for name, row in rows.items() if row not in used]
-        bare = [name for name, place in zip(names, places, strict=True) if place is None]
+        unlabelled = [name for name, place in zip(names, places, strict=True) if place is None]
+        match = agree(len(missed), "matches", "match")
+        have = agree(len(unlabelled), "has", "have")
         notes = [
-            f"{files[-1].path}: {what} {some(few, _SHOWN, repr)}: {len(few):,} of {of}"
-            for few, of, what in (
-                (missed, counted(len(rows), "name"), "no image of the first span is called"),
-                (bare, counted(len(images), "image"), "no label is for"),
+            f"{files[-1].path}: {len(few):,} of {of}, e.g. {some(few, _SHOWN, repr)}"
+            for few, of in (
+                (missed, f"{counted(len(rows), 'name')} {match} no image of the first span"),
+                (unlabelled, f"{counted(len(images), 'image')} {have} no label"),
             )
             if few
         ]
@@ -142,22 +144,22 @@ class ImagesSource:
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         images, labels, notes = self._labelled(files)
-        some = images[: min(rows, _PREFIX_FILES)]
+        sampled = images[: min(rows, _PREFIX_FILES)]
         data = []
-        for file in some:
+        for file in sampled:
             with storage.open_file(file.path) as handle, storage.reading(file.path):
                 data.append(bytes(handle.read(min(file.bytes, 1 << 16))))
-        if not some:
+        if not sampled:
             raise DataError("the folder holds no images", where=self._config.path)
         if not any(head.startswith(_MAGIC) for head in data):
-            why = not_a(some[0].path, "images") or DataError("is neither a JPEG nor a PNG", where=some[0].path)
-            if len(some) > 1:
+            why = not_a(sampled[0].path, "images") or DataError("is neither a JPEG nor a PNG", where=sampled[0].path)
+            if len(sampled) > 1:
                 why = DataError(
-                    f"none of the first {len(some)} files is a JPEG or PNG; this one {why.problem}", where=why.where
+                    f"none of the first {len(sampled)} files is a JPEG or PNG; this one {why.problem}", where=why.where
                 )
             raise why
-        names = [_inside(self._config, file.path) for file in some]
-        arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(some))]
+        names = [_inside(self._config, file.path) for file in sampled]
+        arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(sampled))]
         return Sample(pa.Table.from_arrays(arrays, names=_NAMES), tuple(notes))
 
 

@@ -83,7 +83,7 @@ def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], See
     """
     if data.lstrip()[:1] == b"[":
         raise DataError(
-            "holds a JSON list, not one object a line", where=path, fix="rewrite it: jq -c '.[]' old.json > new.jsonl"
+            "holds a JSON list, not one object per line", where=path, fix="rewrite it: jq -c '.[]' old.json > new.jsonl"
         )
     counts: dict[tuple[str, ...], Counter[str]] = {}
     for line in data.splitlines():
@@ -147,8 +147,8 @@ def _settled(kinds: Counter[str], few: int = _FEW) -> Counter[str]:
     settled: Counter[str] = Counter()
     for kind, count in kinds.items():
         if kind.endswith(_LARGE):
-            odd = count <= few or (few and count * ONE_IN <= values)
-            kind = kind.removesuffix(_LARGE) + ("int" if odd else "float")
+            rare = count <= few or (few and count * ONE_IN <= values)
+            kind = kind.removesuffix(_LARGE) + ("int" if rare else "float")
         settled[kind] += count
     return settled
 

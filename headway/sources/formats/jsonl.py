@@ -1,4 +1,4 @@
-"""Files of JSON lines, one object a line, parsed by Arrow on the calling thread; gzip too.
+"""Files of JSON lines, one object per line, parsed by Arrow on the calling thread; gzip too.
 
 Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or holds
 a value of another type, so a block in which that happens is halved until the lines are found: these are read one by
@@ -74,10 +74,10 @@ class JsonlSource:
         tables = []
         numbers: dict[str, bool] = {}
         for table, columns, kinds in samples:
-            odd = [".".join(way) for way, column in columns.items() if forms.odd(way, column.form)]
-            tables.append(type_conflicts.bare(table.drop_columns(odd), clashes))
+            rare = [".".join(way) for way, column in columns.items() if forms.is_rare(way, column.form)]
+            tables.append(type_conflicts.without_values(table.drop_columns(rare), clashes))
             for name, (_, kind, _) in kinds.items():
-                if kind != "null" and name not in odd and name not in clashes:
+                if kind != "null" and name not in rare and name not in clashes:
                     numbers[name] = numbers.get(name, True) and is_number(kind)
         merged = sampled(tables, rows, evenly=True)
         merged = replace(merged, conflicts={**merged.conflicts, **clashes})
@@ -133,6 +133,6 @@ def _no_rows(path: str) -> DataError:
                 return DataError("its objects hold no keys", where=f"{path}:{number}", fix="bring lines with features")
             fix = "say 'format: csv' if it is CSV, or check source.format"
             if line.lstrip().startswith(b"{"):
-                fix = "write one object a line: jq -c . old.json > new.jsonl"
+                fix = "write one object per line: jq -c . old.json > new.jsonl"
             return DataError(f"no line is a JSON object, beginning with {start!r}", where=f"{path}:{number}", fix=fix)
     return DataError("the files hold empty lines and no rows", where=path, fix="bring files with rows")

@@ -88,8 +88,8 @@ class ExamplesSource:
         count = 0
         for file in files:
             records: list[bytes] = []
-            for some in _batches(file.path, 0, None):
-                records += some
+            for piece in _batches(file.path, 0, None):
+                records += piece
                 if len(records) + count >= rows or sum(map(len, records)) > _BATCH_BYTES:
                     break
             if records:
@@ -108,14 +108,14 @@ class ExamplesSource:
                 break
         if not batches:
             raise DataError("the files hold no rows", where=files[0].path)
-        odd = {name: kinds for name, kinds in counts.items() if not_one(kinds) * ONE_IN <= kinds.total()}
+        rare = {name: kinds for name, kinds in counts.items() if not_one(kinds) * ONE_IN <= kinds.total()}
         tables = []
         for batch in batches:
             names = batch.names()
-            arrays = [batch.column(name, several=False if name in odd else None)[0] for name in names]
+            arrays = [batch.column(name, several=False if name in rare else None)[0] for name in names]
             tables.append(pa.Table.from_arrays(arrays, names=names))
         whole = as_numbers(sampled(_agreed(tables), rows), [name for name, all_of_it in numbers.items() if all_of_it])
-        return with_several(whole, odd)
+        return with_several(whole, rare)
 
 
 def _agreed(tables: list[pa.Table]) -> list[pa.Table]:

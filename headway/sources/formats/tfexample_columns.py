@@ -54,10 +54,10 @@ class ExampleBatch:
         for _ in range(2):
             data = np.frombuffer(b"".join([*records, bytes(_PAD)]), np.uint8)
             ends = np.cumsum([len(record) for record in records], dtype=np.int64)
-            parts, odd = _walk(data, ends)
-            if not len(odd):
+            parts, unusual = _walk(data, ends)
+            if not len(unusual):
                 break
-            for row in odd.tolist():
+            for row in unusual.tolist():
                 try:
                     records[row] = usual_form(records[row])
                 except ValueError as error:
@@ -162,10 +162,10 @@ class ExampleBatch:
 def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
     """The features of each record, and the records with an unusual layout."""
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    odd = np.zeros(len(ends), np.bool_)
+    unusual = np.zeros(len(ends), np.bool_)
     row = np.flatnonzero(ends > starts)
     at, fine = _enter(data, starts[row], ends[row], _ONE, ends[row])
-    odd[row[~fine]] = True
+    unusual[row[~fine]] = True
     row, at = row[fine], at[fine]
     parts: list[tuple[Ints, ...]] = []
     while len(row := row[(unread := at < ends[row])]):
@@ -189,10 +189,10 @@ def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
         number = fine & ((tag == _FLOATS) | (tag == _INTS)) & (body < stop)
         _, whole = _enter(data, np.where(number, body, 0), stop, _ONE, stop)
         fine &= ~number | whole
-        odd[row[~fine]] = True
+        unusual[row[~fine]] = True
         row, at = row[fine], stop[fine]
         parts.append((row, key[fine], key_size[fine], tag[fine], body[fine], np.where(tag > 0, stop - body, 0)[fine]))
-    return parts, np.flatnonzero(odd)
+    return parts, np.flatnonzero(unusual)
 
 
 def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tuple[Ints, NDArray[np.bool_]]:
@@ -223,10 +223,10 @@ def _varint(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 def _packed(data: Bytes, body: Ints, size: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Where the numbers of each list are, their bytes, and whether the list is packed."""
-    some = size > 0
-    inner, fine = _enter(data, np.where(some, body, 0), body + size, _ONE, body + size)
-    fine |= ~some
-    return np.where(some, inner, 0), np.where(some & fine, body + size - inner, 0), fine
+    not_empty = size > 0
+    inner, fine = _enter(data, np.where(not_empty, body, 0), body + size, _ONE, body + size)
+    fine |= ~not_empty
+    return np.where(not_empty, inner, 0), np.where(not_empty & fine, body + size - inner, 0), fine
 
 
 def _strings(data: Bytes, body: Ints, size: Ints) -> tuple[pa.Array, Ints, list[int]]:

@@ -67,7 +67,7 @@ class GroupOrder:
         assert shards.runs is not None
         self.column, self.plan = column, plan
         self._batch, self._shards, self._holdout, self._resample = batch, shards, holdout, resample
-        self._kept = None if resample is not None else self._sizes(0)
+        self._fixed_sizes = None if resample is not None else self._sizes(0)
         counts = [len(runs) for runs in shards.runs]
         self._by_shard = shards.rows_per_record <= 1
         if self._by_shard:
@@ -106,12 +106,12 @@ class GroupOrder:
         """(the place in the window of each row, in training order; the number of rows of the epoch before this window).
         An empty place has -1 - the place of the row before it, whose values fill the gap."""
         layout = self._epoch(int(epoch))
-        some = slice(layout.groups[window], layout.groups[window + 1])
+        groups = slice(layout.groups[window], layout.groups[window + 1])
         begin, out = layout.bounds[window], layout.outs[window]
         places = np.zeros(layout.outs[window + 1] - out, np.int32)
-        sizes = layout.sizes[some]
-        filled = ranges(layout.places[some] - out, sizes)
-        places[filled] = ranges(layout.begins[some] - begin, sizes)
+        sizes = layout.sizes[groups]
+        filled = ranges(layout.places[groups] - out, sizes)
+        places[filled] = ranges(layout.begins[groups] - begin, sizes)
         last = np.zeros(len(places), np.int64)
         last[filled] = filled
         last = np.maximum.accumulate(last)
@@ -123,7 +123,7 @@ class GroupOrder:
 
     def _sizes(self, epoch: int | None) -> NDArray[np.int64]:
         """Rows that each run contributes to an epoch; None: the most that any epoch has."""
-        kept = [np.zeros(0, np.int64)]
+        by_shard = [np.zeros(0, np.int64)]
         for shard, runs in enumerate(self._shards.runs or ()):
             firsts, rows = np.cumsum(runs) - runs, int(runs.sum())
             sizes = runs
@@ -132,8 +132,8 @@ class GroupOrder:
                 sizes = np.add.reduceat(copies, firsts)
             if self._holdout is not None and rows:
                 sizes = sizes * self._holdout.keeps(shard, rows, runs)[firsts]
-            kept.append(sizes)
-        return np.concatenate(kept)
+            by_shard.append(sizes)
+        return np.concatenate(by_shard)
 
     def _epoch_of(self, step: int) -> tuple[int, int]:
         epoch = 0
@@ -144,7 +144,7 @@ class GroupOrder:
     @lru_cache(maxsize=2)  # noqa: B019 - it lives as long as its training
     def _epoch(self, epoch: int) -> _Epoch:
         units = self.plan.shard_order(epoch) if self._by_shard else self.plan.sequence(epoch)
-        sizes = self._sizes(epoch) if self._kept is None else self._kept
+        sizes = self._sizes(epoch) if self._fixed_sizes is None else self._fixed_sizes
         sizes = sizes[ranges(self._first[units], self._runs[units])]
         sizes = sizes[sizes > 0]
         ends = np.cumsum(sizes)

@@ -44,10 +44,10 @@ def placed(rows: Batch, places: tf.Tensor) -> Batch:
         rows: with "weight" and "group".
         places: int32 [places].
     """
-    there = places >= 0
-    columns = {name: tf.gather(value, tf.where(there, places, -1 - places)) for name, value in rows.items()}
-    columns["weight"] = tf.where(there, columns["weight"], 0.0)
-    columns[GROUP] = tf.where(there, columns[GROUP], tf.constant(NO_GROUP, tf.int64))
+    filled = places >= 0
+    columns = {name: tf.gather(value, tf.where(filled, places, -1 - places)) for name, value in rows.items()}
+    columns["weight"] = tf.where(filled, columns["weight"], 0.0)
+    columns[GROUP] = tf.where(filled, columns[GROUP], tf.constant(NO_GROUP, tf.int64))
     return columns
 
 
