@@ -75,7 +75,7 @@ def run(pipeline: str | Path = ".", **options: Any) -> dict[str, Any]:
 
 
 def plan(pipeline: str | Path = ".", **options: Any) -> dict[str, Any]:
-    """Tell what `run` would do, and why. See `command` and `headway plan -h`."""
+    """Return what `run` would do, and why. See `command` and `headway plan -h`."""
     return dict(command("plan", pipeline, **options))
 
 
@@ -85,7 +85,7 @@ def predict(pipeline: str | Path = ".", **options: Any) -> dict[str, Any]:
 
 
 def _typed(options: Mapping[str, Any]) -> list[str]:
-    """Options as they are typed."""
+    """Options in the form of a command line."""
     words: list[str] = []
     for name, value in options.items():
         option = "--" + name.replace("_", "-")

@@ -42,7 +42,7 @@ def did_you_mean(name: object, names: Iterable[str], otherwise: str = "", cutoff
 
 
 def number(value: float | None) -> str:
-    """About four significant digits, thousands apart; 'undefined' for None."""
+    """A number with about four significant digits and thousands separators; 'undefined' for None."""
     if value is None:
         return "undefined"
     size = abs(value)
@@ -55,7 +55,7 @@ def number(value: float | None) -> str:
 
 
 def signed(value: float | None) -> str:
-    """As `number`, with its sign always shown."""
+    """The text of `number`, always with its sign."""
     return number(value) if value is None or value <= 0 else f"+{number(value)}"
 
 
@@ -70,7 +70,7 @@ def duration(seconds: float) -> str:
 
 
 def metrics_line(metrics: dict[str, Any] | None, baselines: dict[str, Any] | None = None) -> str:
-    """The metrics that a person looks at first, with what the baselines have: `auc 0.91 (constant 0.5)`."""
+    """The most important metrics with those of the baselines: `auc 0.91 (constant 0.5)`."""
     first = ("auc", "ndcg", "loss", "accuracy", "calibration", "rmse", "mae")
 
     def beside(name: str) -> str:
