@@ -181,7 +181,7 @@ def _entry(path: Path) -> dict[str, Any]:
 
 
 def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) -> None:
-    """A part with correct row numbers, made from one whose rows were counted from another beginning."""
+    """Write a part with correct row numbers, from one whose rows were counted from another beginning."""
     with pq.ParquetFile(source) as file, PartWriter(path, request.write, str(source)) as part:
         part.write(pa.RecordBatch.from_pylist([], file.schema_arrow))  # a part without rows is a file, too
         for batch in file.iter_batches():

@@ -126,12 +126,12 @@ class Parse(Frozen):
 
     @property
     def temporal(self) -> Literal["date", "timestamp"] | None:
-        """Whether the rule makes days or microseconds; None: it makes numbers."""
+        """The kind of time that the rule makes, days or microseconds; None: it makes numbers."""
         return self.as_ if self.as_ in ("date", "timestamp") else None
 
 
 def _kind_of(form: str) -> Kind:
-    """Whether a strptime form describes dates or times."""
+    """The kind of a strptime form: a date or a time."""
     return "timestamp" if re.search(r"%[HIMSfp]", form) else "date"
 
 

@@ -173,7 +173,7 @@ def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
 
 
 def _too_large(values: pa.ChunkedArray) -> str | None:
-    """Whether int64 cannot hold most unsigned integers of a column, such as hashes of 64 bits."""
+    """A note when int64 cannot hold most unsigned integers of a column, such as hashes of 64 bits; else None."""
     if not pa.types.is_uint64(values.type) or not len(values):
         return None
     large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0

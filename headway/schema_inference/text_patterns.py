@@ -139,7 +139,7 @@ def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
 
 
 def _leading_zeros(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized | None:
-    """Report digits that begin with 0: they are codes, and a number would lose the zero."""
+    """Keep digits that begin with 0 as text, with a note: they are codes, and a number would lose the zero."""
     zeros = pc.match_substring_regex(trimmed, _ZEROS)
     count = pc.sum(pc.if_else(zeros, many, 0)).as_py() or 0
     if not count or not pc.all(pc.match_substring_regex(trimmed, _DIGITS)).as_py():
@@ -232,7 +232,7 @@ def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
 
 
 def _either_way(distinct: pa.Array, style: str) -> str | None:
-    """Report a comma that may separate thousands or decimals, such as 1,234."""
+    """A note on a comma that may separate thousands or decimals, such as 1,234; else None."""
     if style != "number" or not pc.any(pc.match_substring(distinct, ",")).as_py():
         return None
     other = pc.match_substring_regex(distinct, number_pattern("decimal_comma"))
@@ -287,7 +287,7 @@ def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
 
 
 def _nearly(distinct: pa.Array, many: pa.Array, rows: int) -> str | None:
-    """Report text that is mostly numbers, with too many others to reject their rows unasked."""
+    """A note on text that is mostly numbers, with too many others to reject their rows unasked; else None."""
     fits = pc.match_substring_regex(parsed(distinct, _rule("number"))[0], _PLAIN)
     bad = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
     if bad * 2 > rows or not bad:

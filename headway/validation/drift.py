@@ -151,7 +151,7 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str, bounds
 
 
 def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, whose: str) -> Anomaly:
-    """Whether the values are images or documents, which have no shares to compare."""
+    """A finding about values that are images or documents, which have no shares to compare."""
     longest = max(ours.longest or 0, theirs.longest or 0)
     message = f"the values of {which} were not compared with those of {whose}: they have up to {longest:,} bytes, and "
     message += f"values are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared"

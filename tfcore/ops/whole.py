@@ -34,7 +34,7 @@ def is_gzip(path: str) -> bool:
 
 
 def only_of_a_whole_file(batches: tf.data.Dataset, path: tf.Tensor, compression: tf.Tensor) -> tf.data.Dataset:
-    """Yield `batches` of all records of a file, string [rows]; raise at the end where the file goes on.
+    """Yield `batches` of all records of a file, string [rows]; raise at their end if the file is cut off there.
 
     In a graph that is an InvalidArgumentError, whose message holds the file, and NOT_WHOLE or CUT_OFF.
     """
@@ -56,7 +56,7 @@ def only_of_a_whole_file(batches: tf.data.Dataset, path: tf.Tensor, compression:
 
 
 def _ends(path: bytes, compression: bytes, total: np.int64) -> np.bool_:
-    """Check that the file ends here; False, an empty batch, which is skipped."""
+    """Raise ValueError unless the file ends after `total` bytes; False drops the empty batch that asked."""
     name = path.decode()
     try:
         # more than a header would have been a record: it was appended since
