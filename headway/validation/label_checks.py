@@ -24,7 +24,7 @@ AUTO_MOST_CLASSES = 20
 def labels(
     split: str, label: ColumnStatistics, train: ColumnStatistics | None, task: str, config: ValidateConfig
 ) -> Iterator[Anomaly]:
-    """What is wrong with a split's label, held against that of train."""
+    """Find problems of a split's label, also by comparison with that of train."""
     if label.infinite:
         message = f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which are ignored"
         fix = "filter them (source.where), or mend the label expression"
@@ -48,7 +48,7 @@ def labels(
 
 
 def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> Iterator[Anomaly]:
-    """Classes that only one of train and this split has."""
+    """Report classes that only one of train and this split has."""
     ours, theirs = train.top(), label.top()
     unseen = [(value, count) for value, count in theirs if value not in {value for value, _ in ours}]
     if unseen:
@@ -78,7 +78,7 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
 
 
 def is_class(task: str, label: ColumnStatistics) -> bool:
-    """Whether the label's values are classes, as the pipeline says or as they look."""
+    """Whether the label's values are classes, by the config or by their statistics."""
     if not label.complete or not label.distinct:
         return False
     if (known := _known(task)) is not None:
@@ -88,7 +88,7 @@ def is_class(task: str, label: ColumnStatistics) -> bool:
 
 
 def label_kind(task: str, label: ColumnStatistics) -> str:
-    """binary, multiclass or regression (any number): as the pipeline says, or as the label looks."""
+    """binary, multiclass or regression (any number): by the config or by the label's statistics."""
     if (known := _known(task)) is not None and known.has_classes:
         return "multiclass" if known.per_class else "binary"
     if not is_class(task, label):

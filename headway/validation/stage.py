@@ -53,7 +53,7 @@ class SpanFacts(Frozen):
 
 
 class ChampionFacts(Frozen):
-    """What the champion was trained on."""
+    """The champion's training data."""
 
     name: str
     """As a sentence names it: `version 3 (2013-01 to 2013-06)`."""
@@ -85,8 +85,8 @@ class ValidateRequest(Frozen):
 
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """The stage: write out/validation.json; returns {"anomalies": [...], "errors": n, "warnings": n, "splits": rows of
-    text by split, "proof": sentences of what is proven}.
+    """Run the stage: write out/validation.json; return {"anomalies": [...], "errors": n, "warnings": n, "splits": rows
+    of text by split, "proof": sentences of what is proven}.
 
     An anomaly never fails the stage: what it found is kept, and the caller decides by `errors`.
     """
@@ -114,7 +114,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
 
 
 def _proof(request: ValidateRequest) -> dict[str, Any]:
-    """What the stage before has found out about keys and times."""
+    """The findings of the leakage proof, from the stage before."""
     if request.proof is None:
         return {"says": [], "anomalies": [], "splits": {}}
     path = request.proof / PROOF
@@ -125,12 +125,12 @@ def _proof(request: ValidateRequest) -> dict[str, Any]:
 
 
 def _proven(facts: dict[str, Any]) -> dict[str, Any]:
-    """A split's keys and times, as the table of splits shows them."""
+    """A split's keys and times, for the table of splits."""
     return {name.replace("_", " "): value for name, value in facts.items() if name != "rows"}
 
 
 def _table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With a cell for each column of any of them."""
+    """Rows that all have the same cells, empty where one had none."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name, "") for name in names} for row in rows]
 

@@ -19,7 +19,7 @@ from tfcore.transform.raw_column import RawColumn, raw_columns
 
 
 class Decoder:
-    """Records to raw columns, by the manifest's feature spec; only the columns that are asked for."""
+    """Decodes records to raw columns by the manifest's feature spec; only the requested columns."""
 
     def __init__(self, columns: Sequence[Column], rows_per_record: int, names: Sequence[str]):
         read = set(names)
@@ -28,7 +28,7 @@ class Decoder:
         self._spec = feature_spec(self.columns, rows_per_record) if self.grouped else {}
 
     def __call__(self, records: tf.Tensor) -> dict[str, RawColumn]:
-        """One serialized row group (scalar), or a batch of classic Examples [n], as raw columns."""
+        """Decode one serialized row group (scalar), or a batch of classic Examples [n], to raw columns."""
         if self.grouped:
             parsed = self._parsed(records)
             nullable = [column.name for column in self.columns if column.nullable]
@@ -71,7 +71,7 @@ class Decoder:
 
 
 class Labeler:
-    """The label tensor of a task, and rows' weights."""
+    """Computes the label tensor of a task, and the rows' weights."""
 
     def __init__(
         self, label: LabelParameters, *, weight: Column | None = None, class_weights: Sequence[float] | None = None
